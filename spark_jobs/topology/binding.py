@@ -1,0 +1,97 @@
+"""From names in a resource to instances of user classes, with errors that name the field.
+
+User code runs here for the first time, at load, so that a class that does not import or refuses its `with` is
+found before any node starts.  Invariant: an instance that `bind` could build is built the same way on every
+executor, from the JSON text alone.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from spark_jobs.contract import Operator, Source
+from spark_jobs.errors import SpecError
+from spark_jobs.topology.resource import OperatorSpec, SourceSpec, StreamTopology
+from spark_jobs.topology.schema import nearest
+
+T = TypeVar("T", Operator, Source)
+
+
+def make_operator(spec: OperatorSpec) -> Operator:
+    """A new instance of the operator's class.  SpecError names the class or parameter that is wrong."""
+    instance = _build(spec.class_path, spec.parameters, Operator, f"spec.operators[{spec.name}]")  # type: ignore[type-abstract]
+    if spec.deterministic is not None:
+        instance.deterministic = spec.deterministic
+    return instance
+
+
+def make_source(spec: SourceSpec) -> Source:
+    """A new instance of the source's class.  SpecError names the class or parameter that is wrong."""
+    return _build(spec.class_path, spec.parameters, Source, f"spec.sources[{spec.name}]")  # type: ignore[type-abstract]
+
+
+def bind(resource: StreamTopology) -> None:
+    """Build every class of a resource once and drop it: SpecError for the first that cannot be built."""
+    for source in resource.sources:
+        make_source(source)
+    for operator in resource.operators:
+        make_operator(operator)
+
+
+def resolve(path: str) -> Any:
+    """What `package.module:name` names.  ValueError says which part is missing, and why."""
+    module_name, _, name = path.partition(":")
+    if not name:
+        raise ValueError(f"{path!r} must be written package.module:name")
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # whatever a user module raises while it is imported
+        raise ValueError(
+            f"module {module_name!r} does not import: {type(error).__name__}: {error}"
+        ) from error
+    if not hasattr(module, name):
+        public = [n for n in vars(module) if not n.startswith("_")]
+        close = nearest(name, public)
+        raise ValueError(f"module {module_name!r} has no {name!r}" + (close if "mean" in close else ""))
+    return getattr(module, name)
+
+
+def _build(class_path: str, parameters: Mapping[str, Any], base: type[T], field: str) -> T:
+    try:
+        cls = resolve(class_path)
+    except ValueError as error:
+        raise SpecError(f"{field}.class", str(error)) from error
+    if not (isinstance(cls, type) and issubclass(cls, base)):
+        raise SpecError(
+            f"{field}.class", f"{class_path!r} is not a subclass of spark_jobs.contract:{base.__name__}"
+        )
+    if inspect.isabstract(cls):
+        missing = ", ".join(sorted(cls.__abstractmethods__))
+        raise SpecError(f"{field}.class", f"{class_path!r} does not define {missing}")
+    _check_names(cls, parameters, f"{field}.with")
+    try:
+        return cls(**copy.deepcopy(dict(parameters)))
+    except SpecError as error:  # a library class names the parameter
+        raise SpecError(f"{field}.with.{error.field}", error.reason) from error
+    except Exception as error:  # whatever a user constructor raises
+        raise SpecError(
+            f"{field}.with", f"{class_path!r} refuses it: {error or type(error).__name__}"
+        ) from error
+
+
+def _check_names(cls: type[Any], parameters: Mapping[str, Any], field: str) -> None:
+    signature = inspect.signature(cls).parameters
+    accepted = {n for n, p in signature.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    if not any(p.kind is p.VAR_KEYWORD for p in signature.values()):
+        for name in parameters:
+            if name not in accepted:
+                raise SpecError(
+                    f"{field}.{name}", f"unknown parameter of {cls.__name__}{nearest(name, sorted(accepted))}"
+                )
+    for name in accepted:
+        if signature[name].default is inspect.Parameter.empty and name not in parameters:
+            raise SpecError(f"{field}.{name}", f"is required by {cls.__name__}")

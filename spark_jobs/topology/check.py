@@ -1,0 +1,174 @@
+"""What a topology must mean beyond its shape: names, inputs, groupings and cycles; one rule a function.
+
+Rules run in order and each may rely on those before it (no rule meets an unknown input after
+`_inputs_exist`).  Invariant of a checked topology: without its feedback edges it is acyclic and every
+operator is reached from a source.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from spark_jobs.errors import SpecError
+from spark_jobs.topology.resource import InputSpec, Mode, OperatorSpec, StreamTopology
+from spark_jobs.topology.schema import nearest
+
+
+@dataclass(frozen=True, slots=True)
+class SpecWarning:
+    """Something legal that is probably not meant."""
+
+    field: str
+    reason: str
+
+
+def check(topology: StreamTopology) -> tuple[SpecWarning, ...]:
+    """Warnings of a meaningful topology; SpecError for the first rule that it breaks."""
+    for rule in _RULES:
+        rule(topology)
+    return (*_unneeded(topology), *_idle_feedback(topology))
+
+
+def _field(operator: OperatorSpec, index: int | None = None) -> str:
+    return f"spec.operators[{operator.name}]" + ("" if index is None else f".inputs[{index}]")
+
+
+def _edges(topology: StreamTopology) -> Iterator[tuple[OperatorSpec, int, InputSpec]]:
+    for operator in topology.operators:
+        for index, spec in enumerate(operator.inputs):
+            yield operator, index, spec
+
+
+def _names_differ(topology: StreamTopology) -> None:
+    seen: dict[str, str] = {}
+    fields = [f"spec.sources[{i}]" for i in range(len(topology.sources))]
+    fields += [f"spec.operators[{i}]" for i in range(len(topology.operators))]
+    for field, item in zip(fields, topology.stages, strict=True):
+        if item.name in seen:
+            raise SpecError(f"{field}.name", f"{item.name!r} is the name of {seen[item.name]} already")
+        seen[item.name] = field
+
+
+def _inputs_exist(topology: StreamTopology) -> None:
+    names = [x.name for x in topology.stages]
+    for operator, index, spec in _edges(topology):
+        if spec.source not in names:
+            reason = f"there is no source or operator {spec.source!r}{nearest(spec.source, names)}"
+            raise SpecError(f"{_field(operator, index)}.from", reason)
+    for operator in topology.operators:
+        for name, times in Counter(i.source for i in operator.inputs).items():
+            if times > 1:
+                raise SpecError(
+                    f"{_field(operator)}.inputs", f"{name!r} is subscribed to {times} times; once is enough"
+                )
+
+
+def _groupings_fit(topology: StreamTopology) -> None:
+    parallelism = {x.name: x.parallelism for x in topology.stages}
+    for operator, index, spec in _edges(topology):
+        field, mode = _field(operator, index), spec.grouping.mode
+        if mode is Mode.SINGLE and operator.parallelism > 1:
+            partitions = f"{operator.name!r} has {operator.parallelism} partitions"
+            raise SpecError(
+                field, f"{partitions}: say how rows reach them with `by`, `broadcast` or `forward`"
+            )
+        if mode is Mode.FORWARD and parallelism[spec.source] != operator.parallelism:
+            reason = (
+                f"needs equal parallelism, but {spec.source!r} has {parallelism[spec.source]} partitions "
+                f"and {operator.name!r} has {operator.parallelism}"
+            )
+            raise SpecError(f"{field}.forward", reason)
+
+
+def _priorities_fit(topology: StreamTopology) -> None:
+    for operator in topology.operators:
+        for index in operator.output.priorities if operator.output else ():
+            if index >= operator.parallelism:
+                reason = f"there is no partition {index}: the operator has {operator.parallelism}, from 0"
+                raise SpecError(f"{_field(operator)}.output.priorities.{index}", reason)
+
+
+def _some_input_drives(topology: StreamTopology) -> None:
+    for operator in topology.operators:
+        if all(i.feedback for i in operator.inputs):
+            raise SpecError(
+                f"{_field(operator)}.inputs",
+                "are all feedback; at least one must not be, or nothing drives it",
+            )
+
+
+def _no_cycle(topology: StreamTopology) -> None:
+    operators = {o.name: o for o in topology.operators}
+    done: set[str] = {s.name for s in topology.sources}
+    for start in operators:
+        # An explicit stack: graphs may be deeper than Python's recursion limit.
+        path: list[tuple[str, Iterator[tuple[int, InputSpec]]]] = []
+        following: str | None = start if start not in done else None
+        while following is not None or path:
+            if following is not None:
+                path.append((following, iter(list(enumerate(operators[following].inputs)))))
+                following = None
+            name, inputs = path[-1]
+            step = next(((i, x) for i, x in inputs if not x.feedback and x.source not in done), None)
+            if step is None:
+                done.add(name)
+                path.pop()
+                continue
+            on_path = [n for n, _ in path]
+            if step[1].source in on_path:
+                cycle = [*on_path[on_path.index(step[1].source) :], step[1].source]
+                reason = (
+                    f"closes the cycle {' -> '.join(reversed(cycle))}; mark one input of it `feedback: true`"
+                )
+                raise SpecError(_field(operators[name], step[0]), reason)
+            following = step[1].source
+
+
+def _has_output(topology: StreamTopology) -> None:
+    if not any(o.output for o in topology.operators):
+        raise SpecError(
+            "spec.operators", "no operator has an `output`, so no query would be recovered; give at least one"
+        )
+
+
+_RULES = (
+    _names_differ,
+    _inputs_exist,
+    _groupings_fit,
+    _priorities_fit,
+    _some_input_drives,
+    _no_cycle,
+    _has_output,
+)
+
+
+def _upstream(topology: StreamTopology, names: set[str]) -> set[str]:
+    inputs = {o.name: [i.source for i in o.inputs] for o in topology.operators}
+    found, todo = set(names), list(names)
+    while todo:
+        for name in inputs.get(todo.pop(), []):
+            if name not in found:
+                found.add(name)
+                todo.append(name)
+    return found
+
+
+def _unneeded(topology: StreamTopology) -> Iterator[SpecWarning]:
+    needed = _upstream(topology, {o.name for o in topology.operators if o.output})
+    for kind, items in (("sources", topology.sources), ("operators", topology.operators)):
+        for item in items:
+            if item.name not in needed:
+                yield SpecWarning(
+                    f"spec.{kind}[{item.name}]", "no query needs it: no output operator is downstream of it"
+                )
+
+
+def _idle_feedback(topology: StreamTopology) -> Iterator[SpecWarning]:
+    for operator, index, spec in _edges(topology):
+        if spec.feedback and operator.name not in _upstream(topology, {spec.source}):
+            yield SpecWarning(
+                f"{_field(operator, index)}.feedback",
+                "closes no cycle; it only delays this input by one batch",
+            )

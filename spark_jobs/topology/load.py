@@ -1,0 +1,114 @@
+"""Reading a topology from a YAML file: every mistake is one `SpecError` with the field, the reason and the
+line.
+
+PyYAML alone would keep the last of two equal keys and forget lines; so the file is composed into nodes first,
+equal keys are refused there, and the line of any field found wrong later is looked up in the same nodes.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from spark_jobs.errors import SpecError
+from spark_jobs.topology.binding import bind
+from spark_jobs.topology.check import check
+from spark_jobs.topology.parse import from_object
+from spark_jobs.topology.resource import StreamTopology
+
+log = logging.getLogger(__name__)
+_STEP = re.compile(r"\[([^\]]+)\]|([^.\[\]]+)")
+
+
+def load_topology(path: str | Path) -> StreamTopology:
+    """The valid resource in a YAML file: shape, graph, and classes with their parameters are all checked.
+
+    The file's directory is put on `sys.path`, so that `class: my_operators:Mine` finds a module beside the
+    file. Warnings (`check.check`) are logged.  SpecError: the first thing wrong; OSError: the file cannot be
+    read.
+    """
+    path = Path(path)
+    directory = str(path.resolve().parent)
+    if directory not in sys.path:
+        sys.path.append(directory)
+    return load_text(path.read_text(encoding="utf-8", errors="replace"), path.name)
+
+
+def load_text(text: str, name: str = "topology") -> StreamTopology:
+    """As `load_topology`, from YAML text; `name` stands for the file in messages."""
+    node = _compose(text, name)
+    try:
+        resource = from_object(yaml.safe_load(text))
+        for warning in check(resource):
+            log.warning(
+                "topology_warning topology=%s field=%s reason=%r",
+                resource.name,
+                warning.field,
+                warning.reason,
+            )
+        bind(resource)
+    except SpecError as error:
+        line = _line(node, error.field)
+        raise SpecError(error.field, error.reason + (f" ({name}, line {line})" if line else "")) from error
+    return resource
+
+
+def _compose(text: str, name: str) -> yaml.Node | None:
+    try:
+        documents = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise SpecError("(document)", f"not YAML: {error.problem or error.context} ({name}{line})") from None
+    except yaml.YAMLError as error:
+        raise SpecError("(document)", f"not YAML: {' '.join(str(error).split())} ({name})") from None
+    if len(documents) > 1:
+        raise SpecError("(document)", f"expected one resource, found {len(documents)} documents ({name})")
+    for document in documents:
+        _refuse_equal_keys(document, "", name)
+    return documents[0] if documents else None
+
+
+def _refuse_equal_keys(node: Any, path: str, name: str) -> None:
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            field = f"{path}.{key.value}".lstrip(".")
+            if key.value in seen:
+                raise SpecError(field, f"is given twice ({name}, line {key.start_mark.line + 1})")
+            seen.add(str(key.value))
+            _refuse_equal_keys(value, field, name)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            _refuse_equal_keys(value, f"{path}[{index}]", name)
+
+
+def _line(node: yaml.Node | None, field: str) -> int | None:
+    """The line of the deepest part of `field` that the file has; None when it has none of it."""
+    line = None
+    for item, key in _STEP.findall(field):
+        found = _item(node, item) if item else _value(node, key)
+        if found is None:
+            break
+        node, mark = found
+        line = mark.line + 1
+    return line
+
+
+def _value(node: yaml.Node | None, key: str) -> tuple[yaml.Node, yaml.Mark] | None:
+    pairs = node.value if isinstance(node, yaml.MappingNode) else []
+    return next(((value, k.start_mark) for k, value in pairs if k.value == key), None)
+
+
+def _item(node: yaml.Node | None, item: str) -> tuple[yaml.Node, yaml.Mark] | None:
+    items = node.value if isinstance(node, yaml.SequenceNode) else []
+    for index, value in enumerate(items):
+        name = _value(value, "name")
+        if str(index) == item or (name and name[0].value == item):
+            return value, value.start_mark
+    return None

@@ -1,0 +1,210 @@
+"""From the wire form to the frozen resource and back: the one place where both are known.
+
+Whatever pydantic finds wrong becomes one `SpecError`; its field is the path as people write it
+(`spec.operators[by-carrier].inputs[0].from`), items named where they have a name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from spark_jobs.errors import SpecError
+from spark_jobs.topology import resource as r
+from spark_jobs.topology import schema as s
+from spark_jobs.topology.quantity import parse_bytes, parse_cpu, parse_duration
+
+_SERVER_METADATA = re.compile(
+    r"uid|resourceVersion|generation|creationTimestamp|deletionTimestamp|deletionGracePeriodSeconds|managedFields"
+    r"|finalizers|ownerReferences|selfLink|generateName"
+)
+
+
+def from_object(obj: Any) -> r.StreamTopology:
+    """A resource from parsed YAML or JSON, or from the API server (whose own metadata and status are left
+    aside).
+
+    Checks shape only; `check.check` and `binding` look at what it means.  SpecError: the first thing wrong.
+    """
+    if not isinstance(obj, dict):
+        raise SpecError(
+            "(document)",
+            f"expected a mapping with apiVersion, kind, metadata and spec, found {_kind_of(obj)}",
+        )
+    try:
+        model = s.StreamTopologyModel.model_validate(_without_server_fields(obj))
+    except ValidationError as error:
+        raise _spec_error(error, obj) from None
+    return _resource(model)
+
+
+def to_json(resource: r.StreamTopology) -> str:
+    """The resource as canonical JSON text (its wire form)."""
+    return resource.document
+
+
+def from_json(text: str) -> r.StreamTopology:
+    """The inverse of `to_json`; SpecError for text that is not such a resource."""
+    try:
+        obj = json.loads(text)
+    except ValueError as error:
+        raise SpecError("(document)", f"not JSON: {error}") from None
+    return from_object(obj)
+
+
+def override(resource: r.StreamTopology, changes: Mapping[str, Any]) -> r.StreamTopology:
+    """A copy with other values at dotted paths of the spec, e.g. `{"recovery.strategy": "blocking",
+    "nodes.count": 4}`.
+
+    None removes a field, so that its default holds.  SpecError when the result is not a valid resource.
+    """
+    document = json.loads(resource.document)
+    for path, value in changes.items():
+        *parents, last = path.split(".")
+        target = document["spec"]
+        for parent in parents:
+            target = target.setdefault(parent, {})
+        if value is None:
+            target.pop(last, None)
+        else:
+            target[last] = value
+    return from_object(document)
+
+
+def _without_server_fields(obj: dict[str, Any]) -> dict[str, Any]:
+    obj = {key: value for key, value in obj.items() if key != "status"}
+    metadata = obj.get("metadata")
+    if isinstance(metadata, dict):
+        obj["metadata"] = {k: v for k, v in metadata.items() if not _SERVER_METADATA.fullmatch(str(k))}
+    return obj
+
+
+def _kind_of(value: Any) -> str:
+    return "nothing" if value is None else type(value).__name__
+
+
+def _spec_error(error: ValidationError, obj: Any) -> SpecError:
+    problems = error.errors(include_url=False)
+    # A typing mistake in a field name makes a required one missing too: report the cause first.
+    first = next((p for p in problems if p["type"] == "unknown_field"), problems[0])
+    path = list(first["loc"])
+    if first["type"] == "unknown_field":
+        path.append(first["ctx"]["field"])
+    reason = _reason(first)
+    if len(problems) > 1:
+        reason += f" (and {len(problems) - 1} more)"
+    return SpecError(path_text(path, obj), reason)
+
+
+def _reason(problem: Any) -> str:
+    context, found, text = problem.get("ctx", {}), problem["input"], str(problem["msg"])
+    match problem["type"], context.get("pattern"):
+        case "missing", _:
+            text = "is required"
+        case "string_pattern_mismatch", s.NAME_PATTERN:
+            text = f"{found!r} is not a DNS label: use lower case letters, digits and inner hyphens"
+        case "string_pattern_mismatch", s.CLASS_PATTERN:
+            text = f"{found!r} is not a class: write package.module:Class"
+        case "value_error", _:
+            text = str(context["error"])
+        case "unknown_field", _:
+            text = str(context["reason"])
+        case ("model_type" | "dict_type" | "list_type") as expected, _:
+            text = f"expected a {'list' if expected == 'list_type' else 'mapping'}, found {_kind_of(found)}"
+        case _ if not isinstance(found, dict | list):
+            text = f"{text}, found {found!r}"
+    return text
+
+
+def path_text(path: Sequence[str | int], obj: Any) -> str:
+    """A path as people write it; list items that have a `name` are called by it."""
+    text = ""
+    for step in path:
+        item = _get(obj, step)
+        if isinstance(step, int):
+            name = item.get("name") if isinstance(item, dict) else None
+            unique = (
+                isinstance(name, str) and sum(isinstance(o, dict) and o.get("name") == name for o in obj) == 1
+            )
+            text += (
+                f"[{name}]"
+                if unique and isinstance(name, str) and re.match(s.NAME_PATTERN, name)
+                else f"[{step}]"
+            )
+        elif step != "[key]":
+            text += f".{step}" if text else str(step)
+        obj = item
+    return text
+
+
+def _get(obj: Any, step: str | int) -> Any:
+    if isinstance(step, int):
+        return obj[step] if isinstance(obj, list) and step < len(obj) else None
+    return obj.get(step) if isinstance(obj, dict) else None
+
+
+def _resource(model: s.StreamTopologyModel) -> r.StreamTopology:
+    spec, meta = model.spec, model.metadata
+    return r.StreamTopology(
+        name=meta.name,
+        namespace=meta.namespace,
+        labels=dict(meta.labels),
+        batch_interval_s=parse_duration(spec.batch.interval),
+        sources=tuple(_source(x) for x in spec.sources),
+        operators=tuple(_operator(x) for x in spec.operators),
+        checkpoint=_checkpoint(spec.checkpoint),
+        recovery=_recovery(spec.recovery),
+        spark=r.SparkSettings(parse_bytes(spec.spark.executor_memory), dict(spec.spark.conf)),
+        nodes=r.NodeSettings(spec.nodes.count, parse_cpu(spec.nodes.cpu)),
+        paused=spec.paused,
+        document=json.dumps(model.model_dump(mode="json", by_alias=True, exclude_none=True), sort_keys=True),
+    )
+
+
+def _source(x: s.SourceModel) -> r.SourceSpec:
+    return r.SourceSpec(x.name, x.class_, x.parallelism, x.with_, parse_cpu(x.resources.cpu))
+
+
+def _operator(x: s.OperatorModel) -> r.OperatorSpec:
+    inputs = tuple(r.InputSpec(i.from_, _grouping(i), i.feedback) for i in x.inputs)
+    output = None
+    if x.output is not None:
+        priorities = {int(index): priority for index, priority in x.output.priorities.items()}
+        output = r.OutputSpec(x.output.priority, priorities, x.output.format)
+    cpu = parse_cpu(x.resources.cpu)
+    return r.OperatorSpec(x.name, x.class_, x.parallelism, x.with_, cpu, x.deterministic, inputs, output)
+
+
+def _grouping(x: s.InputModel) -> r.Grouping:
+    if x.by is not None:
+        return r.Grouping(r.Mode.KEYS, tuple(x.by))
+    if x.broadcast:
+        return r.Grouping(r.Mode.BROADCAST)
+    return r.Grouping(r.Mode.FORWARD if x.forward else r.Mode.SINGLE)
+
+
+def _checkpoint(x: s.CheckpointModel) -> r.CheckpointPolicy:
+    interval = x.interval if x.every_batches is not None or x.interval is not None else "10s"
+    return r.CheckpointPolicy(
+        interval_s=None if interval is None else parse_duration(interval),
+        every_batches=x.every_batches,
+        location=x.location,
+        keep=x.keep,
+    )
+
+
+def _recovery(x: s.RecoveryModel) -> r.RecoveryPolicy:
+    return r.RecoveryPolicy(
+        strategy=x.strategy,
+        correlated_nodes=x.correlated_nodes,
+        window_s=parse_duration(x.window),
+        cpu_cap=x.cpu_cap / 100,
+        algorithm=x.algorithm,
+        time_limit_s=parse_duration(x.time_limit),
+        buffer_memory_bytes=parse_bytes(x.buffer_memory),
+        buffer_disk_bytes=parse_bytes(x.buffer_disk),
+    )

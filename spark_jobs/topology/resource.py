@@ -1,0 +1,154 @@
+"""A topology as the rest of the program reads it: frozen values in base units, all defaults applied.
+
+Problem: driver, executors, coordinator and controller must agree on one topology.  Invariant: a
+`StreamTopology` is built from its `document` alone (`parse.from_json(t.document) == t`), so whoever has the
+JSON text has the same topology, and nothing is pickled.  Units are in the names: seconds (`_s`), cores,
+bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Mode(StrEnum):
+    """How an edge spreads the rows of one upstream partition over the downstream operator's."""
+
+    SINGLE = "single"  # the downstream operator has one partition
+    KEYS = "keys"  # by a hash of key columns
+    BROADCAST = "broadcast"  # everything to everyone
+    FORWARD = "forward"  # partition i to partition i
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """The key grouping of an edge; `by` holds columns for `Mode.KEYS` and is empty otherwise."""
+
+    mode: Mode
+    by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InputSpec:
+    """One subscription of an operator."""
+
+    source: str
+    """Name of the upstream source or operator (`from`)."""
+    grouping: Grouping
+    feedback: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSpec:
+    """What makes an operator an output operator."""
+
+    priority: int
+    priorities: Mapping[int, int]
+    """Priority by partition index where it differs."""
+    format: str
+
+    def priority_of(self, index: int) -> int:
+        """The priority, 1..10, of the query whose output partition has this index."""
+        return self.priorities.get(index, self.priority)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSpec:
+    """One source."""
+
+    name: str
+    class_path: str
+    parallelism: int
+    parameters: Mapping[str, Any]
+    cpu_cores: float
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSpec:
+    """One operator."""
+
+    name: str
+    class_path: str
+    parallelism: int
+    parameters: Mapping[str, Any]
+    cpu_cores: float
+    deterministic: bool | None
+    """None: what the class says of itself."""
+    inputs: tuple[InputSpec, ...]
+    output: OutputSpec | None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPolicy:
+    """When and where global checkpoints are taken: exactly one of `interval_s` and `every_batches` is set."""
+
+    interval_s: float | None
+    every_batches: int | None
+    location: str | None
+    keep: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryPolicy:
+    """How failures are recovered; field meanings in `schema.RecoveryModel`."""
+
+    strategy: str
+    correlated_nodes: int
+    window_s: float
+    cpu_cap: float
+    """Fraction of a node's CPU, 0 < cap <= 1."""
+    algorithm: str
+    time_limit_s: float
+    buffer_memory_bytes: int
+    buffer_disk_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    executor_memory_bytes: int
+    conf: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    count: int
+    cpu_cores: float
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTopology:
+    """The whole resource."""
+
+    name: str
+    namespace: str
+    labels: Mapping[str, str]
+    batch_interval_s: float
+    sources: tuple[SourceSpec, ...]
+    operators: tuple[OperatorSpec, ...]
+    checkpoint: CheckpointPolicy
+    recovery: RecoveryPolicy
+    spark: SparkSettings
+    nodes: NodeSettings
+    paused: bool
+    document: str
+    """The resource in its wire form: JSON with sorted keys and every default written out."""
+
+    @property
+    def stages(self) -> tuple[SourceSpec | OperatorSpec, ...]:
+        """Sources, then operators, as the resource lists them."""
+        return (*self.sources, *self.operators)
+
+    def source(self, name: str) -> SourceSpec:
+        """The source of this name; KeyError when there is none."""
+        return next((s for s in self.sources if s.name == name), None) or _missing(name)
+
+    def operator(self, name: str) -> OperatorSpec:
+        """The operator of this name; KeyError when there is none."""
+        return next((o for o in self.operators if o.name == name), None) or _missing(name)
+
+
+def _missing(name: str) -> Any:
+    raise KeyError(name)
