@@ -1,0 +1,41 @@
+"""Recovery planning: which failed partitions to restore now, where, and which queries that brings back.
+
+The law of this package: instances in, plans out. No clock (time limits come with an injected one), no I/O,
+nothing but the standard library, numpy and the solver.
+"""
+
+from algorithms.errors import InstanceError, PlanFormatError, PlanningError, TooLarge, UnknownAlgorithm
+from algorithms.model import (
+    Choice,
+    Exclusion,
+    FailedQuery,
+    Instance,
+    NodeCapacity,
+    PartitionCost,
+    Plan,
+)
+from algorithms.parse import loads_instance, parse_instance, validate
+from algorithms.plan_json import plan_from_json, plan_to_json
+from algorithms.solve import ALGORITHMS, solve
+
+__all__ = [
+    "ALGORITHMS",
+    "Choice",
+    "Exclusion",
+    "FailedQuery",
+    "Instance",
+    "InstanceError",
+    "NodeCapacity",
+    "PartitionCost",
+    "Plan",
+    "PlanFormatError",
+    "PlanningError",
+    "TooLarge",
+    "UnknownAlgorithm",
+    "loads_instance",
+    "parse_instance",
+    "plan_from_json",
+    "plan_to_json",
+    "solve",
+    "validate",
+]

@@ -1,0 +1,79 @@
+"""The optimum by integer programming: PuLP writes the model, HiGHS solves it in process.
+
+    max sum p_q x_q   with x_q <= y_k for each partition k of query q,  sum c_k y_k <= R,  x binary, y in [0,
+    1]
+
+y needs no integrality: once x is integral the least y is. HiGHS computes in floats, so its answer is rounded
+to queries, checked in integers, and its bound is rounded down to a whole priority with a tolerance on the
+safe side.
+"""
+
+from __future__ import annotations
+
+import math
+
+import highspy
+import pulp
+
+from algorithms.problem import Deadline, Outcome, Problem
+
+BOUND_SLACK = 1e-6
+"""HiGHS' own feasibility tolerance: a bound of 41.9999999 means 42."""
+
+
+def ilp(problem: Problem, deadline: Deadline, warm: tuple[int, ...] = ()) -> Outcome:
+    """The best queries found by the deadline, starting from `warm`, with HiGHS' bound on the value."""
+    if not problem.masks:
+        return Outcome((), 0, "nothing to choose")
+    model, chosen = _model(problem)
+    solver = pulp.HiGHS(msg=False, threads=1, gapRel=0.0, timeLimit=max(0.01, deadline.left()))
+    solver.createAndConfigureSolver(model)
+    solver.buildSolverModel(model)
+    highs: highspy.Highs = model.solverModel
+    if warm:
+        _start_from(highs, problem, chosen, model, warm)
+    highs.run()
+    info = highs.getInfo()
+    values = highs.getSolution().col_value
+    found = tuple(q for q, variable in enumerate(chosen) if values and values[variable.index] > 0.5)
+    if problem.cost_of(problem.union(found)) > problem.capacity:
+        found = ()  # a rounding of the solver's; the caller keeps its warm start
+    found = problem.closure(problem.union(found))
+    if problem.value_of(found) < problem.value_of(warm):
+        found = warm
+    dual = -info.mip_dual_bound
+    top = sum(problem.priority)
+    bound = min(top, math.floor(dual + BOUND_SLACK * max(1.0, abs(dual)))) if math.isfinite(dual) else top
+    return Outcome(found, max(bound, problem.value_of(found)), f"HiGHS, {info.mip_node_count} nodes")
+
+
+def _model(problem: Problem) -> tuple[pulp.LpProblem, list[pulp.LpVariable]]:
+    model = pulp.LpProblem("recovery", pulp.LpMaximize)
+    chosen = [pulp.LpVariable(f"x{q}", 0, 1, pulp.LpInteger) for q in range(len(problem.masks))]
+    restored = [pulp.LpVariable(f"y{k}", 0, 1) for k in range(len(problem.cost))]
+    model.setObjective(pulp.LpAffineExpression(zip(chosen, problem.priority, strict=True)))
+    spent = pulp.LpAffineExpression(zip(restored, problem.cost, strict=True))
+    model.addConstraint(spent <= problem.capacity)
+    for query, variable in enumerate(chosen):
+        for k in problem.members(query):
+            model.addConstraint(pulp.LpAffineExpression([(variable, 1), (restored[k], -1)]) <= 0)
+    return model, chosen
+
+
+def _start_from(
+    highs: highspy.Highs,
+    problem: Problem,
+    chosen: list[pulp.LpVariable],
+    model: pulp.LpProblem,
+    warm: tuple[int, ...],
+) -> None:
+    covered = problem.union(warm)
+    values = [0.0] * highs.getNumCol()
+    for query in warm:
+        values[chosen[query].index] = 1.0
+    for variable in model.variables():
+        if variable.name.startswith("y") and covered >> int(variable.name[1:]) & 1:
+            values[variable.index] = 1.0
+    solution = highspy.HighsSolution()
+    solution.col_value = values
+    highs.setSolution(solution)

@@ -1,0 +1,133 @@
+"""Why each query is in a plan or not, for the command line, the status page and records.
+
+Everything here is computed from the plan and the instance alone, in integers, so an explanation can be given
+again for a recorded plan.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from algorithms.dp import subset_tables
+from algorithms.model import Choice, Exclusion
+from algorithms.problem import Problem, bits
+
+EXACT_ENTRY_QUERIES = 14
+"""Up to this many queries `enters_at` is exact: all subsets are compared for each one left out."""
+
+
+def choices(problem: Problem, chosen: tuple[int, ...]) -> tuple[Choice, ...]:
+    """The chosen queries in the order to restore them: most priority for the capacity that each adds comes
+    first."""
+    covered, left, found = 0, set(chosen), []
+    while left:
+        prices = {q: problem.cost_of(problem.masks[q] & ~covered) for q in left}
+        query = min(left, key=lambda q: (prices[q] / problem.priority[q], q))
+        fresh = problem.masks[query] & ~covered
+        found.append(
+            Choice(
+                query=problem.query_ids[query],
+                priority=problem.priority[query],
+                cost=prices[query],
+                cost_alone=problem.cost_of(problem.masks[query]),
+                restores=tuple(problem.partition_ids[k] for k in bits(fresh)),
+            )
+        )
+        covered |= fresh
+        left.discard(query)
+    return tuple(found)
+
+
+def exclusions(
+    problem: Problem, chosen: tuple[int, ...], restored: int, unpacked: frozenset[int] = frozenset()
+) -> tuple[Exclusion, ...]:
+    """One entry for each query that is not chosen. `restored` is the mask of partitions that the plan
+    restores, `unpacked` the queries that were given up because no node had room for their pieces."""
+    left_out = [q for q in range(len(problem.masks)) if q not in set(chosen)]
+    entry = _exact_entry(problem, left_out) if len(problem.masks) <= EXACT_ENTRY_QUERIES else {}
+    return tuple(
+        _exclusion(problem, chosen, restored, query, unpacked=query in unpacked, entry=entry.get(query))
+        for query in left_out
+    )
+
+
+def _exclusion(
+    problem: Problem, chosen: tuple[int, ...], restored: int, query: int, *, unpacked: bool, entry: int | None
+) -> Exclusion:
+    missing = problem.masks[query] & ~restored
+    spent, price = problem.cost_of(restored), problem.cost_of(missing)
+    free = problem.capacity - spent
+    lacking = max(0, price - free)
+    rivals = _rivals(problem, chosen, query, lacking)
+    names = tuple(problem.query_ids[rival] for rival in rivals)
+    if problem.cost_of(problem.masks[query]) > problem.capacity:
+        code = "too-large"
+        alone = problem.cost_of(problem.masks[query])
+        reason = f"needs {alone} alone, more than the capacity of {problem.capacity}"
+    elif unpacked:
+        code = "packing"
+        reason = f"needs {price} more and {free} is free in sum, but not on nodes where its partitions fit"
+    elif restored != problem.union(chosen):
+        code = "not-completed"
+        reason = f"the planner restores partition by partition and left {price} of this query undone"
+    elif not lacking:
+        code = "not-found"
+        reason = f"needs {price} more and {free} is free: the planner did not find it"
+    else:
+        code = "outbid"
+        reason = f"needs {price} more and {free} is free: {lacking} is missing; competes with "
+        reason += ", ".join(names)
+    return Exclusion(
+        query=problem.query_ids[query],
+        reason=reason,
+        missing=tuple(problem.partition_ids[k] for k in bits(missing)),
+        missing_capacity=lacking,
+        competes_with=names,
+        enters_at=spent + price if entry is None else entry,
+        entry_exact=entry is not None,
+        code=code,
+    )
+
+
+def _rivals(problem: Problem, chosen: tuple[int, ...], query: int, lacking: int) -> tuple[int, ...]:
+    """Chosen queries whose withdrawal makes room: one that suffices, cheapest in priority, else the least
+    dense ones until they suffice. A withdrawn query frees only what neither this query nor another chosen one
+    needs."""
+    if not lacking:
+        return ()
+    single = [q for q in chosen if _freed(problem, chosen, {q}, query) >= lacking]
+    if single:
+        return (min(single, key=lambda q: (problem.priority[q], q)),)
+    away: set[int] = set()
+    by_density = sorted(
+        chosen, key=lambda q: (problem.priority[q] / max(1, problem.cost_of(problem.masks[q])), q)
+    )
+    for rival in by_density:
+        away.add(rival)
+        if _freed(problem, chosen, away, query) >= lacking:
+            break
+    return tuple(sorted(away))
+
+
+def _freed(problem: Problem, chosen: tuple[int, ...], away: set[int], query: int) -> int:
+    kept = problem.union(q for q in chosen if q not in away) | problem.masks[query]
+    return problem.cost_of(problem.union(away) & ~kept)
+
+
+def _exact_entry(problem: Problem, left_out: list[int]) -> dict[int, int]:
+    """For each query the least capacity at which some best plan contains it, by comparing all subsets.
+    Capacities at which the optimum changes are subset costs, so only these need a look."""
+    cost, value = subset_tables(problem)
+    order = np.argsort(cost, kind="stable")
+    steps, last = np.unique(cost[order], return_index=True)
+    ends = np.append(last[1:], len(order)) - 1
+    best = np.maximum.accumulate(value[order])[ends]
+    found = {}
+    for query in left_out:
+        mine = np.where(order >> query & 1, value[order], -1)
+        with_query = np.maximum.accumulate(mine)[ends]
+        reached = np.flatnonzero((with_query == best) & (steps > problem.capacity))
+        inside = np.flatnonzero((with_query == best) & (steps <= problem.capacity))
+        first = reached[0] if len(reached) else inside[-1]
+        found[query] = int(steps[first])
+    return found

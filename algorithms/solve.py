@@ -1,0 +1,119 @@
+"""One call from an instance to an explained plan, and the registry of planners behind it.
+
+A planner answers the sum problem. What is common to all happens here: the packing onto nodes, the choice of
+what to give up where the pieces do not fit, the bound, the explanation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from algorithms.bounds import share_bound
+from algorithms.dp import dp
+from algorithms.errors import UnknownAlgorithm
+from algorithms.exact import ilp
+from algorithms.explain import choices, exclusions
+from algorithms.fit import fit_nodes
+from algorithms.local_search import best_density, local_search
+from algorithms.model import Instance, Plan
+from algorithms.operator_centric import restore_in_topological_order
+from algorithms.parse import validate
+from algorithms.problem import Deadline, Outcome, Problem, StepClock, compile_problem
+
+Planner = Callable[[Problem, Deadline], Outcome]
+
+
+def auto(problem: Problem, deadline: Deadline) -> Outcome:
+    """DP where it is exact and immediate, else HiGHS from BestDensity."""
+    if len(problem.masks) <= 16:
+        return dp(problem, deadline)
+    return ilp(problem, deadline, best_density(problem, deadline).queries)
+
+
+PLANNERS: dict[str, Planner] = {
+    "auto": auto,
+    "best-density": best_density,
+    "dp": dp,
+    "ilp": ilp,
+    "local-search": local_search,
+}
+OPERATOR_CENTRIC = "operator-centric"
+ALGORITHMS = (*PLANNERS, OPERATOR_CENTRIC)
+
+
+def solve(
+    instance: Instance,
+    algorithm: str = "auto",
+    time_limit: float = 1.0,
+    clock: Callable[[], float] | None = None,
+) -> Plan:
+    """Plan `instance` with `algorithm` (one of ALGORITHMS) within about `time_limit` seconds of `clock`.
+
+    `clock` returns monotonic seconds. Without one a StepClock counts work instead, and `Plan.seconds` is 0.
+    Raises InstanceError, UnknownAlgorithm, TooLarge.
+    """
+    if algorithm not in ALGORITHMS:
+        raise UnknownAlgorithm(f"no planner {algorithm!r}; there are {', '.join(sorted(ALGORITHMS))}")
+    validate(instance)
+    deadline = Deadline(clock or StepClock(), time_limit)
+    problem = compile_problem(instance)
+    if algorithm == OPERATOR_CENTRIC:
+        plan = _plan_partitions(instance, problem)
+    else:
+        plan = _plan_queries(instance, problem, algorithm, PLANNERS[algorithm](problem, deadline))
+    return replace(plan, seconds=deadline.spent() if clock else 0.0)
+
+
+def _plan_queries(instance: Instance, problem: Problem, algorithm: str, outcome: Outcome) -> Plan:
+    nodes = sorted(instance.nodes, key=lambda node: node.id)
+    fitted = fit_nodes(problem, outcome.queries, tuple(node.free for node in nodes))
+    value, best_sum = problem.value_of(fitted.queries), problem.value_of(outcome.queries)
+    restored = problem.union(fitted.queries)
+    bound = share_bound(problem) if outcome.bound is None else outcome.bound
+    placement = None
+    if nodes:
+        names = problem.partition_ids
+        placement = {names[k]: nodes[node].id for k, node in sorted(fitted.placement.items())}
+    order = choices(problem, fitted.queries)
+    return Plan(
+        algorithm=outcome.algorithm or algorithm,
+        value=value,
+        cost=problem.cost_of(restored),
+        queries=tuple(choice.query for choice in order),
+        partitions=tuple(name for choice in order for name in choice.restores),
+        placement=placement,
+        bound=bound,
+        optimal=value >= bound,
+        seconds=0.0,
+        excluded=exclusions(problem, fitted.queries, restored, fitted.given_up),
+        chosen=order,
+        why=outcome.note,
+        packing_loss=max(0, best_sum - value),
+        scale=instance.scale,
+    )
+
+
+def _plan_partitions(instance: Instance, problem: Problem) -> Plan:
+    restored, placement = restore_in_topological_order(instance)
+    cost = {partition.id: partition.cost for partition in instance.partitions}
+    index = {name: k for k, name in enumerate(problem.partition_ids)}
+    mask = sum(1 << index[name] for name in restored if name in index)
+    complete = problem.closure(mask)
+    value, bound = problem.value_of(complete), share_bound(problem)
+    order = choices(problem, complete)
+    return Plan(
+        algorithm=OPERATOR_CENTRIC,
+        value=value,
+        cost=sum(cost[name] for name in restored),
+        queries=tuple(choice.query for choice in order),
+        partitions=restored,
+        placement=placement if instance.nodes else None,
+        bound=bound,
+        optimal=value >= bound,
+        seconds=0.0,
+        excluded=exclusions(problem, complete, mask),
+        chosen=order,
+        why="cheapest partition first, in topological order",
+        scale=instance.scale,
+    )
