@@ -131,7 +131,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 def _hash_dictionary(name: str, column: pa.DictionaryArray) -> Hashes:
     values = column.dictionary
     if _is_bytes(values.type):
-        raw = [b"" if v is None else v.encode() if isinstance(v, str) else v for v in values.to_pylist()]
+        raw = values.cast(pa.binary()).fill_null(b"").to_pylist()
         crc = np.fromiter(map(zlib.crc32, raw), dtype=np.uint64, count=len(raw))
         of_value = _splitmix64(crc)
         if values.null_count:

@@ -1,0 +1,25 @@
+"""The operator library: what a topology can say without own code.  Reference: docs/operators.md."""
+
+from spark_jobs.operators.frames import ColumnError
+from spark_jobs.operators.joins import StreamTableJoin, WindowedJoin
+from spark_jobs.operators.keyed import KeyedAggregate, KeyedCount, Latest
+from spark_jobs.operators.rowwise import Filter, FlatMap, Map, Sink, Union
+from spark_jobs.operators.topk import TopK
+from spark_jobs.operators.windows import SlidingWindow, TumblingWindow
+
+__all__ = [
+    "ColumnError",
+    "Filter",
+    "FlatMap",
+    "KeyedAggregate",
+    "KeyedCount",
+    "Latest",
+    "Map",
+    "Sink",
+    "SlidingWindow",
+    "StreamTableJoin",
+    "TopK",
+    "TumblingWindow",
+    "Union",
+    "WindowedJoin",
+]

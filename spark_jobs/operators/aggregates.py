@@ -1,0 +1,144 @@
+"""Aggregates written as `mean(dep_delay)`: parsing, the vectorised kernels, and accumulators that are cheap
+to freeze.
+
+Invariant: results depend on the rows and their order alone.  Sums are taken row by row (`numpy.bincount` and
+`add.at` are sequential), never in the order of some thread pool, and a batch's partial sum is added to the
+state once; so a replay gives the same bits in floating point too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_jobs.errors import SpecError
+from spark_jobs.operators.frames import Bools, ColumnError, Ints, column
+
+Array = npt.NDArray[Any]
+Partials = dict[str, Array]
+
+ROWS = "rows"
+"""The accumulator that every keyed state has: how many rows a slot holds."""
+_FORM = re.compile(r"^\s*(count|sum|mean|min|max)\s*\(\s*([^()]*?)\s*\)\s*$")
+_COMBINE: dict[str, Callable[[Array, Array], Array]] = {"min": np.minimum, "max": np.maximum}
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One output column: `function(column)`; `count` may have no column and then counts rows."""
+
+    name: str
+    function: str
+    column: str
+
+    @property
+    def accumulators(self) -> tuple[str, ...]:
+        """Names of the arrays that it reads: what is summed or compared, and the number of values seen."""
+        if not self.column:
+            return (ROWS,)
+        seen = f"seen:{self.column}"
+        if self.function == "count":
+            return (seen,)
+        return (f"{'sum' if self.function == 'mean' else self.function}:{self.column}", seen)
+
+    def finish(self, values: Mapping[str, Array]) -> pa.Array:
+        """The output column; null where no value was seen (count: 0)."""
+        if self.function == "count":
+            return pa.array(values[self.accumulators[0]])
+        value, seen = (values[name] for name in self.accumulators)
+        if self.function == "mean":
+            with np.errstate(divide="ignore", invalid="ignore"):
+                value = value / seen
+        return pa.array(value, mask=seen == 0)
+
+
+def parse_aggregates(forms: Mapping[str, str], field: str = "aggregate") -> tuple[Aggregate, ...]:
+    """Aggregates from YAML, e.g. `{flights: count(), delay: mean(dep_delay)}`.  SpecError names the wrong
+    one."""
+    if not isinstance(forms, Mapping) or not forms:
+        raise SpecError(field, "expected at least one `name: function(column)`")
+    parsed = []
+    for name, form in forms.items():
+        match = _FORM.match(str(form))
+        if match is None or (not match[2] and match[1] != "count"):
+            known = "count(), count(x), sum(x), mean(x), min(x) or max(x)"
+            raise SpecError(f"{field}.{name}", f"{form!r} is not an aggregate; write {known}")
+        parsed.append(Aggregate(str(name), match[1], match[2]))
+    return tuple(parsed)
+
+
+def partials(table: pa.Table, codes: Ints, size: int, aggregates: Sequence[Aggregate]) -> Partials:
+    """Accumulators of one batch: for each name an array with one value a code."""
+    result: Partials = {ROWS: np.bincount(codes, minlength=size)}
+    cache: dict[str, tuple[Array | None, Bools | None]] = {}
+    for aggregate in aggregates:
+        name = aggregate.column
+        if not name:
+            continue
+        if name not in cache:
+            cache[name] = _numbers(table, name)
+        values, valid = cache[name]
+        own = codes if valid is None else codes[valid]
+        for accumulator in aggregate.accumulators:
+            if accumulator in result:
+                continue
+            function = accumulator.partition(":")[0]
+            if function == "seen":
+                result[accumulator] = np.bincount(own, minlength=size)
+            elif values is None:
+                raise ColumnError(
+                    f"{function} of {name!r} needs numbers or times; the column holds {table[name].type}"
+                )
+            else:
+                result[accumulator] = _reduce(function, values, own, size)
+    return result
+
+
+def _numbers(table: pa.Table, name: str) -> tuple[Array | None, Bools | None]:
+    """Non-null values of a column as int64 or float64 (None: not numbers), and which rows they are (None:
+    all)."""
+    array = column(table, name)
+    kind = array.type
+    valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+    if pa.types.is_timestamp(kind):
+        array = array.cast(pa.timestamp("us", tz=kind.tz), safe=False).cast(pa.int64())
+    elif pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind):
+        array = array.cast(pa.float64())
+    elif pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        array = array.cast(pa.int64())
+    else:
+        return None, valid
+    return array.drop_null().to_numpy(zero_copy_only=False), valid
+
+
+def _reduce(function: str, values: Array, codes: Ints, size: int) -> Array:
+    if function == "sum" and values.dtype == np.float64:
+        # Without a single value bincount forgets the weights' type.
+        return np.bincount(codes, weights=values, minlength=size).astype(np.float64, copy=False)
+    result = np.full(size, identity(function, values.dtype), values.dtype)
+    ufunc = {"sum": np.add, "min": np.minimum, "max": np.maximum}[function]
+    ufunc.at(result, codes, values)
+    return result
+
+
+def identity(name: str, dtype: npt.DTypeLike) -> Any:
+    """The value of an accumulator that has seen nothing; `name` as in `Aggregate.accumulators`."""
+    function = name.partition(":")[0]
+    if function not in _COMBINE:
+        return 0
+    if np.dtype(dtype) == np.float64:
+        return np.inf if function == "min" else -np.inf
+    limits = np.iinfo(np.int64)
+    return limits.max if function == "min" else limits.min
+
+
+def combine(name: str, left: Array, right: Array) -> Array:
+    """Two accumulators of one name put together, `left` first."""
+    merge = _COMBINE.get(name.partition(":")[0])
+    return merge(left, right) if merge else left + right

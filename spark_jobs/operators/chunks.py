@@ -1,0 +1,70 @@
+"""Rows that are only ever appended, numbered 0, 1, 2, ..., and fetched by number.
+
+Problem: Arrow tables are immutable and joining a million rows with each batch's few would copy all of them
+each time.  Chunks are merged like the runs of a log-structured tree: there are never more than about
+log2(rows) of them and each row is copied about that often in its life.  Invariant: a tuple of chunks that was
+handed out never changes, so freezing is taking a reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.operators.frames import ColumnError, Ints
+
+
+class ChunkStore:
+    """An append-only table."""
+
+    __slots__ = ("_chunks", "size")
+
+    def __init__(self, table: pa.Table | None = None) -> None:
+        self._chunks: tuple[pa.Table, ...] = ()
+        self.size = 0
+        if table is not None and table.num_rows:
+            self.append(table)
+
+    def append(self, table: pa.Table) -> None:
+        """Add rows; ColumnError when their columns are not those of the rows before."""
+        if self._chunks and not table.schema.equals(self._chunks[0].schema):
+            table = _conform(table, self._chunks[0].schema)
+        chunks = [*self._chunks, table.combine_chunks()]
+        while len(chunks) > 1 and chunks[-2].num_rows <= 2 * chunks[-1].num_rows:
+            chunks[-2:] = [pa.concat_tables(chunks[-2:]).combine_chunks()]
+        self._chunks = tuple(chunks)
+        self.size += table.num_rows
+
+    def take(self, numbers: Ints) -> pa.Table:
+        """The rows with these numbers, in this order; KeyError when the store is empty and so has no
+        columns."""
+        if not self._chunks:
+            raise KeyError("no rows")
+        order = np.argsort(numbers, kind="stable")
+        ordered = numbers[order]
+        starts = np.cumsum([0, *(c.num_rows for c in self._chunks)])
+        cuts = np.searchsorted(ordered, starts)
+        parts = [
+            chunk.take(pa.array(ordered[cuts[i] : cuts[i + 1]] - starts[i]))
+            for i, chunk in enumerate(self._chunks)
+        ]
+        table = pa.concat_tables(parts).combine_chunks()
+        if np.array_equal(order, np.arange(len(order))):
+            return table
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return table.take(pa.array(back))
+
+    def freeze(self) -> Callable[[], pa.Table]:
+        """A function that gives all rows as they are now; a table without columns when there are none."""
+        chunks = self._chunks
+        return lambda: pa.concat_tables(chunks).combine_chunks() if chunks else pa.table({})
+
+
+def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    try:
+        return table.select(schema.names).cast(schema)
+    except (KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ColumnError(f"columns changed between batches: {error}") from error

@@ -1,0 +1,127 @@
+"""Arrow tables in and out of polars and numpy with one canonical type for each kind of column.
+
+polars hands strings back as large or view strings, sources as plain or dictionary ones.  State that outlives
+a batch must not depend on which library touched the rows last; so all string columns become `string` where a
+library operator takes or gives rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from spark_jobs.contract import Inbox
+from spark_jobs.errors import DataPlaneError
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+class ColumnError(DataPlaneError):
+    """Rows that do not have the columns, or the types, that an operator was told to expect."""
+
+
+def canonical(table: pa.Table) -> pa.Table:
+    """The same rows with every kind of string column as `string`; free of charge when there is nothing to
+    do."""
+    fields = [f.with_type(pa.string()) if _other_string(f.type) else f for f in table.schema]
+    schema = pa.schema(fields)
+    return table if schema.equals(table.schema) else table.cast(schema)
+
+
+def _other_string(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+        return bool(pa.types.is_string(kind) or _other_string(kind))
+    return bool(pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def to_polars(table: pa.Table) -> pl.DataFrame:
+    """A frame over the same rows."""
+    frame = pl.from_arrow(table)
+    if not isinstance(frame, pl.DataFrame):
+        raise TypeError(f"expected a table, found {type(table).__name__}")
+    return frame
+
+
+def to_arrow(frame: pl.DataFrame) -> pa.Table:
+    """A table over the same rows, in canonical types, without polars metadata."""
+    return canonical(frame.to_arrow(compat_level=pl.CompatLevel.oldest()))
+
+
+def column(table: pa.Table, name: str) -> pa.Array:
+    """One column as one contiguous array; ColumnError when the table has none of this name."""
+    if name not in table.column_names:
+        raise ColumnError(
+            f"column {name!r} is not in the input; its columns are {', '.join(table.column_names)}"
+        )
+    chunked = table.column(name)
+    if chunked.num_chunks == 1:
+        return chunked.chunk(0)
+    return pa.concat_arrays(chunked.chunks) if chunked.num_chunks else pa.array([], chunked.type)
+
+
+def times(table: pa.Table, name: str) -> Ints:
+    """Event times of a column in microseconds since the epoch; ColumnError unless integers or timestamps
+    without nulls."""
+    array = column(table, name)
+    if pa.types.is_timestamp(array.type):
+        array = array.cast(pa.timestamp("us", tz=array.type.tz), safe=False).cast(pa.int64())
+    if not pa.types.is_integer(array.type):
+        raise ColumnError(
+            f"time column {name!r} holds {array.type}; expected integer microseconds or timestamps"
+        )
+    if array.null_count:
+        raise ColumnError(f"time column {name!r} has {array.null_count} nulls")
+    values: Ints = array.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return values
+
+
+def inbox_table(inbox: Inbox, operator: str | None = None) -> pa.Table | None:
+    """The inbox's rows in order (of one upstream, or of all), in canonical types; None when there are none.
+
+    ColumnError when upstreams send different columns.
+    """
+    tables = [canonical(i.table) for i in inbox.inputs if operator in (None, i.operator) and i.table.num_rows]
+    if len(tables) <= 1:
+        return tables[0] if tables else None
+    try:
+        return pa.concat_tables(tables, promote_options="default")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise ColumnError(f"inputs do not have the same columns: {error}") from error
+
+
+def rows(columns: dict[str, Any]) -> pa.Table | None:
+    """A table of named arrays; None when it would have no rows."""
+    table = pa.table(columns)
+    return table if table.num_rows else None
+
+
+def concat(tables: Sequence[pa.Table | None]) -> pa.Table | None:
+    """The rows of several outputs one after the other; None when there are none."""
+    some = [t for t in tables if t is not None and t.num_rows]
+    if len(some) <= 1:
+        return some[0] if some else None
+    return pa.concat_tables(some).combine_chunks()
+
+
+def later(before: int | None, now: int) -> int:
+    """The later of two event times, the first of which may not be known yet."""
+    return now if before is None else max(before, now)
+
+
+def one_row(table: pa.Table) -> dict[str, Any]:
+    """The single row of a table as Python values."""
+    (row,) = table.to_pylist()
+    return dict(row)
+
+
+def split_rows(table: pa.Table, sizes: Sequence[int]) -> list[pa.Table]:
+    """Consecutive slices of a table with the given numbers of rows."""
+    ends = np.cumsum([0, *sizes])
+    return [table.slice(int(start), size) for start, size in zip(ends, sizes, strict=False)]

@@ -1,0 +1,106 @@
+"""Running state by key, without windows: aggregates since the start, and the latest row of each key.
+
+Both emit changes only: each batch, one row for every key that the batch touched, in order of first
+appearance.  A consumer that keeps the last row of each key therefore holds exactly this operator's state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from spark_jobs.contract import Inbox, Operator, Place, Tables
+from spark_jobs.errors import SpecError
+from spark_jobs.operators import slots as slotted
+from spark_jobs.operators.aggregates import ROWS, parse_aggregates, partials
+from spark_jobs.operators.frames import inbox_table, one_row, rows
+from spark_jobs.operators.keys import KeyIndex, group
+from spark_jobs.operators.latest import LatestRows
+from spark_jobs.operators.parameters import names
+from spark_jobs.operators.slots import Accumulators
+
+
+@dataclass(slots=True)
+class KeyedState:
+    """One set of accumulators over the slots of a key index."""
+
+    index: KeyIndex
+    values: Accumulators = field(default_factory=Accumulators)
+
+
+class KeyedAggregate(Operator):
+    """Aggregates by `keys` over everything seen so far; emits the keys that changed, with their
+    aggregates."""
+
+    def __init__(self, keys: Sequence[str], aggregate: Mapping[str, str]) -> None:
+        self.keys = names(keys, "keys")
+        self.aggregates = parse_aggregates(aggregate)
+        for each in self.aggregates:
+            if each.name in self.keys:
+                raise SpecError(f"aggregate.{each.name}", "is the name of a key column")
+        self._names = tuple(dict.fromkeys([ROWS, *(n for a in self.aggregates for n in a.accumulators)]))
+
+    def initial(self, place: Place) -> KeyedState:
+        return KeyedState(KeyIndex(self.keys))
+
+    def step(self, state: KeyedState, inbox: Inbox) -> tuple[KeyedState, pa.Table | None]:
+        table = inbox_table(inbox)
+        if table is None:
+            return state, None
+        groups = group(table, self.keys)
+        slots = state.index.slots(groups)
+        state.values.update(slots, partials(table, groups.codes, groups.size, self.aggregates))
+        values = state.values.gather(slots, self._names)
+        keys = {name: groups.keys.column(name) for name in self.keys}
+        return state, rows({**keys, **{a.name: a.finish(values) for a in self.aggregates}})
+
+    def counters(self, state: KeyedState) -> Mapping[str, int]:
+        """What a person would ask of a running partition."""
+        return {"keys": state.index.size}
+
+    def freeze(self, state: KeyedState) -> Callable[[], Tables]:
+        keys, values, size = state.index.freeze(), state.values.freeze(), state.index.size
+        return lambda: {"keys": keys(), "values": values(), "meta": pa.table({"slots": [size]})}
+
+    def restore(self, place: Place, tables: Tables) -> KeyedState:
+        index = KeyIndex(self.keys, tables["keys"], one_row(tables["meta"])["slots"])
+        return KeyedState(index, slotted.restore(tables["values"]))
+
+
+class KeyedCount(KeyedAggregate):
+    """Rows by `keys` since the start, in a column called `name`."""
+
+    def __init__(self, keys: Sequence[str], name: str = "count") -> None:
+        super().__init__(keys, {name: "count()"})
+
+
+class Latest(Operator):
+    """Keeps the latest row of each key and emits, each batch, the new latest rows of the keys that it
+    touched.
+
+    This is "holds the state of what it subscribes to" (operators O4..O14 of seed 003, section 7.2).  With
+    several upstream operators the later in `inputs` wins within a batch; add a column that tells them apart
+    to `keys` to keep both.
+    """
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        self.keys = names(keys, "keys")
+
+    def initial(self, place: Place) -> LatestRows:
+        return LatestRows(self.keys)
+
+    def step(self, state: LatestRows, inbox: Inbox) -> tuple[LatestRows, pa.Table | None]:
+        table = inbox_table(inbox)
+        return state, None if table is None else state.update(table)
+
+    def counters(self, state: LatestRows) -> Mapping[str, int]:
+        """What a person would ask of a running partition."""
+        return {"keys": state.index.size}
+
+    def freeze(self, state: LatestRows) -> Callable[[], Tables]:
+        return state.freeze()
+
+    def restore(self, place: Place, tables: Tables) -> LatestRows:
+        return LatestRows.restore(self.keys, tables)

@@ -1,0 +1,48 @@
+"""Checks that library operators make of their `with:`, so that every refusal names the parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from spark_jobs.errors import SpecError
+from spark_jobs.topology.quantity import parse_duration_us
+from spark_jobs.topology.schema import nearest
+
+
+def names(value: Any, field: str, least: int = 0) -> tuple[str, ...]:
+    """A list of column names (one name may stand alone).  SpecError unless there are at least `least`, all
+    different."""
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, Sequence) or not all(isinstance(i, str) and i for i in items):
+        raise SpecError(field, f"expected a list of column names, found {value!r}")
+    if len(items) < least:
+        raise SpecError(field, f"needs at least {least} column name{'s' if least > 1 else ''}")
+    if len(set(items)) < len(items):
+        raise SpecError(field, f"names a column twice: {', '.join(items)}")
+    return tuple(items)
+
+
+def duration_us(value: Any, field: str, least: int = 1) -> int:
+    """A duration in microseconds.  SpecError unless it is at least `least` microseconds."""
+    try:
+        us = parse_duration_us(str(value))
+    except ValueError as error:
+        raise SpecError(field, str(error)) from None
+    if us < least:
+        raise SpecError(field, f"{value!r} is too short")
+    return us
+
+
+def choice(value: Any, field: str, known: Sequence[str]) -> str:
+    """One of `known`.  SpecError proposes the nearest."""
+    if value not in known:
+        raise SpecError(field, f"{value!r} is not one of its values{nearest(str(value), list(known))}")
+    return str(value)
+
+
+def whole(value: Any, field: str, least: int = 1) -> int:
+    """An integer of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise SpecError(field, f"expected an integer of at least {least}, found {value!r}")
+    return value

@@ -1,0 +1,158 @@
+"""Stateless operators: map, filter, flat-map, union and sink.
+
+Expressions are polars SQL (`"dep_delay / 60.0 AS hours"`), evaluated row by row; whatever they cannot say is
+a Python function `module:function` that takes and gives a polars DataFrame.  Such a function must depend on
+its rows alone: it sees a batch, and how rows fall into batches must not show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from spark_jobs.contract import Inbox, Operator
+from spark_jobs.errors import SpecError
+from spark_jobs.operators.frames import ColumnError, canonical, inbox_table, to_arrow, to_polars
+from spark_jobs.operators.parameters import names
+from spark_jobs.topology.binding import resolve
+
+Function = Callable[[pl.DataFrame], pl.DataFrame]
+
+
+class Map(Operator):
+    """Rows to rows: `function` first, then the rows for which `where` holds, then the columns of `select`.
+
+    `select`: a list of SQL expressions (`["*", "air_time / 60.0 AS hours"]`) or a mapping `{name:
+    expression}`, which keeps no other columns.  At least one of the three must be given.
+    """
+
+    def __init__(
+        self,
+        select: Sequence[str] | Mapping[str, str] | None = None,
+        where: str | None = None,
+        function: str | None = None,
+    ) -> None:
+        if select is None and where is None and function is None:
+            raise SpecError("select", "give at least one of `select`, `where` and `function`")
+        self.select = _select(select) if select is not None else None
+        self.where = _expression(where, "where") if where is not None else None
+        self.function = _function(function) if function is not None else None
+
+    def step(self, state: Any, inbox: Inbox) -> tuple[Any, pa.Table | None]:
+        table = inbox_table(inbox)
+        return state, None if table is None else self._apply(to_polars(table))
+
+    def _apply(self, frame: pl.DataFrame) -> pa.Table | None:
+        try:
+            if self.function is not None:
+                frame = self.function(frame)
+            if self.where is not None:
+                frame = frame.filter(self.where)
+            if self.select is not None:
+                frame = frame.select(self.select)
+        except pl.exceptions.ColumnNotFoundError as error:
+            missing = str(error).partition("\n")[0]
+            columns = ", ".join(frame.columns)
+            raise ColumnError(f"column not found: {missing}; the input's columns are {columns}") from error
+        if not isinstance(frame, pl.DataFrame):
+            raise ColumnError(f"the function must return a polars DataFrame, not {type(frame).__name__}")
+        return to_arrow(frame) if frame.height else None
+
+
+class Filter(Map):
+    """The rows for which the SQL expression `where` is true."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(where=where)
+
+
+class FlatMap(Map):
+    """One row for every item of the list columns `explode` (rows with empty or null lists give none), then as
+    `Map`.
+
+    With several columns their lists must be equally long in each row.  Without `explode`, `function` must
+    make the rows.
+    """
+
+    def __init__(
+        self,
+        explode: Sequence[str] = (),
+        select: Sequence[str] | Mapping[str, str] | None = None,
+        where: str | None = None,
+        function: str | None = None,
+    ) -> None:
+        self.explode = names(explode, "explode")
+        if not self.explode and function is None:
+            raise SpecError("explode", "give list columns to explode, or a `function` that makes the rows")
+        super().__init__(select=select if select is not None else ["*"], where=where, function=function)
+
+    def _apply(self, frame: pl.DataFrame) -> pa.Table | None:
+        if self.explode:
+            for name in self.explode:
+                if name not in frame.columns:
+                    raise ColumnError(
+                        f"column {name!r} is not in the input; its columns are {', '.join(frame.columns)}"
+                    )
+            frame = frame.filter(pl.col(self.explode[0]).list.len() > 0).explode(list(self.explode))
+        return super()._apply(frame) if frame.height else None
+
+
+class Union(Operator):
+    """The rows of all inputs in order, with the columns of the first (or `columns`); all inputs must have
+    them."""
+
+    def __init__(self, columns: Sequence[str] | None = None) -> None:
+        self.columns = None if columns is None else names(columns, "columns", least=1)
+
+    def step(self, state: Any, inbox: Inbox) -> tuple[Any, pa.Table | None]:
+        tables = [canonical(i.table) for i in inbox.inputs if i.table.num_rows]
+        if not tables:
+            return state, None
+        wanted = list(self.columns or tables[0].column_names)
+        for each in tables:
+            missing = [name for name in wanted if name not in each.column_names]
+            if missing:
+                raise ColumnError(
+                    f"an input has no column {missing[0]!r}; its columns are {each.column_names}"
+                )
+        try:
+            return state, pa.concat_tables([t.select(wanted) for t in tables], promote_options="default")
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise ColumnError(f"inputs have columns of different types: {error}") from error
+
+
+class Sink(Operator):
+    """Its input, as it came: an output operator that adds nothing."""
+
+    def step(self, state: Any, inbox: Inbox) -> tuple[Any, pa.Table | None]:
+        return state, inbox_table(inbox)
+
+
+def _select(select: Sequence[str] | Mapping[str, str]) -> list[pl.Expr]:
+    if isinstance(select, Mapping):
+        return [_expression(text, f"select.{name}").alias(str(name)) for name, text in select.items()]
+    if isinstance(select, str) or not isinstance(select, Sequence):
+        raise SpecError("select", "expected a list of SQL expressions or a mapping of names to them")
+    return [_expression(text, f"select[{i}]") for i, text in enumerate(select)]
+
+
+def _expression(text: str, field: str) -> pl.Expr:
+    if str(text).strip() == "*":
+        return pl.all()
+    try:
+        return pl.sql_expr(text)
+    except (pl.exceptions.PolarsError, TypeError) as error:
+        raise SpecError(field, f"{text!r} is not a polars SQL expression: {error}") from error
+
+
+def _function(path: str) -> Function:
+    try:
+        function = resolve(path)
+    except ValueError as error:
+        raise SpecError("function", str(error)) from error
+    if not callable(function):
+        raise SpecError("function", f"{path!r} is not a function")
+    return function  # type: ignore[no-any-return]

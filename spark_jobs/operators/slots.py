@@ -1,0 +1,95 @@
+"""Accumulator arrays indexed by slot, copied on the first write after a freeze.
+
+Freezing must not hold up processing, so `freeze` only takes references and marks the arrays as shared;
+whoever writes next copies what it writes to.  Invariant: an array handed out by `freeze` never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.operators.aggregates import ROWS, Partials, combine, identity
+from spark_jobs.operators.frames import ColumnError, Ints
+
+_LEAST = 256
+
+
+class Accumulators:
+    """Named arrays over slots 0..size-1 (slots beyond an array's end hold its identity)."""
+
+    __slots__ = ("_arrays", "_shared", "size")
+
+    def __init__(self, arrays: Partials | None = None) -> None:
+        self._arrays: Partials = dict(arrays or {})
+        self.size = len(next(iter(self._arrays.values()))) if self._arrays else 0
+        self._shared = bool(self._arrays)
+
+    def update(self, slots: Ints, values: Partials) -> None:
+        """Combine one value a slot into each named array; `slots` must be distinct."""
+        self._own(max(self.size, int(slots.max()) + 1), values)
+        for name, value in values.items():
+            array = self._arrays[name]
+            array[slots] = combine(name, array[slots], value)
+
+    def gather(self, slots: Ints, names: Sequence[str]) -> Partials:
+        """The named values in these slots; names never written are left out."""
+        inside = slots < self.size
+        result = {}
+        for name in names:
+            if name in self._arrays:
+                array = self._arrays[name]
+                values = np.full(len(slots), identity(name, array.dtype), array.dtype)
+                values[inside] = array[slots[inside]]
+                result[name] = values
+        return result
+
+    def present(self) -> Ints:
+        """Slots that hold at least one row, in order."""
+        return np.flatnonzero(self._arrays[ROWS][: self.size]) if self.size else np.zeros(0, np.int64)
+
+    def freeze(self) -> Callable[[], pa.Table]:
+        """A function that gives the arrays as columns, as of now."""
+        self._shared = True
+        arrays, size = dict(self._arrays), self.size
+        return lambda: pa.table({name: array[:size] for name, array in arrays.items()})
+
+    def take(self, slots: Ints) -> Accumulators:
+        """The same values under new numbers: slot `slots[i]` becomes i; trailing empty slots are cut."""
+        inside = slots[slots < self.size]
+        return Accumulators({name: array[inside] for name, array in self._arrays.items()})
+
+    def _own(self, size: int, values: Partials) -> None:
+        """Make every array in `values` writable and at least `size` long."""
+        for name, value in values.items():
+            array = self._arrays.get(name)
+            if array is not None and array.dtype != value.dtype:
+                raise ColumnError(
+                    f"{name} changed its type from {array.dtype} to {value.dtype} between batches"
+                )
+            if array is None or len(array) < size or self._shared:
+                length = max(size, _LEAST)
+                if array is not None:
+                    length = max(length, len(array) * 2 if len(array) < size else len(array))
+                grown = np.full(length, identity(name, value.dtype), value.dtype)
+                if array is not None:
+                    grown[: self.size] = array[: self.size]
+                self._arrays[name] = grown
+        self._shared = False
+        self.size = size
+
+
+def restore(table: pa.Table) -> Accumulators:
+    """The inverse of `Accumulators.freeze`."""
+    return Accumulators({n: table.column(n).to_numpy() for n in table.column_names})
+
+
+def merge(parts: Sequence[Accumulators], slots: Ints, names: Sequence[str]) -> Partials:
+    """The named values of several accumulators in these slots, combined in order."""
+    result: Partials = {}
+    for part in parts:
+        for name, values in part.gather(slots, names).items():
+            result[name] = combine(name, result[name], values) if name in result else values
+    return result

@@ -1,0 +1,168 @@
+"""The k greatest rows, in all or per group: of each batch, or of the latest value of every key.
+
+Ties go to the key that appeared first, so the result depends on the input's order and on nothing else.
+`scope: stream` keeps one number a key and emits, each batch, the whole list of every group that got rows;
+`scope: batch` has no state and suits complete windows, whose rows all arrive in one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_jobs.contract import Inbox, Operator, Place, Tables
+from spark_jobs.operators.frames import Bools, ColumnError, Ints, column, inbox_table, one_row, rows
+from spark_jobs.operators.keys import KeyIndex, group
+from spark_jobs.operators.parameters import choice, names, whole
+
+Values = npt.NDArray[Any]
+
+
+@dataclass(slots=True)
+class TopState:
+    """Value, group and membership by slot of `keys`; arrays are replaced, not changed, so frozen ones stay as
+    they are."""
+
+    keys: KeyIndex
+    groups: KeyIndex
+    value: Values = field(default_factory=lambda: np.zeros(0, np.int64))
+    group_of: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    listed: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
+
+
+class TopK(Operator):
+    """The `k` rows with the greatest `by`, per group `per` (none: over all), with their `rank` from 1.
+
+    Null values are left out; with `scope: stream` a null takes its key off the list, and so does a value of 0
+    or less unless `positive: false`.  Emits the columns `per`, `keys`, `by` and `rank`, groups by first
+    appearance, best first.
+    """
+
+    def __init__(
+        self,
+        *,
+        k: int,
+        by: str,
+        keys: Sequence[str],
+        per: Sequence[str] = (),
+        scope: str = "stream",
+        positive: bool = True,
+    ) -> None:
+        self.k = whole(k, "k")
+        (self.by,) = names([by], "by")
+        self.keys = names(keys, "keys", least=1)
+        self.per = names(per, "per")
+        self.all = tuple(dict.fromkeys([*self.per, *self.keys]))
+        self.stream = choice(scope, "scope", ("stream", "batch")) == "stream"
+        self.positive = bool(positive)
+
+    def initial(self, place: Place) -> TopState | None:
+        return TopState(KeyIndex(self.all), KeyIndex(self.per)) if self.stream else None
+
+    def step(self, state: TopState | None, inbox: Inbox) -> tuple[TopState | None, pa.Table | None]:
+        table = inbox_table(inbox)
+        if table is None:
+            return state, None
+        return state, self._of_batch(table) if state is None else self._of_stream(state, table)
+
+    def _of_batch(self, table: pa.Table) -> pa.Table | None:
+        value, listed = self._values(table)
+        groups = group(table, self.per)
+        chosen, rank = _best(self.k, np.flatnonzero(listed), value, groups.codes)
+        picked = table.select([*self.all, self.by]).take(pa.array(chosen))
+        return rows({**{n: picked.column(n) for n in picked.column_names}, "rank": rank})
+
+    def _of_stream(self, state: TopState, table: pa.Table) -> pa.Table | None:
+        touched = self._upsert(state, table)
+        member = state.listed if state.groups.size == 1 else state.listed & touched[state.group_of]
+        chosen, rank = _best(self.k, np.flatnonzero(member), state.value, state.group_of)
+        if not len(chosen):
+            return None
+        keys = state.keys.keys(chosen)
+        return rows({**{n: keys.column(n) for n in self.all}, self.by: state.value[chosen], "rank": rank})
+
+    def _upsert(self, state: TopState, table: pa.Table) -> Bools:
+        """Apply a batch; returns which groups it touched."""
+        new, new_listed = self._values(table)
+        groups = group(table, self.all)
+        slots = state.keys.slots(groups)
+        per = group(groups.keys if self.per else table, self.per)
+        group_slots = state.groups.slots(per)
+        last = np.zeros(groups.size, np.int64)
+        last[groups.codes] = np.arange(table.num_rows)
+        if state.listed.any() and new.dtype != state.value.dtype:
+            raise ColumnError(
+                f"{self.by!r} changed its type from {state.value.dtype} to {new.dtype} between batches"
+            )
+        state.value = _assigned(state.value.astype(new.dtype), slots, new[last], state.keys.size)
+        state.listed = _assigned(state.listed, slots, new_listed[last], state.keys.size)
+        of_key = group_slots[per.codes] if self.per else np.zeros(groups.size, np.int64)
+        state.group_of = _assigned(state.group_of, slots, of_key, state.keys.size)
+        touched = np.zeros(state.groups.size, np.bool_)
+        touched[group_slots] = True
+        return touched
+
+    def _values(self, table: pa.Table) -> tuple[Values, Bools]:
+        """The column `by` as numbers, and which rows can be on a list."""
+        array = column(table, self.by)
+        if pa.types.is_floating(array.type):
+            array = array.cast(pa.float64())
+        elif pa.types.is_integer(array.type):
+            array = array.cast(pa.int64())
+        else:
+            raise ColumnError(f"{self.by!r} must hold numbers to rank by, not {array.type}")
+        value: Values = array.fill_null(0).to_numpy(zero_copy_only=False)
+        listed = array.is_valid().to_numpy(zero_copy_only=False) & ~np.isnan(value)
+        return value, listed & (value > 0) if self.stream and self.positive else listed
+
+    def counters(self, state: TopState | None) -> Mapping[str, int]:
+        """What a person would ask of a running partition."""
+        return {"keys": state.keys.size} if state else {}
+
+    def freeze(self, state: TopState | None) -> Callable[[], Tables]:
+        if state is None:
+            return dict
+        keys, groups = state.keys.freeze(), state.groups.freeze()
+        meta = pa.table({"keys": [state.keys.size], "groups": [state.groups.size]})
+        arrays = {"value": state.value, "group": state.group_of, "listed": state.listed}
+        return lambda: {"keys": keys(), "groups": groups(), "values": pa.table(arrays), "meta": meta}
+
+    def restore(self, place: Place, tables: Tables) -> TopState | None:
+        if not self.stream:
+            return None
+        meta, values = one_row(tables["meta"]), tables["values"]
+        return TopState(
+            KeyIndex(self.all, tables["keys"], meta["keys"]),
+            KeyIndex(self.per, tables["groups"], meta["groups"]),
+            *(values.column(name).to_numpy() for name in ("value", "group", "listed")),
+        )
+
+
+def _assigned(array: Values, slots: Ints, values: Values, size: int) -> Values:
+    result = np.zeros(size, array.dtype)
+    result[: len(array)] = array
+    result[slots] = values
+    return result
+
+
+def _best(k: int, candidates: Ints, value: Values, group_of: Ints) -> tuple[Ints, Ints]:
+    """The best k of `candidates` in each group, by group, value (greatest first) and number; and their ranks
+    from 1."""
+    if not len(candidates):
+        return candidates, candidates
+    own, groups = value[candidates], group_of[candidates]
+    if groups[0] == groups[-1] and len(candidates) > 4 * k and not np.any(groups != groups[0]):
+        # One group: sort only what is at least the k-th value, not a million keys.
+        least = np.partition(own, len(own) - k)[len(own) - k]
+        few = np.flatnonzero(own >= least)
+        candidates, own, groups = candidates[few], own[few], groups[few]
+    order = np.lexsort((candidates, -own, groups))
+    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
+    position = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
+    top = position < k
+    return candidates[order][top], position[top] + 1

