@@ -1,4 +1,6 @@
-"""The optimum by integer programming: PuLP writes the model, HiGHS solves it in process.
+"""The optimum: reductions first, frontiers where the structure allows, integer programming for the rest.
+
+PuLP writes the model, HiGHS solves it in process:
 
     max sum p_q x_q   with x_q <= y_k for each partition k of query q,  sum c_k y_k <= R,  x binary, y in [0,
     1]
@@ -11,20 +13,40 @@ safe side.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import highspy
 import pulp
 
-from algorithms.problem import Deadline, Outcome, Problem
+from algorithms.frontier import frontier_of
+from algorithms.problem import Deadline, Outcome, Problem, bits
+from algorithms.reduce import components, reduce_problem
+
+Warm = Callable[[Problem], tuple[int, ...]]
+"""A heuristic that answers the reduced problem."""
 
 BOUND_SLACK = 1e-6
 """HiGHS' own feasibility tolerance: a bound of 41.9999999 means 42."""
 
 
-def ilp(problem: Problem, deadline: Deadline, warm: tuple[int, ...] = ()) -> Outcome:
-    """The best queries found by the deadline, starting from `warm`, with HiGHS' bound on the value."""
-    if not problem.masks:
-        return Outcome((), 0, "nothing to choose")
+def exact(problem: Problem, deadline: Deadline, warm: Warm) -> Outcome:
+    """The best queries found by the deadline with a bound on the value; `warm` supplies a start for HiGHS."""
+    reduced = reduce_problem(problem)
+    small = reduced.problem
+    sure = problem.value_of(reduced.taken)
+    if not small.masks:
+        return Outcome(reduced.taken, sure, "reductions alone decide it")
+    frontier = frontier_of(small)
+    if frontier is not None:
+        found = tuple(frontier.queries(frontier.best(small.capacity)))
+        note = f"frontiers of {len(components(small))} parts joined"
+        return Outcome(reduced.expand(found), sure + small.value_of(found), note)
+    solved = _solve(small, deadline, warm(small))
+    bound = None if solved.bound is None else sure + solved.bound
+    return Outcome(reduced.expand(solved.queries), bound, solved.note)
+
+
+def _solve(problem: Problem, deadline: Deadline, warm: tuple[int, ...]) -> Outcome:
     model, chosen = _model(problem)
     solver = pulp.HiGHS(msg=False, threads=1, gapRel=0.0, timeLimit=max(0.01, deadline.left()))
     solver.createAndConfigureSolver(model)
@@ -49,15 +71,31 @@ def ilp(problem: Problem, deadline: Deadline, warm: tuple[int, ...] = ()) -> Out
 
 def _model(problem: Problem) -> tuple[pulp.LpProblem, list[pulp.LpVariable]]:
     model = pulp.LpProblem("recovery", pulp.LpMaximize)
-    chosen = [pulp.LpVariable(f"x{q}", 0, 1, pulp.LpInteger) for q in range(len(problem.masks))]
-    restored = [pulp.LpVariable(f"y{k}", 0, 1) for k in range(len(problem.cost))]
+    chosen = [model.add_variable(f"x{q}", 0, 1, pulp.LpInteger) for q in range(len(problem.masks))]
+    restored = [model.add_variable(f"y{k}", 0, 1) for k in range(len(problem.cost))]
     model.setObjective(pulp.LpAffineExpression(zip(chosen, problem.priority, strict=True)))
     spent = pulp.LpAffineExpression(zip(restored, problem.cost, strict=True))
     model.addConstraint(spent <= problem.capacity)
     for query, variable in enumerate(chosen):
-        for k in problem.members(query):
+        left, inside = _implied(problem, query)
+        for other in inside:
+            model.addConstraint(pulp.LpAffineExpression([(variable, 1), (chosen[other], -1)]) <= 0)
+        for k in bits(left):
             model.addConstraint(pulp.LpAffineExpression([(variable, 1), (restored[k], -1)]) <= 0)
     return model, chosen
+
+
+def _implied(problem: Problem, query: int) -> tuple[int, list[int]]:
+    """Dominance: a query whose partitions are among this one's comes with it for nothing, so x_q <= x_other
+    holds and stands for the rows of all partitions of the other. Returns the partitions that still need a
+    row, and the others."""
+    left, inside = problem.masks[query], []
+    by_size = sorted(enumerate(problem.masks), key=lambda entry: (-entry[1].bit_count(), entry[0]))
+    for other, mask in by_size:
+        if other != query and mask & ~problem.masks[query] == 0 and mask & left:
+            inside.append(other)
+            left &= ~mask
+    return left, inside
 
 
 def _start_from(

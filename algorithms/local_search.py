@@ -1,35 +1,150 @@
-"""Anytime planning: never worse than BestDensity, better with every moment it is given."""
+"""Anytime planning: never worse than the BestDensity start, better with every moment it is given.
+
+Tabu search over adds, drops and swaps, all of which are priced at every step (`swap_state`): the move that
+gives most priority is taken even if it loses, ties go to the one that leaves more room, and a query that just
+moved rests for a few steps. Very short rests and frequent restarts from a partly destroyed plan did best on
+generated instances of the family of He et al. (2018); see docs/planning.md. The generator of random numbers
+is seeded, so what ends a run is the clock alone.
+"""
 
 from __future__ import annotations
 
-from algorithms.best_density import best_density_literal
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from algorithms.best_density_fast import best_density_fast
 from algorithms.problem import Deadline, Outcome, Problem
+from algorithms.reduce import reduce_problem
+from algorithms.swap_state import SwapState
+
+REST_DROPPED = (4, 9)
+"""Steps for which a dropped query may not return: drawn from this range."""
+REST_ADDED = (1, 4)
+"""Steps for which an added query may not leave."""
+STALL = 600
+"""Steps without a better plan after which the plan is partly destroyed and rebuilt."""
+DESTROY = (0.15, 0.8)
+"""Share of the queries that a restart drops."""
+START_SHARE = 0.25
+"""Share of the time that BestDensity may take before the search starts from what it has."""
+MAX_CELLS = 30_000_000
+"""Queries times partitions beyond which the dense tables would not fit the memory of a small coordinator."""
 
 
 def best_density(problem: Problem, deadline: Deadline) -> Outcome:
-    """BestDensity as a planner of the registry."""
-    return Outcome(best_density_literal(problem))
+    """BestDensity as a planner of the registry; it takes the time it needs."""
+    return Outcome(best_density_fast(problem)[0], note="all single queries and pairs extended by density")
 
 
 def local_search(problem: Problem, deadline: Deadline) -> Outcome:
-    """BestDensity, then swaps that raise the value until none does or the time is over."""
-    chosen = set(best_density_literal(problem))
-    improved = True
-    while improved and not deadline.passed():
-        improved = _improve(problem, chosen)
-    return Outcome(tuple(sorted(chosen)))
+    """Search until the deadline."""
+    start, complete = _start(problem, deadline)
+    reduced = reduce_problem(problem)
+    small = reduced.problem
+    if not small.masks:
+        return Outcome(reduced.taken, problem.value_of(reduced.taken), "reductions alone decide it")
+    if len(small.masks) * len(small.cost) > MAX_CELLS:
+        return Outcome(start, note="too large to search: BestDensity as far as time allowed")
+    place = {q: i for i, group in enumerate(reduced.originals) for q in group}
+    seed = tuple(sorted({place[q] for q in start if q in place}))
+    found, steps = search(small, seed, deadline.passed)
+    best = max((reduced.expand(found), start), key=problem.value_of)
+    begun = "BestDensity" if complete else "BestDensity cut short"
+    return Outcome(problem.closure(problem.union(best)), note=f"{steps} steps from {begun}")
 
 
-def _improve(problem: Problem, chosen: set[int]) -> bool:
-    for out in [None, *sorted(chosen)]:
-        rest = problem.union(q for q in chosen if q != out)
-        room = problem.capacity - problem.cost_of(rest)
-        gain = 0 if out is None else problem.priority[out]
-        for query, mask in enumerate(problem.masks):
-            if query in chosen or problem.priority[query] <= gain or problem.cost_of(mask & ~rest) > room:
-                continue
-            if out is not None:
-                chosen.discard(out)
-            chosen.add(query)
-            return True
-    return False
+def _start(problem: Problem, deadline: Deadline) -> tuple[tuple[int, ...], bool]:
+    until = deadline.left() * (1 - START_SHARE)
+    return best_density_fast(problem, lambda: deadline.left() < until)
+
+
+def search(problem: Problem, start: tuple[int, ...], stop: Callable[[], bool]) -> tuple[tuple[int, ...], int]:
+    """(the best queries met, steps made); `start` must be feasible."""
+    state = SwapState(problem)
+    for query in start:
+        state.insert(query)
+    rng = np.random.default_rng(len(problem.masks))
+    rests = np.zeros(state.count, np.int64)
+    best, best_value = state.chosen.copy(), state.value
+    local, local_value = best, best_value
+    top = float(state.priority.sum())
+    stalled = steps = rounds = 0
+    while not stop() and best_value < top:
+        steps += 1
+        moved = _step(state, rests, steps, best_value, rng)
+        stalled += 1
+        if state.value > local_value:
+            local, local_value, stalled = state.chosen.copy(), state.value, 0
+            if local_value > best_value:
+                best, best_value = local, local_value
+        if stalled > STALL or not moved:
+            rounds += 1
+            _restart(state, best if rounds % 2 else local, rng)
+            rests[:] = 0
+            local, local_value, stalled = state.chosen.copy(), state.value, 0
+            if local_value > best_value:
+                best, best_value = local, local_value
+    return tuple(np.flatnonzero(best).tolist()), steps
+
+
+def _step(
+    state: SwapState, rests: npt.NDArray[np.int64], step: int, best_value: float, rng: np.random.Generator
+) -> bool:
+    """Make the best move that is allowed; False when there is none."""
+    room = state.capacity - state.spent
+    resting = rests > step
+    tie = 1.0 / (1.0 + 2.0 * float(state.alone.sum()))  # never outweighs one unit of priority
+    slots = state.slots
+    blocked = (state.add > room) | state.chosen | resting
+    adds = np.where(blocked, -np.inf, state.priority - tie * state.add)
+    add = int(adds.argmax())
+    if adds[add] > -np.inf:  # an add that fits beats every swap for it
+        state.insert(add)
+        rests[add] = step + rng.integers(*REST_ADDED)
+        return True
+    if not len(slots):
+        return False
+    change = state.lost + state.add
+    change -= state.freed[:, None]
+    gain = state.priority - state.priority[slots][:, None]
+    blocked = (change > room) | state.chosen
+    # a move to a plan better than any before is allowed whatever rests
+    blocked |= (resting | resting[slots][:, None]) & (gain <= best_value - state.value)
+    swaps = gain - tie * change
+    swaps[blocked] = -np.inf
+    swap = int(swaps.argmax())
+    slot, query = divmod(swap, state.count)
+    drops = np.where(resting[slots], -np.inf, tie * state.freed - state.priority[slots])
+    drop = int(drops.argmax())
+    if swaps.flat[swap] >= drops[drop]:
+        if swaps.flat[swap] == -np.inf:
+            return False
+        out = int(slots[slot])
+        state.remove(out)
+        state.insert(query)
+        rests[query] = step + rng.integers(*REST_ADDED)
+    else:
+        out = int(slots[drop])
+        state.remove(out)
+    rests[out] = step + rng.integers(*REST_DROPPED)
+    return True
+
+
+def _restart(state: SwapState, base: npt.NDArray[np.bool_], rng: np.random.Generator) -> None:
+    """Keep a random part of `base` and fill up greedily by noisy density."""
+    members = np.flatnonzero(base)
+    kept = members[rng.random(len(members)) >= rng.uniform(*DESTROY)]
+    state.clear()
+    for query in kept:
+        state.insert(int(query))
+    sharers = np.maximum(1, (state.needs > 0).sum(axis=1))
+    split = state.needs / sharers[:, None]
+    while True:
+        fits = (state.add <= state.capacity - state.spent) & ~state.chosen
+        if not fits.any():
+            return
+        weight = split[state.users == 0].sum(axis=0) + 1e-9
+        score = np.where(fits, state.priority / weight * (1.0 + 0.3 * rng.random(state.count)), -1.0)
+        state.insert(int(score.argmax()))

@@ -12,7 +12,7 @@ from dataclasses import replace
 from algorithms.bounds import share_bound
 from algorithms.dp import dp
 from algorithms.errors import UnknownAlgorithm
-from algorithms.exact import ilp
+from algorithms.exact import exact
 from algorithms.explain import choices, exclusions
 from algorithms.fit import fit_nodes
 from algorithms.local_search import best_density, local_search
@@ -24,11 +24,14 @@ from algorithms.problem import Deadline, Outcome, Problem, StepClock, compile_pr
 Planner = Callable[[Problem, Deadline], Outcome]
 
 
+def ilp(problem: Problem, deadline: Deadline) -> Outcome:
+    """Exact, started from BestDensity."""
+    return exact(problem, deadline, lambda small: best_density(small, deadline).queries)
+
+
 def auto(problem: Problem, deadline: Deadline) -> Outcome:
-    """DP where it is exact and immediate, else HiGHS from BestDensity."""
-    if len(problem.masks) <= 16:
-        return dp(problem, deadline)
-    return ilp(problem, deadline, best_density(problem, deadline).queries)
+    """DP where it is exact and immediate, else the exact planner."""
+    return ilp(problem, deadline)
 
 
 PLANNERS: dict[str, Planner] = {

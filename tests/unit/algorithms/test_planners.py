@@ -8,12 +8,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planning_cases import brute_force, instances, share_frequency
 
 from algorithms import ALGORITHMS, FailedQuery, Instance, PartitionCost, Plan, UnknownAlgorithm, solve
 from algorithms.best_density import best_density_literal
+from algorithms.best_density_fast import best_density_fast
 from algorithms.dp import dp_literal
 from algorithms.problem import compile_problem
-from tests.unit.algorithms.strategies import brute_force, instances, share_frequency
 
 QUERY_PLANNERS = sorted(set(ALGORITHMS) - {"operator-centric"})
 EXACT = ["dp", "ilp", "auto"]
@@ -70,6 +71,13 @@ def test_best_density_keeps_its_guarantee(instance: Instance) -> None:
     assert value >= (1 - math.exp(-1 / d)) * optimum if d else value == 0
 
 
+@given(instance=instances(max_queries=12, max_partitions=14))
+@settings(max_examples=200, deadline=None)
+def test_incremental_densities_change_nothing(instance: Instance) -> None:
+    problem = compile_problem(instance)
+    assert best_density_fast(problem) == (best_density_literal(problem), True)
+
+
 def test_the_printed_start_from_the_densest_query_alone_would_break_the_guarantee() -> None:
     instance = Instance(
         100,
@@ -82,7 +90,7 @@ def test_the_printed_start_from_the_densest_query_alone_would_break_the_guarante
 @given(instance=instances())
 @settings(max_examples=60, deadline=None)
 def test_local_search_is_never_below_best_density(instance: Instance) -> None:
-    assert solve(instance, "local-search").value >= solve(instance, "best-density").value
+    assert solve(instance, "local-search", time_limit=0.1).value >= solve(instance, "best-density").value
 
 
 @given(instance=instances(), more=st.integers(0, 20))

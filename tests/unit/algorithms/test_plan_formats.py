@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planning_cases import instances
 
 from algorithms import (
     Instance,
@@ -18,7 +19,6 @@ from algorithms import (
     plan_from_json,
     solve,
 )
-from tests.unit.algorithms.strategies import instances
 
 GOOD: dict[str, Any] = {
     "capacity": 1.5,

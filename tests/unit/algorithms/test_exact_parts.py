@@ -1,0 +1,136 @@
+"""Reductions, parts and frontiers: each must leave the optimum where it was."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from planning_cases import brute_force, instances
+
+from algorithms import FailedQuery, Instance, PartitionCost, solve
+from algorithms.frontier import frontier_of, laminar_forest
+from algorithms.problem import compile_problem
+from algorithms.reduce import components, reduce_problem, restrict
+
+
+@given(instance=instances())
+@settings(max_examples=150, deadline=None)
+def test_reductions_keep_the_optimum(instance: Instance) -> None:
+    problem = compile_problem(instance)
+    reduced = reduce_problem(problem)
+    small = reduced.problem
+    left = Instance(
+        small.capacity,
+        tuple(map(PartitionCost, small.partition_ids, small.cost)),
+        tuple(
+            FailedQuery(name, priority, tuple(small.partition_ids[k] for k in small.members(q)))
+            for q, (name, priority) in enumerate(zip(small.query_ids, small.priority, strict=True))
+        ),
+    )
+    assert brute_force(left) + problem.value_of(reduced.taken) == brute_force(instance)
+
+
+@given(instance=instances())
+@settings(max_examples=100, deadline=None)
+def test_parts_share_nothing_and_cover_all(instance: Instance) -> None:
+    problem = compile_problem(instance)
+    parts = components(problem)
+    assert sorted(q for part in parts for q in part) == list(range(len(problem.masks)))
+    for i, part in enumerate(parts):
+        for other in parts[i + 1 :]:
+            assert problem.union(part) & problem.union(other) == 0
+
+
+@given(instance=instances())
+@settings(max_examples=150, deadline=None)
+def test_frontiers_answer_every_capacity(instance: Instance) -> None:
+    problem = compile_problem(instance)
+    reduced = reduce_problem(problem)
+    frontier = frontier_of(reduced.problem)
+    assert frontier is not None
+    for index in range(len(frontier.values)):
+        queries = frontier.queries(index)
+        assert reduced.problem.value_of(queries) == frontier.values[index]
+        assert reduced.problem.cost_of(reduced.problem.union(queries)) == frontier.costs[index]
+    best = frontier.best(problem.capacity)
+    assert frontier.values[best] + problem.value_of(reduced.taken) == brute_force(instance)
+
+
+@st.composite
+def trees(draw: st.DrawFn, max_queries: int = 10) -> Instance:
+    """Queries are paths from the root of a random out-tree."""
+    parents = [draw(st.integers(0, max(0, k - 1))) for k in range(draw(st.integers(1, 14)))]
+    costs = draw(st.lists(st.integers(1, 9), min_size=len(parents), max_size=len(parents)))
+    queries = []
+    for i in range(draw(st.integers(1, max_queries))):
+        at = draw(st.integers(0, len(parents) - 1))
+        path = [at]
+        while at:
+            at = parents[at]
+            path.append(at)
+        queries.append(FailedQuery(f"q{i}", draw(st.integers(1, 10)), tuple(f"p{k}" for k in path)))
+    partitions = tuple(PartitionCost(f"p{k}", cost) for k, cost in enumerate(costs))
+    return Instance(draw(st.integers(0, sum(costs))), partitions, tuple(queries))
+
+
+@given(instance=trees())
+@settings(max_examples=150, deadline=None)
+def test_trees_are_found_laminar_and_solved(instance: Instance) -> None:
+    reduced = reduce_problem(compile_problem(instance))
+    for part in components(reduced.problem):
+        assert laminar_forest(restrict(reduced.problem, part)) is not None
+    assert solve(instance, "ilp").value == brute_force(instance)
+
+
+def test_crossing_partitions_are_not_laminar() -> None:
+    instance = Instance(
+        9,
+        tuple(PartitionCost(name, 1) for name in "ab"),
+        (FailedQuery("1", 1, ("a",)), FailedQuery("2", 1, ("a", "b")), FailedQuery("3", 1, ("b",))),
+    )
+    assert laminar_forest(compile_problem(instance)) is None
+
+
+def test_a_long_chain_is_solved_without_recursion() -> None:
+    """A pipeline of 400 stages; behind each a query that needs all stages so far and one partition of its
+    own."""
+    stages = [f"s{k:03}" for k in range(400)]
+    teeth = [f"t{k:03}" for k in range(400)]
+    instance = Instance(
+        600,
+        tuple(PartitionCost(name, 1) for name in stages + teeth),
+        tuple(FailedQuery(f"q{k:03}", 1 + k % 10, (*stages[: k + 1], teeth[k])) for k in range(len(stages))),
+    )
+    plan = solve(instance, "ilp")
+    assert plan.optimal
+    assert "frontiers" in plan.why
+    # with the first 400 - j stages paid, 200 + j teeth can be had: the best of all such choices, by hand
+    priorities = [1 + k % 10 for k in range(400)]
+    by_depth = [sum(sorted(priorities[:depth])[-(600 - depth) :]) for depth in range(1, 401)]
+    assert plan.value == max(by_depth)
+
+
+def test_five_hundred_separate_queries_are_a_plain_knapsack() -> None:
+    instance = Instance(
+        900,
+        tuple(PartitionCost(f"p{k}", 1 + k % 7) for k in range(500)),
+        tuple(FailedQuery(f"q{k}", 1 + k % 10, (f"p{k}",)) for k in range(500)),
+    )
+    plan = solve(instance, "auto")
+    assert plan.optimal
+    assert plan.cost <= 900
+
+
+def test_the_integer_programme_proves_its_optimum_when_parts_are_large() -> None:
+    """A ring of 24 queries, each sharing with both neighbours: one part, not laminar, too many subsets."""
+    count = 24
+    instance = Instance(
+        30,
+        tuple(PartitionCost(f"p{k:02}", 1 + k % 3) for k in range(count)),
+        tuple(
+            FailedQuery(f"q{k:02}", 1 + k * 7 % 10, (f"p{k:02}", f"p{(k + 1) % count:02}"))
+            for k in range(count)
+        ),
+    )
+    plan = solve(instance, "ilp", time_limit=20.0)
+    assert plan.optimal
+    assert "HiGHS" in plan.why
