@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
@@ -18,6 +18,7 @@ from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from controller.embedded import addresses, launch, node_tree, processes
+from controller.embedded.class_archive import ensure_archive
 from controller.embedded.config import ClusterConfig
 from controller.embedded.errors import EmbeddedError, StartError, UnknownNodeError, ZooKeeperError
 from controller.embedded.errors import NodeExistsError as NodeIsAliveError
@@ -89,6 +90,9 @@ class EmbeddedCluster:
             java, warden.scratch / "no-conf", warden.scratch / "log4j2.properties", config.java_options
         )
         self._jvm.write_log_config()
+        if config.class_archive:
+            archive = ensure_archive(self._jvm, warden, progress)
+            self._jvm = replace(self._jvm, archive=archive)
         head = f"{prefix}.{addresses.HEAD}"
         progress(f"ZooKeeper and Spark master at {head}")
         self.zookeeper = ZooKeeperServer(

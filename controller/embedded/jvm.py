@@ -54,6 +54,12 @@ def scala_version(home: Path) -> str:
     raise StartError(f"no Spark in {home}")
 
 
+def class_path(conf_dir: Path, home: Path) -> str:
+    """As Spark's launcher builds it for drivers and executors: the logging API's jar before all others."""
+    first = [str(jar) for jar in sorted((home / "jars").glob("slf4j-api-*.jar"))]
+    return ":".join([str(conf_dir), *first, f"{home}/jars/*"])
+
+
 @dataclass(frozen=True, slots=True)
 class Jvm:
     """How to start a JVM of this cluster."""
@@ -72,7 +78,7 @@ class Jvm:
 
     def command(self, main: str, *arguments: str, heap_mb: int) -> list[str]:
         """Command line for one of the daemons."""
-        path = f"{self.conf_dir}:{self.home}/jars/*"
+        path = class_path(self.conf_dir, self.home)
         java = str(self.java_home / "bin" / "java")
         return [java, "-cp", path, f"-Xmx{heap_mb}m", *self.flags(), main, *arguments]
 

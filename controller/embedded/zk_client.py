@@ -1,4 +1,4 @@
-"""The ZooKeeper client of this package: retries for ever, and does not fill the log while a server is away."""
+"""The ZooKeeper client of this package: retries for ever, and stays silent while a server is away."""
 
 import logging
 
