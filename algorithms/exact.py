@@ -20,7 +20,7 @@ import pulp
 
 from algorithms.frontier import frontier_of
 from algorithms.problem import Deadline, Outcome, Problem, bits
-from algorithms.reduce import components, reduce_problem
+from algorithms.reduce import Reduced, components, reduce_problem
 
 Warm = Callable[[Problem], tuple[int, ...]]
 """A heuristic that answers the reduced problem."""
@@ -32,18 +32,28 @@ BOUND_SLACK = 1e-6
 def exact(problem: Problem, deadline: Deadline, warm: Warm) -> Outcome:
     """The best queries found by the deadline with a bound on the value; `warm` supplies a start for HiGHS."""
     reduced = reduce_problem(problem)
+    return by_structure(problem, reduced) or by_programme(problem, reduced, deadline, warm)
+
+
+def by_structure(problem: Problem, reduced: Reduced) -> Outcome | None:
+    """The optimum by reductions and frontiers alone, or None where they do not settle it."""
     small = reduced.problem
     sure = problem.value_of(reduced.taken)
     if not small.masks:
-        return Outcome(reduced.taken, sure, "reductions alone decide it")
+        return Outcome(reduced.taken, sure, "reductions alone decide it", "reductions")
     frontier = frontier_of(small)
-    if frontier is not None:
-        found = tuple(frontier.queries(frontier.best(small.capacity)))
-        note = f"frontiers of {len(components(small))} parts joined"
-        return Outcome(reduced.expand(found), sure + small.value_of(found), note)
-    solved = _solve(small, deadline, warm(small))
-    bound = None if solved.bound is None else sure + solved.bound
-    return Outcome(reduced.expand(solved.queries), bound, solved.note)
+    if frontier is None:
+        return None
+    found = tuple(frontier.queries(frontier.best(small.capacity)))
+    note = f"frontiers of {len(components(small))} independent parts joined"
+    return Outcome(reduced.expand(found), sure + small.value_of(found), note, "frontier")
+
+
+def by_programme(problem: Problem, reduced: Reduced, deadline: Deadline, warm: Warm) -> Outcome:
+    """HiGHS on the reduced problem; PuLP writes it."""
+    solved = _solve(reduced.problem, deadline, warm(reduced.problem))
+    bound = None if solved.bound is None else problem.value_of(reduced.taken) + solved.bound
+    return Outcome(reduced.expand(solved.queries), bound, solved.note, "ilp")
 
 
 def _solve(problem: Problem, deadline: Deadline, warm: tuple[int, ...]) -> Outcome:

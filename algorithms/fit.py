@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from algorithms.packing import Placement, pack
+from algorithms.packing import Placement, most_free, pack
 from algorithms.problem import Problem, bits
 
 
@@ -29,44 +29,62 @@ def fit_nodes(problem: Problem, chosen: tuple[int, ...], free: tuple[int, ...]) 
     placement = _pack(problem, problem.union(chosen), free)
     if placement is not None:
         return Fitted(chosen, placement)
-    starts = [_rebuild(problem, _by_density(problem, chosen), (), free)]
+    everyone = _by_density(problem, range(len(problem.masks)))
+    starts = [_fill(problem, _by_density(problem, chosen), ((), {}), free)]
     for query in sorted(chosen, key=lambda q: (problem.priority[q], q)):
         rest = tuple(q for q in chosen if q != query)
-        if _pack(problem, problem.union(rest), free) is not None:
-            starts.append(rest)
+        placement = _pack(problem, problem.union(rest), free, search=False)
+        if placement is not None:
+            starts.append((rest, placement))
             break
-    everyone = _by_density(problem, range(len(problem.masks)))
-    filled = [_rebuild(problem, everyone, start, free) for start in starts]
-    best = max(filled, key=lambda queries: (problem.value_of(queries), tuple(-q for q in queries)))
-    best_placement = _pack(problem, problem.union(best), free)
-    assert best_placement is not None  # each step of _rebuild was packed
-    return Fitted(best, best_placement, _given_up(problem, best))
+    filled = [_fill(problem, everyone, start, free) for start in starts]
+    best, where = max(filled, key=lambda entry: (problem.value_of(entry[0]), tuple(-q for q in entry[0])))
+    return Fitted(best, where, given_up(problem, best))
 
 
-def _rebuild(
-    problem: Problem, order: list[int], start: tuple[int, ...], free: tuple[int, ...]
-) -> tuple[int, ...]:
-    """Add queries in `order` to `start`, each only if everything then packs."""
-    covered, kept = problem.union(start), set(start)
+def _fill(
+    problem: Problem, order: list[int], start: tuple[tuple[int, ...], Placement], free: tuple[int, ...]
+) -> tuple[tuple[int, ...], Placement]:
+    """Add queries in `order` to the packed `start` as long as everything packs. A query is first put beside
+    what lies; only if that fails is all packed anew."""
+    kept, placement = set(start[0]), dict(start[1])
+    covered, room = problem.union(kept), _room(problem, placement, free)
     for query in order:
-        grown = covered | problem.masks[query]
-        if query not in kept and (grown == covered or _pack(problem, grown, free) is not None):
-            covered = grown
-            kept.add(query)
-    return tuple(sorted(kept))
+        fresh = problem.masks[query] & ~covered
+        if query in kept or problem.cost_of(covered | fresh) > problem.capacity:
+            continue
+        trial = list(room)
+        beside = most_free([(k, problem.cost[k]) for k in bits(fresh)], trial)
+        if beside is not None:
+            placement |= beside
+        else:
+            anew = _pack(problem, covered | fresh, free, search=False)
+            if anew is None:
+                continue
+            placement, trial = anew, _room(problem, anew, free)
+        room, covered = trial, covered | fresh
+        kept.add(query)
+    return tuple(sorted(kept)), placement
+
+
+def _room(problem: Problem, placement: Placement, free: tuple[int, ...]) -> list[int]:
+    room = list(free)
+    for k, node in placement.items():
+        room[node] -= problem.cost[k]
+    return room
 
 
 def _by_density(problem: Problem, queries: range | tuple[int, ...]) -> list[int]:
     return sorted(queries, key=lambda q: (problem.cost_of(problem.masks[q]) / problem.priority[q], q))
 
 
-def _pack(problem: Problem, mask: int, free: tuple[int, ...]) -> Placement | None:
+def _pack(problem: Problem, mask: int, free: tuple[int, ...], search: bool = True) -> Placement | None:
     if problem.cost_of(mask) > problem.capacity:
         return None
-    return pack([(k, problem.cost[k]) for k in bits(mask)], free)
+    return pack([(k, problem.cost[k]) for k in bits(mask)], free, search)
 
 
-def _given_up(problem: Problem, kept: tuple[int, ...]) -> frozenset[int]:
+def given_up(problem: Problem, kept: tuple[int, ...]) -> frozenset[int]:
     covered = problem.union(kept)
     room = problem.capacity - problem.cost_of(covered)
     return frozenset(

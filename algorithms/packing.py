@@ -8,6 +8,8 @@ only by the last.
 
 from __future__ import annotations
 
+import bisect
+import heapq
 from collections.abc import Sequence
 
 SEARCH_STEPS = 20_000
@@ -17,35 +19,46 @@ later."""
 Placement = dict[int, int]
 
 
-def pack(costs: Sequence[tuple[int, int]], free: Sequence[int]) -> Placement | None:
-    """A node index for each (partition, cost), or None when no way was found. `free` is indexed by node."""
+def pack(costs: Sequence[tuple[int, int]], free: Sequence[int], search: bool = True) -> Placement | None:
+    """A node index for each (partition, cost), or None when no way was found. `free` is indexed by node;
+    without `search` only the two greedy rules are tried."""
     if sum(cost for _, cost in costs) > sum(free):
         return None
     order = sorted(costs, key=lambda entry: (-entry[1], entry[0]))
     if order and order[0][1] > max(free, default=0):
         return None
-    for most_free in (True, False):
-        placement = _greedy(order, list(free), most_free)
-        if placement is not None:
-            return placement
-    return _search(order, list(free))
+    placement = most_free(order, list(free)) or _best_fit(order, free)
+    if placement is None and search:
+        placement = _search(order, list(free))
+    return placement
 
 
-def _greedy(order: list[tuple[int, int]], free: list[int], most_free: bool) -> Placement | None:
-    """Largest first, onto the node with most free capacity (the paper's rule) or the tightest that fits (best
-    fit)."""
+def most_free(order: Sequence[tuple[int, int]], free: list[int]) -> Placement | None:
+    """The paper's rule, in the order given; what is placed is taken off `free`."""
     placement: Placement = {}
+    heap = [(-room, node) for node, room in enumerate(free)]
+    heapq.heapify(heap)
     for partition, cost in order:
-        fitting = [n for n, room in enumerate(free) if room >= cost]
-        if not fitting:
+        if not heap or -heap[0][0] < cost:
             return None
-        node = (
-            max(fitting, key=lambda n: (free[n], -n))
-            if most_free
-            else min(fitting, key=lambda n: (free[n], n))
-        )
-        placement[partition] = node
+        room, node = heap[0]
+        heapq.heapreplace(heap, (room + cost, node))
         free[node] -= cost
+        placement[partition] = node
+    return placement
+
+
+def _best_fit(order: Sequence[tuple[int, int]], free: Sequence[int]) -> Placement | None:
+    """Onto the node that it fills best."""
+    placement: Placement = {}
+    rooms = sorted((room, node) for node, room in enumerate(free))
+    for partition, cost in order:
+        at = bisect.bisect_left(rooms, (cost, -1))
+        if at == len(rooms):
+            return None
+        room, node = rooms.pop(at)
+        bisect.insort(rooms, (room - cost, node))
+        placement[partition] = node
     return placement
 
 

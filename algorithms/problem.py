@@ -121,6 +121,10 @@ class Deadline:
     def spent(self) -> float:
         return self._clock() - self._start
 
+    def part(self, share: float) -> Deadline:
+        """A deadline on the same clock after `share` of what is left."""
+        return Deadline(self._clock, self.left() * share)
+
     def passed(self) -> bool:
         return self._clock() >= self._end
 

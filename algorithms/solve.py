@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from algorithms.bounds import share_bound
+from algorithms.auto import auto, ilp
+from algorithms.bounds import split_bound
 from algorithms.dp import dp
 from algorithms.errors import UnknownAlgorithm
-from algorithms.exact import exact
+from algorithms.exact_nodes import improve_on_nodes
 from algorithms.explain import choices, exclusions
 from algorithms.fit import fit_nodes
 from algorithms.local_search import best_density, local_search
@@ -24,16 +25,6 @@ from algorithms.problem import Deadline, Outcome, Problem, StepClock, compile_pr
 Planner = Callable[[Problem, Deadline], Outcome]
 
 
-def ilp(problem: Problem, deadline: Deadline) -> Outcome:
-    """Exact, started from BestDensity."""
-    return exact(problem, deadline, lambda small: best_density(small, deadline).queries)
-
-
-def auto(problem: Problem, deadline: Deadline) -> Outcome:
-    """DP where it is exact and immediate, else the exact planner."""
-    return ilp(problem, deadline)
-
-
 PLANNERS: dict[str, Planner] = {
     "auto": auto,
     "best-density": best_density,
@@ -43,6 +34,8 @@ PLANNERS: dict[str, Planner] = {
 }
 OPERATOR_CENTRIC = "operator-centric"
 ALGORITHMS = (*PLANNERS, OPERATOR_CENTRIC)
+EXACT_ON_NODES = ("auto", "ilp")
+"""Planners that, where packing costs value, go on to the exact problem with nodes."""
 
 
 def solve(
@@ -64,16 +57,24 @@ def solve(
     if algorithm == OPERATOR_CENTRIC:
         plan = _plan_partitions(instance, problem)
     else:
-        plan = _plan_queries(instance, problem, algorithm, PLANNERS[algorithm](problem, deadline))
+        outcome = PLANNERS[algorithm](problem, deadline)
+        plan = _plan_queries(instance, problem, (algorithm, outcome), deadline)
     return replace(plan, seconds=deadline.spent() if clock else 0.0)
 
 
-def _plan_queries(instance: Instance, problem: Problem, algorithm: str, outcome: Outcome) -> Plan:
+def _plan_queries(
+    instance: Instance, problem: Problem, planner: tuple[str, Outcome], deadline: Deadline
+) -> Plan:
+    algorithm, outcome = planner
     nodes = sorted(instance.nodes, key=lambda node: node.id)
-    fitted = fit_nodes(problem, outcome.queries, tuple(node.free for node in nodes))
-    value, best_sum = problem.value_of(fitted.queries), problem.value_of(outcome.queries)
+    free = tuple(node.free for node in nodes)
+    fitted = fit_nodes(problem, outcome.queries, free)
+    best_sum = problem.value_of(outcome.queries)
+    if problem.value_of(fitted.queries) < best_sum and algorithm in EXACT_ON_NODES:
+        fitted, outcome = improve_on_nodes(problem, fitted, outcome, free, deadline)
+    value = problem.value_of(fitted.queries)
     restored = problem.union(fitted.queries)
-    bound = share_bound(problem) if outcome.bound is None else outcome.bound
+    bound = split_bound(problem) if outcome.bound is None else outcome.bound
     placement = None
     if nodes:
         names = problem.partition_ids
@@ -103,7 +104,7 @@ def _plan_partitions(instance: Instance, problem: Problem) -> Plan:
     index = {name: k for k, name in enumerate(problem.partition_ids)}
     mask = sum(1 << index[name] for name in restored if name in index)
     complete = problem.closure(mask)
-    value, bound = problem.value_of(complete), share_bound(problem)
+    value, bound = problem.value_of(complete), split_bound(problem)
     order = choices(problem, complete)
     return Plan(
         algorithm=OPERATOR_CENTRIC,
