@@ -1,0 +1,1 @@
+"""The driver process: the Spark application of one topology, told what to do through ZooKeeper."""

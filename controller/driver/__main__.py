@@ -1,0 +1,52 @@
+"""`python -m controller.driver`: the driver process of one topology; started by the supervisor or as a pod."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+from pathlib import Path
+
+from controller.driver.process import Driver, DriverConfig
+from spark_jobs.topology import from_json
+
+
+def main() -> None:
+    """Parse the command line and run until SIGTERM."""
+    parser = argparse.ArgumentParser(prog="python -m controller.driver", description=__doc__)
+    parser.add_argument("--zk", required=True, help="ZooKeeper hosts")
+    parser.add_argument("--root", required=True, help="/reprise/<namespace>/<topology>")
+    parser.add_argument("--topology", required=True, type=Path, help="StreamTopology as JSON")
+    parser.add_argument("--master", required=True, help="Spark master URL")
+    parser.add_argument("--sink", required=True, help="folder for sink output")
+    parser.add_argument("--checkpoints", required=True, help="URL of the checkpoint location")
+    parser.add_argument(
+        "--events", required=True, type=Path, help="file that gets a line for each output batch"
+    )
+    parser.add_argument("--java-options", default="", help="for executors")
+    parser.add_argument("--driver-host", default="127.0.0.1", help="address that executors connect to")
+    parser.add_argument("--python-path", default="", help="where user classes are found")
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("kazoo").setLevel(logging.WARNING)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    resource = from_json(options.topology.read_text())
+    config = DriverConfig(
+        zk=options.zk,
+        root=options.root,
+        master=options.master,
+        sink=options.sink,
+        checkpoints=options.checkpoints,
+        events=options.events,
+        java_options=options.java_options,
+        driver_host=options.driver_host,
+        python_path=options.python_path,
+    )
+    driver = Driver(resource, config)
+    signal.signal(signal.SIGTERM, lambda *_: (driver.stop.set(), driver.channel.changed.set()))
+    signal.signal(signal.SIGINT, lambda *_: (driver.stop.set(), driver.channel.changed.set()))
+    driver.run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""The driver's side of the ZooKeeper tree: desired state and nodes in, progress, stats and checkpoints out.
+
+Loss of ZooKeeper is not loss of nodes (design, section 4): while the session is suspended the last known nodes and desired
+state stand, and nothing is written; when it is back, everything is read again and progress is published anew.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import KazooException, NoNodeError, NodeExistsError
+
+from controller.embedded.errors import ZooKeeperError
+from controller.embedded.node_tree import NodeRecord, nodes_path
+from spark_jobs.engine import Desired
+
+log = logging.getLogger("reprise.driver")
+
+
+class ChannelError(Exception):
+    """A znode that cannot be read or written; names the path."""
+
+
+def parse_desired(raw: bytes) -> Desired:
+    """The `desired` znode; raises ChannelError naming what is wrong."""
+    try:
+        data = json.loads(raw)
+        assignment = {str(p): str(n) for p, n in data["assignment"].items()}
+        return Desired(
+            seq=int(data["seq"]),
+            generation=int(data["generation"]),
+            checkpoint=int(data["checkpoint"]),
+            assignment=assignment,
+            retain=bool(data["retain"]),
+            ordered=bool(data["ordered"]),
+            punctuate=bool(data["punctuate"]),
+            paused=bool(data["paused"]),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ChannelError(f"desired: not a desired state: {error!r}") from error
+
+
+class Channel:
+    """One driver's connection.  `changed` is set when nodes or the desired state may have changed."""
+
+    def __init__(self, hosts: str, root: str) -> None:
+        self._zk = KazooClient(hosts=hosts, timeout=10.0)
+        self._root = root
+        self.changed = threading.Event()
+        self.nodes: Mapping[str, NodeRecord] = {}
+        self._nodes_stale = self._desired_stale = True
+        self._desired = Desired()
+
+    def open(self) -> None:
+        """Connect; raises ChannelError when no server answers in time."""
+        try:
+            self._zk.start(timeout=60)
+            for name in ("nodes", "checkpoints"):
+                self._zk.ensure_path(f"{self._root}/{name}")
+        except (KazooException, TimeoutError, OSError) as error:
+            raise ChannelError(f"ZooKeeper at {self._zk.hosts} does not answer: {error!r}") from error
+        self._zk.add_listener(self._listen)
+
+    def close(self) -> None:
+        """End the session."""
+        self._zk.stop()
+        self._zk.close()
+
+    def _listen(self, state: str) -> None:
+        log.info("zookeeper state=%s", state)
+        if state == KazooState.CONNECTED:
+            self._nodes_stale = self._desired_stale = True
+            self.changed.set()
+
+    @property
+    def connected(self) -> bool:
+        """Whether the session can be trusted now."""
+        return bool(self._zk.state == KazooState.CONNECTED)
+
+    def next_epoch(self) -> int:
+        """A number greater than that of every driver before this one."""
+        path = f"{self._root}/driver"
+        counter = self._zk.Counter(path)
+        counter += 1
+        return int(counter.post_value)
+
+    def _saw_nodes(self, _: Any) -> None:
+        self._nodes_stale = True
+        self.changed.set()
+
+    def _saw_desired(self, _: Any) -> None:
+        self._desired_stale = True
+        self.changed.set()
+
+    def read_nodes(self) -> Mapping[str, NodeRecord]:
+        """Living nodes by "node#incarnation"; the last known ones while ZooKeeper is away."""
+        if self._nodes_stale and self.connected:
+            found = {}
+            try:
+                self._nodes_stale = False
+                folder = nodes_path(self._root)
+                for name in self._zk.get_children(folder, watch=self._saw_nodes):
+                    try:
+                        raw, _ = self._zk.get(f"{folder}/{name}", watch=self._saw_nodes)
+                        record = NodeRecord.decode(raw)
+                        found[f"{record.node}#{record.incarnation}"] = record
+                    except NoNodeError:
+                        continue
+                self.nodes = found
+            except (KazooException, ZooKeeperError) as error:
+                self._nodes_stale = True
+                log.warning("nodes not read error=%r", error)
+        return self.nodes
+
+    def read_desired(self) -> Desired:
+        """The desired state; the last known one while ZooKeeper is away."""
+        if self._desired_stale and self.connected:
+            path = f"{self._root}/desired"
+            try:
+                self._desired_stale = False
+                if self._zk.exists(path, watch=self._saw_desired) is not None:
+                    raw, _ = self._zk.get(path, watch=self._saw_desired)
+                    self._desired = parse_desired(raw)
+            except KazooException as error:
+                self._desired_stale = True
+                log.warning("desired not read error=%r", error)
+        return self._desired
+
+    def publish(self, name: str, record: Mapping[str, Any]) -> bool:
+        """Write one of the driver's own znodes; False when ZooKeeper is away or refuses."""
+        if not self.connected:
+            return False
+        path, data = f"{self._root}/{name}", json.dumps(record, separators=(",", ":")).encode()
+        try:
+            try:
+                self._zk.set(path, data)
+            except NoNodeError:
+                self._zk.create(path, data, makepath=True)
+        except (KazooException, NodeExistsError) as error:
+            log.warning("not published name=%s error=%r", name, error)
+            return False
+        return True

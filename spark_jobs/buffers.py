@@ -1,0 +1,104 @@
+"""Output buffers: what a partition keeps of its output, for each target, until nobody can ask for it again.
+
+Normal running: an entry is dropped as soon as its target is known to have applied it, so a buffer holds what is in flight
+and no more (invariant M1).  From the first plan of an incident (`retain`), entries stay until the next global checkpoint
+covers them (seed 003, section 4.2), so that a partition restored later, or lost again, can be fed from its upstreams.
+Memory is bounded (R1): past the node's budget, the oldest entries move to files in the node's spill folder.
+
+Entries are encoded once, when they are produced: the same bytes go to the wire, to the spill file and to a replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from spark_jobs.wire import Message
+
+
+@dataclass(slots=True)
+class Budget:
+    """Bytes of buffered output on one node, in memory and on disk; shared by all buffers of the node."""
+
+    memory_limit: int
+    disk_limit: int
+    folder: Path
+    memory: int = 0
+    disk: int = 0
+    files: int = 0
+
+
+@dataclass(slots=True)
+class Entry:
+    """One batch for one target: `body` is None while the bytes are in `path`."""
+
+    watermark: int | None
+    body: bytes | None
+    size: int
+    path: Path | None = None
+
+
+@dataclass(slots=True)
+class EdgeBuffer:
+    """Output of partition `source` for partition `target`, by batch; `cursor` is the next batch to send."""
+
+    source: str
+    target: str
+    budget: Budget
+    cursor: int = 1
+    entries: dict[int, Entry] = field(default_factory=dict)
+    inline: set[int] = field(default_factory=set)
+    """Batches whose bytes are in memory, so that spilling need not search."""
+
+    def put(self, batch: int, watermark: int | None, body: bytes) -> None:
+        """Append one batch; spills the oldest entries of this buffer while the node is over its budget."""
+        if batch in self.entries:
+            return
+        self.entries[batch] = Entry(watermark, body, len(body))
+        if body:
+            self.inline.add(batch)
+            self.budget.memory += len(body)
+            if self.budget.memory > self.budget.memory_limit:
+                self._spill()
+
+    def _spill(self) -> None:
+        for batch in sorted(self.inline):
+            entry = self.entries[batch]
+            if self.budget.memory <= self.budget.memory_limit or entry.body is None:
+                return
+            if self.budget.disk + entry.size > self.budget.disk_limit:
+                raise BufferError(
+                    f"buffers of this node are full: {self.budget.memory} bytes in memory (recovery.bufferMemory), "
+                    f"{self.budget.disk} bytes on disk (recovery.bufferDisk)"
+                )
+            self.budget.files += 1
+            entry.path = self.budget.folder / f"{self.budget.files}.spill"
+            entry.path.write_bytes(entry.body)
+            entry.body = None
+            self.inline.discard(batch)
+            self.budget.memory -= entry.size
+            self.budget.disk += entry.size
+
+    def pending(self, upto: int) -> Iterator[tuple[Message, bytes]]:
+        """Entries from the cursor to batch `upto`, in order, while they are there; moves the cursor behind them."""
+        while self.cursor <= upto and (entry := self.entries.get(self.cursor)) is not None:
+            body = entry.body if entry.path is None else entry.path.read_bytes()
+            yield Message(self.source, self.target, self.cursor, entry.watermark, None), body or b""
+            self.cursor += 1
+
+    def trim(self, upto: int) -> None:
+        """Forget batches up to and including `upto`."""
+        for batch in [b for b in self.entries if b <= upto]:
+            entry = self.entries.pop(batch)
+            self.inline.discard(batch)
+            if entry.path is not None:
+                entry.path.unlink(missing_ok=True)
+                self.budget.disk -= entry.size
+            else:
+                self.budget.memory -= entry.size
+
+    def clear(self) -> None:
+        """Forget everything."""
+        if self.entries:
+            self.trim(max(self.entries))

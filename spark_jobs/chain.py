@@ -1,0 +1,140 @@
+"""A chain of supersteps as one Spark job: one task a slot and stage, every slot pinned to its node by us.
+
+Built on public RDD operations.  Stage 0 is an RDD whose partitions carry preferred locations (`SparkContext.makeRDD`);
+every later stage reads the previous one's shuffle.  A shuffle's reader has no home of its own, so it is united with the
+anchor, an RDD with the same partitioner whose own shuffle keeps each slot's row on its node
+(`spark.shuffle.reduceLocality.enabled`); the anchor is united twice, so that its vote outweighs those of the messages.
+Lineage does not grow: a chain begins with commands and ends with reports, and state lives in the hosts.
+
+Failures are fast: one task attempt, one stage attempt; a task on a wrong node raises (`spark_jobs.shim`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.core.rdd import RDD
+from pyspark.serializers import BatchedSerializer, CPickleSerializer
+
+from spark_jobs.command import Command, Report
+from spark_jobs.errors import DataPlaneError
+from spark_jobs.shim import Anchor, Stage
+
+SETTINGS = {
+    "spark.task.maxFailures": "1",
+    "spark.stage.maxConsecutiveAttempts": "1",
+    "spark.locality.wait": "30s",
+    "spark.shuffle.reduceLocality.enabled": "true",
+    "spark.executor.cores": "1",
+    "spark.python.worker.reuse": "true",
+    "spark.shuffle.compress": "false",
+    "spark.broadcast.compress": "false",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.dynamicAllocation.enabled": "false",
+    "spark.cleaner.periodicGC.interval": "2min",
+    "spark.excludeOnFailure.enabled": "false",
+    "spark.deploy.maxExecutorRetries": "-1",
+    "spark.speculation": "false",
+    "spark.shuffle.io.maxRetries": "0",
+    "spark.rpc.io.connectionTimeout": "30s",
+}
+GROUP = "reprise"
+
+
+class ChainError(DataPlaneError):
+    """The job did not finish: a node was lost, or the job was cancelled because one was."""
+
+
+def _slot(slot: int) -> int:
+    """The partition function: one object for the whole application, as partitioners compare it by identity."""
+    return slot
+
+
+class Chain:
+    """Runs jobs over a fixed list of slots; a new list of nodes makes a new Chain."""
+
+    def __init__(self, context: SparkContext, hosts: Sequence[str]) -> None:
+        self._context = context
+        self.hosts = tuple(hosts)
+        rows = [("at", host) for host in self.hosts]
+        self._anchor = self._placed(rows).mapPartitionsWithIndex(Anchor()).partitionBy(len(rows), _slot)
+
+    def _placed(self, values: Sequence[Any]) -> RDD[Any]:
+        """One partition a slot, at the slot's host, holding (slot, value)."""
+        jvm: Any = self._context._jvm
+        convert = jvm.scala.jdk.javaapi.CollectionConverters
+        serializer = CPickleSerializer()
+        rows = jvm.java.util.ArrayList()
+        for slot, (value, host) in enumerate(zip(values, self.hosts, strict=True)):
+            place = jvm.java.util.ArrayList()
+            place.add(host)
+            rows.add(jvm.scala.Tuple2(serializer.dumps([(slot, value)]), convert.asScala(place).toSeq()))
+        tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
+        java: Any = self._context._jsc
+        made = java.sc().makeRDD(convert.asScala(rows).toSeq(), tag)
+        return RDD(made.toJavaRDD(), self._context, BatchedSerializer(serializer, 1))
+
+    def run(
+        self, commands: Sequence[Command], stages: int, cancelled: threading.Event, patience_s: float
+    ) -> list[Report]:
+        """`stages` supersteps; the reports by slot.  Raises ChainError when it fails, is cancelled or takes too long."""
+        result: list[Any] = []
+        thread = threading.Thread(target=self._collect, args=(commands, stages, result), daemon=True)
+        thread.start()
+        waited = 0.0
+        while thread.is_alive():
+            thread.join(0.02)
+            waited += 0.02
+            if thread.is_alive() and (cancelled.is_set() or waited > patience_s):
+                self._context.cancelJobGroup(GROUP)
+                thread.join(10.0)
+                reason = "a node was lost" if cancelled.is_set() else f"no end within {patience_s:.0f} s"
+                raise ChainError(f"cancelled: {reason}")
+        if result and isinstance(result[0], BaseException):
+            raise ChainError(_first_line(result[0])) from result[0]
+        return [Report.decode(data) for _, data in sorted(result)]
+
+    def _collect(self, commands: Sequence[Command], stages: int, result: list[Any]) -> None:
+        try:
+            self._context.setJobGroup(GROUP, "supersteps", interruptOnCancel=True)
+            values = [("command", h, c.encode()) for h, c in zip(self.hosts, commands, strict=True)]
+            rows = self._placed(values)
+            if stages > 1:
+                for number in range(stages - 1):
+                    sent = rows.mapPartitionsWithIndex(Stage(number, False)).partitionBy(len(values), _slot)
+                    rows = self._context.union([self._anchor, self._anchor, sent])
+            result.extend(rows.mapPartitionsWithIndex(Stage(stages - 1, True)).collect())
+        except BaseException as error:
+            result[:] = [error]
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line for line in str(error).splitlines() if "Error" in line or "lost" in line]
+    return (lines or [type(error).__name__])[0].strip()[:300]
+
+
+def executors(context: SparkContext) -> list[str]:
+    """Hosts of the registered executors (the driver's own entry left out)."""
+    jvm: Any = context._jvm
+    java: Any = context._jsc
+    ids = jvm.scala.jdk.javaapi.CollectionConverters.asJava(java.sc().getExecutorIds())
+    alive = set(ids)
+    infos = java.sc().getExecutorMemoryStatus()
+    hosts = [
+        str(k).rsplit(":", 1)[0]
+        for k in jvm.scala.jdk.javaapi.CollectionConverters.asJava(infos.keys().toSeq())
+    ]
+    driver = context.getConf().get("spark.driver.host", "")
+    return sorted(h for h in hosts if h not in (driver, "localhost")) if alive else []
+
+
+def configuration(master: str, name: str, settings: dict[str, str]) -> SparkConf:
+    """Spark settings: ours, then the user's; a user cannot undo those that correctness rests on."""
+    conf = SparkConf().setMaster(master).setAppName(name)
+    for key, value in {**settings, **SETTINGS}.items():
+        conf.set(key, value)
+    return conf

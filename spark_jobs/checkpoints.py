@@ -1,0 +1,172 @@
+"""Checkpoint files: the state of one partition at one position, and the manifest that makes a set of them a checkpoint.
+
+Layout below the location (any fsspec URL): `cp-<position>/<partition>.<incarnation>.state` and `cp-<position>/COMPLETE.json`.
+Files are written under a name of the writer's own, so that a zombie cannot overwrite what another node wrote; the manifest
+names the files that count, with size and SHA-256, and is written last.  A checkpoint without manifest does not exist.
+A state file is a JSON header line (table names and lengths) followed by Arrow IPC streams; nothing in it is pickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, cast
+
+import fsspec
+import pyarrow as pa
+
+from spark_jobs.contract import Tables
+from spark_jobs.errors import CheckpointError
+
+MANIFEST = "COMPLETE.json"
+
+
+@dataclass(frozen=True, slots=True)
+class StateFile:
+    """One partition's file: `path` relative to the store, size in bytes, SHA-256 in hex."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A complete global checkpoint cp(position): a file for each stateful partition, source offsets to go on from."""
+
+    position: int
+    files: Mapping[str, StateFile]
+    offsets: Mapping[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "position": self.position,
+            "files": {p: asdict(f) for p, f in self.files.items()},
+            "offsets": dict(self.offsets),
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Manifest:
+        """The inverse of `to_json`; raises CheckpointError when something is missing."""
+        try:
+            files = {p: StateFile(f["path"], int(f["size"]), f["sha256"]) for p, f in data["files"].items()}
+            return Manifest(int(data["position"]), files, {p: int(o) for p, o in data["offsets"].items()})
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise CheckpointError(f"manifest is damaged: {error}") from error
+
+
+def encode_state(tables: Tables) -> bytes:
+    """The bytes of a state file."""
+    bodies, header = [], []
+    for name, table in tables.items():
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        body = bytes(sink.getvalue())
+        header.append([name, len(body)])
+        bodies.append(body)
+    return json.dumps(header).encode() + b"\n" + b"".join(bodies)
+
+
+def decode_state(data: bytes) -> dict[str, pa.Table]:
+    """The inverse of `encode_state`."""
+    end = data.index(b"\n")
+    tables, at = {}, end + 1
+    for name, length in json.loads(data[:end]):
+        with pa.ipc.open_stream(pa.py_buffer(memoryview(data)[at : at + length])) as reader:
+            tables[name] = reader.read_all()
+        at += length
+    return tables
+
+
+class CheckpointStore:
+    """Reads and writes checkpoints below one location."""
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+        self._fs, self._root = fsspec.core.url_to_fs(location)
+
+    def _path(self, relative: str) -> str:
+        return f"{self._root.rstrip('/')}/{relative}"
+
+    def _write(self, relative: str, data: bytes) -> None:
+        """Whole or not at all: a temporary name, then a rename."""
+        path = self._path(relative)
+        try:
+            self._fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+            with self._fs.open(path + ".part", "wb") as file:
+                file.write(data)
+            self._fs.mv(path + ".part", path)
+        except OSError as error:
+            raise CheckpointError(f"cannot write {relative} in {self.location}: {error}") from error
+
+    def _read(self, relative: str) -> bytes:
+        try:
+            return cast(bytes, self._fs.cat_file(self._path(relative)))
+        except OSError as error:
+            raise CheckpointError(f"cannot read {relative} in {self.location}: {error}") from error
+
+    def write_state(self, position: int, partition: str, incarnation: str, tables: Tables) -> StateFile:
+        """Store one partition's state at `position`; returns what the manifest says of it."""
+        data = encode_state(tables)
+        relative = f"cp-{position:08d}/{partition}.{incarnation}.state"
+        self._write(relative, data)
+        return StateFile(relative, len(data), hashlib.sha256(data).hexdigest())
+
+    def read_state(self, file: StateFile) -> dict[str, pa.Table]:
+        """A state file's tables.  Raises CheckpointError when it is missing or not the bytes that the manifest names."""
+        data = self._read(file.path)
+        if len(data) != file.size or hashlib.sha256(data).hexdigest() != file.sha256:
+            raise CheckpointError(
+                f"{file.path} in {self.location} is damaged: its SHA-256 is not the manifest's"
+            )
+        return decode_state(data)
+
+    def complete(self, manifest: Manifest) -> None:
+        """Make a checkpoint exist."""
+        self._write(
+            f"cp-{manifest.position:08d}/{MANIFEST}", json.dumps(manifest.to_json(), indent=1).encode()
+        )
+
+    def manifest(self, position: int) -> Manifest:
+        """The manifest of cp(position)."""
+        relative = f"cp-{position:08d}/{MANIFEST}"
+        try:
+            return Manifest.from_json(json.loads(self._read(relative)))
+        except ValueError as error:
+            raise CheckpointError(f"{relative} in {self.location} is damaged: {error}") from error
+
+    def verify(self, position: int) -> Manifest:
+        """The manifest, after every one of its files was read and found whole."""
+        manifest = self.manifest(position)
+        for file in manifest.files.values():
+            data = self._read(file.path)
+            if hashlib.sha256(data).hexdigest() != file.sha256:
+                raise CheckpointError(
+                    f"{file.path} in {self.location} is damaged: its SHA-256 is not the manifest's"
+                )
+        return manifest
+
+    def positions(self) -> list[int]:
+        """Positions of all complete checkpoints, oldest first."""
+        found = []
+        try:
+            for path in self._fs.glob(self._path(f"cp-*/{MANIFEST}")):
+                found.append(int(path.rsplit("/", 2)[1].removeprefix("cp-")))
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"cannot list {self.location}: {error}") from error
+        return sorted(found)
+
+    def prune(self, keep: int) -> None:
+        """Remove all but the newest `keep` complete checkpoints, and incomplete ones older than those."""
+        complete = self.positions()
+        if len(complete) < keep:
+            return
+        oldest = complete[-keep]
+        for path in self._fs.glob(self._path("cp-*")):
+            name = path.rsplit("/", 1)[1].removeprefix("cp-")
+            if name.isdigit() and int(name) < oldest:
+                self._fs.rm(path, recursive=True)

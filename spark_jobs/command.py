@@ -1,0 +1,131 @@
+"""What the driver tells a host and what a host answers: plain JSON values, parsed once on each side.
+
+A command is level-triggered: it says what the host must host and know, not what changed, so a host that missed one (its
+task was cancelled, its Spark worker died) is right again after the next.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from spark_jobs.errors import WireError
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Install:
+    """Start a partition from cp(position); `file` is its state file ({path, size, sha256}), None for none needed."""
+
+    position: int
+    file: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One slot's orders for one job (a chain of supersteps).
+
+    `hosted`: partitions that belong here, with the installation id of each: a host that has a partition under another id
+    reinstalls it.  `installs`: how, for those that may need it.  `routes`: slot of every partition at work.  `positions`:
+    confirmed position of every partition at work.  `resend`: targets that must be sent everything behind their position
+    again.  `confirmed`: the last job whose report arrived.  `ranges`: source partition -> batch -> offsets [start, end).  `final`: the batch that ends bounded sources.
+    """
+
+    job: int
+    epoch: int
+    slot: int
+    topology: str
+    sink: str
+    checkpoints: str
+    hosted: Mapping[str, str] = field(default_factory=dict)
+    installs: Mapping[str, Install] = field(default_factory=dict)
+    routes: Mapping[str, int] = field(default_factory=dict)
+    positions: Mapping[str, int] = field(default_factory=dict)
+    resend: tuple[str, ...] = ()
+    ranges: Mapping[str, Mapping[int, Span]] = field(default_factory=dict)
+    horizon: int = 0
+    final: int | None = None
+    punctuations: tuple[int, ...] = ()
+    retain: bool = False
+    checkpoint: int = 0
+    window: int = 64
+    budget_s: float = 0.4
+    survey: bool = False
+    confirmed: int = 0
+
+    def encode(self) -> bytes:
+        """JSON bytes."""
+        return json.dumps(asdict(self), separators=(",", ":")).encode()
+
+    @staticmethod
+    def decode(data: bytes) -> Command:
+        """The inverse of `encode`; raises WireError naming what is wrong."""
+        try:
+            raw = json.loads(data)
+            unknown = set(raw) - {f.name for f in fields(Command)}
+            if unknown:
+                raise WireError(f"command has unknown fields {sorted(unknown)}")
+            raw["installs"] = {p: Install(i["position"], i["file"]) for p, i in raw["installs"].items()}
+            raw["ranges"] = {
+                p: {int(b): (int(s), int(e)) for b, (s, e) in spans.items()}
+                for p, spans in raw["ranges"].items()
+            }
+            raw["resend"], raw["punctuations"] = tuple(raw["resend"]), tuple(raw["punctuations"])
+            return Command(**raw)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise WireError(f"not a command: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """A partition's state at `position` is stored; `file` None: the partition has no state to store."""
+
+    partition: str
+    position: int
+    file: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Work of one partition since the host started: CPU seconds of its thread, tuples in and out."""
+
+    cpu_s: float
+    tuples: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a host did in one job.  `outputs`: (output partition, batch, unix seconds) of each sink write."""
+
+    slot: int
+    host: str
+    positions: Mapping[str, int]
+    installed: Mapping[str, str]
+    failed: Mapping[str, str] = field(default_factory=dict)
+    acks: tuple[Ack, ...] = ()
+    usage: Mapping[str, Usage] = field(default_factory=dict)
+    outputs: tuple[tuple[str, int, float], ...] = ()
+    problems: tuple[str, ...] = ()
+    memory: int = 0
+    disk: int = 0
+    busy_s: float = 0.0
+
+    def encode(self) -> bytes:
+        """JSON bytes."""
+        return json.dumps(asdict(self), separators=(",", ":")).encode()
+
+    @staticmethod
+    def decode(data: bytes) -> Report:
+        """The inverse of `encode`; raises WireError."""
+        try:
+            raw = json.loads(data)
+            raw["acks"] = tuple(Ack(**a) for a in raw["acks"])
+            raw["usage"] = {p: Usage(**u) for p, u in raw["usage"].items()}
+            raw["outputs"] = tuple((p, b, t) for p, b, t in raw["outputs"])
+            raw["problems"] = tuple(raw["problems"])
+            return Report(**raw)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise WireError(f"not a report: {error}") from error

@@ -1,0 +1,132 @@
+"""What an operator, a source and their batches are: the one contract between user code and the data plane.
+
+User code is plain Python over Arrow: a partition's whole life is `initial` (or `restore` from a checkpoint) followed by
+`step` for batch 1, 2, 3, ... in order, each exactly once.  The data plane promises that the inbox of batch b is identical,
+row for row, in every replay; an operator that is a function of (state, inbox) alone is therefore deterministic, and its
+output after recovery is the output it would have had.  An operator for which that cannot hold says `deterministic = False`
+and pays with a rollback of the whole topology at each failure (seed 003, section 4.3).
+
+Times are event times in integer microseconds since the epoch.  Tables are `pyarrow.Table`; rows keep their order.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+Tables = Mapping[str, pa.Table]
+"""A state in the form that checkpoints store: named Arrow tables, nothing pickled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an operator instance runs in the topology: which key group of how many."""
+
+    operator: str
+    index: int
+    parallelism: int
+
+    @property
+    def partition(self) -> str:
+        """The partition's id, e.g. `by-carrier.0`."""
+        return f"{self.operator}.{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """What one upstream partition sent to this partition in one batch; `table` may have no rows."""
+
+    operator: str
+    partition: str
+    table: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class Inbox:
+    """The complete input of one batch: one `Input` for every upstream partition that sent rows.
+
+    `inputs` is sorted by (position of the upstream operator in the spec's `inputs`, upstream partition index): the order of
+    order-preserving processing.  `watermark`: no later batch will bring an event time below it, except late rows;
+    None until every upstream has one.
+    """
+
+    batch: int
+    watermark: int | None
+    inputs: tuple[Input, ...]
+
+    def table(self, operator: str | None = None) -> pa.Table | None:
+        """All rows (of one upstream operator, or of all) in order; None when there are none."""
+        tables = [
+            i.table for i in self.inputs if (operator is None or i.operator == operator) and i.table.num_rows
+        ]
+        if not tables:
+            return None
+        return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+
+
+class Operator(ABC):
+    """One operator of a topology; an instance serves one partition.  Subclasses take their YAML `with:` as keywords.
+
+    State is explicit: whatever `initial` returns is handed to `step` and replaced by what `step` returns.  `step` may change
+    the state in place; the data plane never looks at a state between `step` and `freeze`.
+    """
+
+    deterministic: bool = True
+
+    def initial(self, place: Place) -> Any:
+        """The state before the first batch; None for a stateless operator."""
+        return None
+
+    @abstractmethod
+    def step(self, state: Any, inbox: Inbox) -> tuple[Any, pa.Table | None]:
+        """Apply one batch: returns the new state and the rows to send downstream (None: no rows)."""
+
+    def freeze(self, state: Any) -> Callable[[], Tables]:
+        """Fix the state as it is now, quickly, and return a function that a background thread calls to encode it.
+
+        The default serves stateless operators only; an operator with state must override this and `restore`.
+        """
+        if state is not None:
+            raise NotImplementedError(
+                f"{type(self).__name__} has state but does not define freeze and restore"
+            )
+        return dict
+
+    def restore(self, place: Place, tables: Tables) -> Any:
+        """The inverse of `freeze`: a state from checkpointed tables."""
+        return self.initial(place)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The slice of one source partition that makes up one batch: offsets [start, end), both int or JSON strings of the source."""
+
+    start: int
+    end: int
+
+
+class Source(ABC):
+    """A replayable source; an instance serves one source partition.  Runs in executors (`read`) and in the driver (`advance`).
+
+    `advance` decides, once, what batch b is; the decision is written ahead of the first read, so that every replay of b
+    calls `read` with the same range and must get the same rows.
+    """
+
+    @abstractmethod
+    def advance(self, place: Place, batch: int, start: int) -> int | None:
+        """End offset of `batch`, which begins at offset `start`; None when the source has ended before `start`.
+
+        A range may be empty (end == start).  Must not depend on the time of the call where outputs are to be compared.
+        """
+
+    @abstractmethod
+    def read(self, place: Place, batch: int, span: Range) -> pa.Table:
+        """The rows of one range, the same ones each time."""
+
+    @abstractmethod
+    def watermark(self, place: Place, batch: int, span: Range) -> int | None:
+        """The event time below which no row of a later batch will be (late rows apart); None: not known yet."""

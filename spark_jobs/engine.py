@@ -1,0 +1,296 @@
+"""The engine: brings about what the coordinator desires, one chain of supersteps at a time.
+
+It knows no Kubernetes, no ZooKeeper and no planner: it is given the desired state and the living nodes, and tells progress.
+Its laws: what is desired and not at work is installed from cp(checkpoint); what is at work and desired where it is keeps its
+state; a rise of `generation` reinstalls everything.  A job that fails changes nothing by itself: the hosts of the living
+nodes kept their state and their unconfirmed output, so the next job sends again what may have been lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from spark_jobs.checkpoints import CheckpointStore, Manifest
+from spark_jobs.command import Command, Install, Report, Usage
+from spark_jobs.errors import DataPlaneError
+from spark_jobs.ledger import Ledger
+from spark_jobs.punctuation import Punctuations
+from spark_jobs.release import Release
+from spark_jobs.topology import StreamTopology, Topology
+
+log = logging.getLogger("reprise.engine")
+
+WINDOW = 64
+"""Batches that a partition may be sent ahead of its confirmed position; bounds inboxes and what is in flight."""
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """What the coordinator wants: see docs/recovery.md.  `assignment`: partition -> "node#incarnation"."""
+
+    seq: int = 0
+    generation: int = -1
+    checkpoint: int = 0
+    assignment: Mapping[str, str] = field(default_factory=dict)
+    retain: bool = False
+    ordered: bool = False
+    punctuate: bool = False
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sites:
+    """Where things are: sink output folder, checkpoint location (URL)."""
+
+    sink: str
+    checkpoints: str
+
+
+class Jobs(Protocol):
+    """What the engine needs of `spark_jobs.chain.Chain`."""
+
+    def run(
+        self, commands: Sequence[Command], stages: int, cancelled: threading.Event, patience_s: float
+    ) -> list[Report]:
+        """See `Chain.run`."""
+
+
+@dataclass(slots=True)
+class Engine:
+    """One driver's life; `epoch` is greater than that of every driver before it."""
+
+    resource: StreamTopology
+    topology: Topology
+    sites: Sites
+    epoch: int
+    connect: Callable[[Sequence[str]], Jobs]
+    ledger: Ledger
+    release: Release
+    store: CheckpointStore
+    punctuations: Punctuations
+    stages: int = 3
+    patience_s: float = 60.0
+    desired: Desired = Desired()
+    positions: dict[str, int] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    bad_checkpoints: set[int] = field(default_factory=set)
+    usage: dict[str, Usage] = field(default_factory=dict)
+    outputs: list[tuple[str, int, float]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    memory: int = 0
+    disk: int = 0
+    horizon: int = 0
+    jobs: int = 0
+    failures: int = 0
+    busy_s: float = 0.0
+    _installation: dict[str, str] = field(default_factory=dict)
+    _installs: int = 0
+    _resend: set[str] = field(default_factory=set)
+    _chain: Jobs | None = None
+    _chain_hosts: tuple[str, ...] = ()
+    _confirmed: int = 0
+    _known: dict[str, int] = field(default_factory=dict)
+    """Installation of a source partition -> last batch whose range it was told."""
+    _manifest: Mapping[str, Install] = field(default_factory=dict)
+
+    # -- what is wanted ------------------------------------------------------------------------------------------------
+
+    def want(self, desired: Desired) -> None:
+        """Take over a new desired state; raises CheckpointError when its checkpoint cannot be read."""
+        rollback = desired.generation != self.desired.generation
+        if rollback or desired.checkpoint != self.desired.checkpoint:
+            self._manifest = self._read_manifest(desired.checkpoint)
+        if rollback:
+            self.positions.clear()
+            self.failed.clear()
+            self._installation.clear()
+            self._known.clear()
+            self._resend.clear()
+            self.punctuations.forget()
+            self.horizon = desired.checkpoint
+        before, self.desired = self.desired, desired
+        for partition, node in desired.assignment.items():
+            moved = before.assignment.get(partition) != node
+            if rollback or moved or partition not in self.positions:
+                if not rollback and not moved and partition in self.failed:
+                    continue
+                self._install(partition)
+        for partition in [p for p in self.positions if p not in desired.assignment]:
+            self._lose(partition, "not assigned")
+            self.failed.pop(partition, None)
+        log.info(
+            "desired seq=%d generation=%d checkpoint=%d assigned=%d retain=%s",
+            desired.seq, desired.generation, desired.checkpoint, len(desired.assignment), desired.retain,
+        )  # fmt: skip
+
+    def _read_manifest(self, position: int) -> Mapping[str, Install]:
+        if position == 0:
+            return {}
+        try:
+            manifest = self.store.manifest(position)
+        except DataPlaneError:
+            self.bad_checkpoints.add(position)
+            raise
+        return {
+            p: Install(position, {"path": f.path, "size": f.size, "sha256": f.sha256})
+            for p, f in manifest.files.items()
+        }
+
+    def _install(self, partition: str) -> None:
+        self._installs += 1
+        self._installation[partition] = f"{self.epoch}.{self.desired.generation}.{self._installs}"
+        self.positions[partition] = self.desired.checkpoint
+        self.failed.pop(partition, None)
+        self._resend.add(partition)
+
+    def _lose(self, partition: str, reason: str) -> None:
+        self.positions.pop(partition, None)
+        self._installation.pop(partition, None)
+        self.failed[partition] = reason
+
+    # -- one step ------------------------------------------------------------------------------------------------------
+
+    def tick(self, living: Mapping[str, str], cancelled: threading.Event) -> bool:
+        """Run one job on the nodes of `living` ("node#incarnation" -> host); False when there was nothing to run."""
+        for partition in [p for p in self.positions if self.desired.assignment.get(p) not in living]:
+            self._lose(partition, "node lost")
+        slots = sorted({self.desired.assignment[p] for p in self.positions})
+        if not slots:
+            return False
+        self._open_batches()
+        hosts = tuple(living[n] for n in slots)
+        if hosts != self._chain_hosts:
+            self._chain, self._chain_hosts = None, ()
+        self.jobs += 1
+        began = time.monotonic()
+        try:
+            if self._chain is None:
+                self._chain, self._chain_hosts = self.connect(hosts), hosts
+            reports = self._chain.run(self._commands(slots), self.stages, cancelled, self.patience_s)
+        except DataPlaneError as error:
+            self._after_failure(error)
+            return True
+        self.busy_s += time.monotonic() - began
+        self._confirmed = self.jobs
+        self._resend.clear()
+        self.failures = 0
+        for node, report in zip(slots, reports, strict=True):
+            self._take(node, report)
+        self._complete_checkpoints()
+        return True
+
+    def _after_failure(self, error: DataPlaneError) -> None:
+        self.failures += 1
+        self._chain, self._chain_hosts = None, ()
+        self._resend.update(self.positions)
+        log.warning("job failed job=%d failures=%d reason=%s", self.jobs, self.failures, error)
+
+    def _open_batches(self) -> None:
+        """Move the horizon: as far as the clock says, but in normal running not far ahead of the slowest."""
+        if self.desired.paused:
+            return
+        due = self.release.due(time.time(), min(self.positions.values(), default=0))
+        if not self.desired.retain:
+            due = min(due, min(self.positions.values(), default=0) + WINDOW)
+        reach = self.ledger.reach(due)
+        if self.ledger.ended_at is not None and due > self.ledger.ended_at:
+            reach = self.ledger.ended_at + 1
+        everyone = self.desired.punctuate and len(self.positions) == len(self.topology.partitions)
+        self.punctuations.announce(self.horizon, reach, self.final, everyone, time.monotonic())
+        self.horizon = max(self.horizon, reach)
+
+    @property
+    def final(self) -> int | None:
+        """The batch that ends the stream, once the sources have ended."""
+        return None if self.ledger.ended_at is None else self.ledger.ended_at + 1
+
+    def _commands(self, slots: Sequence[str]) -> list[Command]:
+        slot_of = {node: i for i, node in enumerate(slots)}
+        routes = {p: slot_of[self.desired.assignment[p]] for p in self.positions}
+        commands = []
+        for node, slot in slot_of.items():
+            mine = [p for p, s in routes.items() if s == slot]
+            commands.append(
+                Command(
+                    job=self.jobs,
+                    epoch=self.epoch,
+                    slot=slot,
+                    topology=self.resource.document,
+                    sink=self.sites.sink,
+                    checkpoints=self.sites.checkpoints,
+                    hosted={p: self._installation[p] for p in mine},
+                    installs={p: self._manifest.get(p, Install(self.desired.checkpoint)) for p in mine},
+                    routes=routes,
+                    positions=dict(self.positions),
+                    resend=tuple(sorted(self._resend)),
+                    ranges={p: self._unknown_ranges(p) for p in mine if p in self.ledger.ranges},
+                    horizon=self.horizon,
+                    final=self.final,
+                    punctuations=self.punctuations.open,
+                    retain=self.desired.retain,
+                    checkpoint=self.desired.checkpoint if self.desired.retain else self.punctuations.newest,
+                    window=WINDOW,
+                    confirmed=self._confirmed,
+                )
+            )
+        return commands
+
+    def _unknown_ranges(self, partition: str) -> dict[int, tuple[int, int]]:
+        """Ranges that this installation of a source partition has not confirmed; all since its checkpoint at first."""
+        known = self._known.get(self._installation[partition], self.desired.checkpoint)
+        return self.ledger.spans(partition, known, self.horizon)
+
+    def _take(self, node: str, report: Report) -> None:
+        mine = [p for p in list(self.positions) if self.desired.assignment[p] == node]
+        for partition in mine:
+            if partition in report.failed:
+                self._lose(partition, report.failed[partition])
+                if report.failed[partition].startswith("checkpoint:"):
+                    self.bad_checkpoints.add(self.desired.checkpoint)
+            elif report.installed.get(partition) != self._installation[partition]:
+                self._lose(partition, "state lost with its host")
+            else:
+                self.positions[partition] = report.positions[partition]
+                if partition in self.ledger.ranges:
+                    self._known[self._installation[partition]] = self.horizon
+        for ack in report.acks:
+            self.punctuations.acknowledge(ack)
+        self.usage.update(report.usage)
+        self.outputs += report.outputs
+        self.problems += report.problems
+        self.memory, self.disk = report.memory, report.disk
+
+    def _complete_checkpoints(self) -> None:
+        for position, files in self.punctuations.complete(self.topology.partitions):
+            self.store.complete(Manifest(position, files, self.ledger.offsets(position)))
+            self.store.prune(self.resource.checkpoint.keep)
+            log.info("checkpoint complete position=%d files=%d", position, len(files))
+
+    # -- what is true --------------------------------------------------------------------------------------------------
+
+    @property
+    def idle(self) -> bool:
+        """Nothing can move before the next batch is due: everyone at work is at the horizon, nothing is being stored."""
+        return (
+            not self.failures
+            and not self._resend
+            and not self.punctuations.open
+            and all(p >= self.horizon for p in self.positions.values())
+        )
+
+    @property
+    def done(self) -> bool:
+        """The stream has ended and every partition that is not poisoned has applied its last batch and stored it."""
+        final = self.final
+        poisoned = {p for p, reason in self.failed.items() if reason.startswith("poison")}
+        wanted = set(self.topology.partitions) - self.topology.downstream_of(poisoned)
+        return (
+            final is not None
+            and all(self.positions.get(p, -1) >= final for p in wanted)
+            and (bool(poisoned) or self.punctuations.newest >= final)
+        )

@@ -1,0 +1,45 @@
+"""The data plane's exceptions: one tree, so that adapters can translate all of them in one place."""
+
+
+class DataPlaneError(Exception):
+    """Anything that the data plane reports."""
+
+
+class SpecError(DataPlaneError):
+    """A resource that does not say what to do: `field` is the path in the resource, `reason` what is wrong with it."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+        self.reason = reason
+
+
+class WireError(DataPlaneError):
+    """Bytes between slots that are not a message bundle."""
+
+
+class CheckpointError(DataPlaneError):
+    """A checkpoint file that is missing, damaged or not writable; names the file."""
+
+
+class SinkError(DataPlaneError):
+    """Sink output that cannot be written, or differs from what was written before for the same (partition, batch)."""
+
+
+class SlotMisplacedError(DataPlaneError):
+    """Spark ran a slot's task on another node than the one it belongs to: the slot's node is gone."""
+
+
+class HostLostError(DataPlaneError):
+    """The partition host of a node is not there any more: its state is lost with it."""
+
+
+class StepError(DataPlaneError):
+    """User code raised: names operator, partition and batch.  The batch is poison: it is reported, not retried."""
+
+    def __init__(self, operator: str, partition: str, batch: int, cause: BaseException) -> None:
+        super().__init__(
+            f"operator {operator}, partition {partition}, batch {batch}: {type(cause).__name__}: {cause}"
+        )
+        self.partition = partition
+        self.batch = batch

@@ -1,0 +1,269 @@
+"""The partition host: all partitions of one node, their state and their buffers, for as long as the node lives.
+
+Why not in Spark's Python worker itself, as first designed: Spark destroys that worker whenever its task is cancelled or a
+shuffle fetch fails, and after a node loss that happens to every survivor at once; their state would go with the dead.  So
+the host is a process of its own below the executor, and Spark's tasks are thin (`spark_jobs.shim`): they carry a stage's
+messages in and out.  Measured in docs/decisions/0001-partition-host.md.
+
+Each request is one stage of a job.  It is atomic (a task that dies half-way leaves a host that finished it) and idempotent
+(the same stage again gets the same reply), which makes Spark's re-runs harmless.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from spark_jobs.buffers import Budget
+from spark_jobs.checkpoints import CheckpointStore, StateFile
+from spark_jobs.command import Ack, Command, Install, Report, Usage
+from spark_jobs.errors import CheckpointError, DataPlaneError, SinkError, StepError
+from spark_jobs.runtime import OperatorRuntime, Runtime, SourceRuntime
+from spark_jobs.sinks import FileSink
+from spark_jobs.snapshots import SnapshotWriter
+from spark_jobs.topology import StreamTopology, Topology, expand, from_json, make_operator, make_source
+from spark_jobs.wire import Message, decode_table, pack, unpack
+
+ROUND = 8
+"""Batches that one partition may apply before the others of its node have their turn."""
+
+Bundles = list[tuple[int, bytes]]
+"""(target slot, bundle)."""
+
+
+class Host:
+    """Partitions of one node.  `name` identifies this process: a new host has a new name and no state."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self.folder = folder
+        self.runtimes: dict[str, Runtime] = {}
+        self.installed: dict[str, str] = {}
+        self.failed: dict[str, str] = {}
+        self.epoch = -1
+        self.command: Command | None = None
+        self._replies: dict[tuple[int, int], tuple[Bundles, Report | None]] = {}
+        self._reported = 0
+        self._acks: list[Ack] = []
+        self._outputs: list[tuple[str, int, float]] = []
+        self._problems: list[str] = []
+        self._busy_s = 0.0
+        self._text = ""
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def begin(self, command: Command) -> None:
+        """Take in a job's orders.  A command of an earlier epoch comes from a driver that was replaced: refused."""
+        if command.epoch < self.epoch:
+            raise DataPlaneError(f"command of epoch {command.epoch} refused: epoch {self.epoch} has begun")
+        if self.command is not None and (command.epoch, command.job) == (self.epoch, self.command.job):
+            return
+        if command.topology != self._text or command.epoch != self.epoch:
+            self._load(command)
+        self.epoch, self.command = command.epoch, command
+        self._replies.clear()
+        self._busy_s = 0.0
+        if command.confirmed >= self._reported:  # else the last report was lost with its job: say it again
+            self._acks, self._outputs, self._problems = [], [], []
+        self._host_exactly(command)
+        self._refresh(command)
+
+    def stage(self, number: int, bundles: Iterable[bytes], last: bool) -> tuple[Bundles, Report | None]:
+        """Run one stage of the current job: deliver, apply what can be applied, and return what goes out or the report."""
+        command = self._current()
+        key = (command.job, number)
+        if key not in self._replies:
+            began = time.monotonic()
+            for bundle in bundles:
+                for message in unpack(bundle):
+                    self._deliver(message)
+            if not command.survey:
+                self._run(command)
+            self._busy_s += time.monotonic() - began
+            out = [] if last else self._outgoing(command)
+            self._replies[key] = (out, self.report() if last else None)
+        return self._replies[key]
+
+    def report(self) -> Report:
+        """Positions, failures, acknowledged checkpoints and figures as they are now."""
+        command = self._current()
+        acks, problems = self._writer.collect()
+        self._acks += acks
+        self._problems += problems
+        self._reported = command.job
+        return Report(
+            slot=command.slot,
+            host=self.name,
+            positions={p: r.position for p, r in self.runtimes.items()},
+            installed=dict(self.installed),
+            failed=dict(self.failed),
+            acks=tuple(self._acks),
+            usage={p: Usage(r.cpu_s, r.tuples) for p, r in self.runtimes.items()},
+            outputs=tuple(self._outputs),
+            problems=tuple(self._problems),
+            memory=self._budget.memory,
+            disk=self._budget.disk,
+            busy_s=self._busy_s,
+        )
+
+    def close(self) -> None:
+        """Drop everything, wait for checkpoints that are being written."""
+        for runtime in self.runtimes.values():
+            runtime.close()
+        self.runtimes.clear()
+        if self.command is not None:
+            self._writer.close()
+
+    # -- hosting -------------------------------------------------------------------------------------------------------
+
+    def _current(self) -> Command:
+        if self.command is None:
+            raise DataPlaneError("no job has begun on this host")
+        return self.command
+
+    def _load(self, command: Command) -> None:
+        self.close()
+        self.installed.clear()
+        self.failed.clear()
+        self._reported, self._acks, self._outputs, self._problems = 0, [], [], []
+        self._text = command.topology
+        self._resource: StreamTopology = from_json(command.topology)
+        self._topology: Topology = expand(self._resource)
+        self._store = CheckpointStore(command.checkpoints)
+        self._writer = SnapshotWriter(self._store, self.name)
+        policy = self._resource.recovery
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._budget = Budget(policy.buffer_memory_bytes, policy.buffer_disk_bytes, self.folder)
+
+    def _host_exactly(self, command: Command) -> None:
+        for partition in [p for p in self.installed if command.hosted.get(p) != self.installed[p]]:
+            self._drop(partition)
+        for partition, installation in command.hosted.items():
+            if self.installed.get(partition) == installation or partition not in command.installs:
+                continue
+            self.installed[partition] = installation
+            self.failed.pop(partition, None)
+            try:
+                self.runtimes[partition] = self._install(partition, command.installs[partition], command)
+            except CheckpointError as error:
+                self._fail(partition, f"checkpoint: {error}")
+            except Exception as error:  # user code in initial() or restore()
+                self._fail(partition, f"poison: partition {partition}: {type(error).__name__}: {error}")
+
+    def _install(self, partition: str, install: Install, command: Command) -> Runtime:
+        spec = self._topology.partitions[partition]
+        if spec.is_source:
+            source = make_source(self._resource.source(spec.place.operator))
+            return SourceRuntime(spec, source, install.position, self._budget)
+        operator_spec = self._resource.operator(spec.place.operator)
+        operator = make_operator(operator_spec)
+        sink = None
+        if operator_spec.output is not None:
+            sink = FileSink(command.sink, spec.place, operator_spec.output.format)
+        state = operator.initial(spec.place)
+        runtime = OperatorRuntime(spec, operator, state, install.position, self._budget, sink)
+        if install.file is not None:
+            runtime.restore(self._store.read_state(StateFile(**install.file)))
+        elif install.position:
+            for target in runtime.feedback:
+                runtime.buffers[target].put(install.position, None, b"")
+        return runtime
+
+    def _drop(self, partition: str) -> None:
+        self.installed.pop(partition, None)
+        self.failed.pop(partition, None)
+        if (runtime := self.runtimes.pop(partition, None)) is not None:
+            runtime.close()
+
+    def _fail(self, partition: str, reason: str) -> None:
+        self.failed[partition] = reason
+        if (runtime := self.runtimes.pop(partition, None)) is not None:
+            runtime.close()
+
+    def _refresh(self, command: Command) -> None:
+        """Bring sources, cursors and buffers in line with what the driver knows."""
+        for partition, runtime in self.runtimes.items():
+            if isinstance(runtime, SourceRuntime):
+                runtime.horizon, runtime.final = command.horizon, command.final
+                runtime.ranges.update(command.ranges.get(partition, {}))
+                for old in [b for b in runtime.ranges if b <= command.checkpoint]:
+                    del runtime.ranges[old]
+            for target in runtime.buffers:
+                if target in command.resend and target in command.positions:
+                    runtime.rewind(target, command.positions[target])
+                if command.retain and not isinstance(runtime, SourceRuntime):
+                    runtime.trim(target, command.checkpoint)
+                elif target in command.positions:
+                    runtime.trim(target, command.positions[target])
+
+    # -- stepping ------------------------------------------------------------------------------------------------------
+
+    def _deliver(self, message: Message) -> None:
+        runtime = self.runtimes.get(message.target)
+        if isinstance(runtime, OperatorRuntime):
+            runtime.deliver(message)
+
+    def _wanted(self, command: Command, source: bool) -> Callable[[str], bool]:
+        if command.retain and not source:
+            return lambda _: True
+        return lambda target: target in command.routes
+
+    def _run(self, command: Command) -> None:
+        """Rounds over the partitions in topological order until nothing moves or the stage's time is up."""
+        ordered = [p for p in self._topology.order if p in self.runtimes]
+        deadline = time.monotonic() + command.budget_s
+        moved = True
+        while moved and time.monotonic() < deadline:
+            moved = False
+            for partition in ordered:
+                for _ in range(ROUND):
+                    if partition not in self.runtimes or not self._advance(partition, command):
+                        break
+                    moved = True
+                self._hand_over(partition, command)
+
+    def _advance(self, partition: str, command: Command) -> bool:
+        runtime = self.runtimes[partition]
+        try:
+            if not runtime.advance(self._wanted(command, isinstance(runtime, SourceRuntime))):
+                return False
+        except StepError as error:
+            self._fail(partition, f"poison: {error}")
+            return False
+        except (SinkError, BufferError, OSError) as error:  # the batch stays unfinished and is tried again
+            self._problems.append(f"{partition}: batch {runtime.position + 1} waits: {error}")
+            return False
+        if isinstance(runtime, OperatorRuntime) and runtime.sink is not None:
+            self._outputs.append((partition, runtime.position, time.time()))
+        if runtime.position in command.punctuations:
+            self._writer.submit(partition, runtime.position, runtime.freeze())
+        return True
+
+    def _hand_over(self, partition: str, command: Command) -> None:
+        """Messages for partitions of this very node need no shuffle."""
+        runtime = self.runtimes.get(partition)
+        if runtime is None:
+            return
+        for target in runtime.buffers:
+            reader = self.runtimes.get(target)
+            if isinstance(reader, OperatorRuntime) and command.routes.get(target) == command.slot:
+                for message, body in runtime.pending(target, reader.position + command.window):
+                    reader.deliver(
+                        Message(message.source, target, message.batch, message.watermark, decode_table(body))
+                    )
+
+    def _outgoing(self, command: Command) -> Bundles:
+        by_slot: dict[int, list[tuple[Message, bytes]]] = {}
+        for runtime in list(self.runtimes.values()):
+            for target in runtime.buffers:
+                slot = command.routes.get(target)
+                if slot is None or slot == command.slot:
+                    continue
+                limit = command.positions.get(target, 0) + command.window
+                try:
+                    by_slot.setdefault(slot, []).extend(runtime.pending(target, limit))
+                except StepError as error:
+                    self._fail(runtime.partition.id, f"poison: {error}")
+                    break
+        return [(slot, pack(messages)) for slot, messages in by_slot.items() if messages]

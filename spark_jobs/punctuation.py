@@ -1,0 +1,72 @@
+"""Punctuations: the batches after which every partition stores its state, and which of those checkpoints are complete.
+
+A punctuation is announced before its batch is released, so nobody can have passed it (seed 003, section 4.1, with the batch
+barrier as the carrier).  The final batch of a bounded stream always is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+
+from spark_jobs.checkpoints import StateFile
+from spark_jobs.command import Ack
+from spark_jobs.topology.resource import CheckpointPolicy
+
+UNDER_WAY = 2
+"""Punctuations open at once: a further one waits until the older are complete, so slow storage cannot pile up work."""
+
+
+@dataclass(slots=True)
+class Punctuations:
+    """Open punctuations with their acknowledgements; `newest` is the newest complete checkpoint."""
+
+    policy: CheckpointPolicy
+    newest: int = 0
+    _acks: dict[int, dict[str, StateFile | None]] = field(default_factory=dict)
+    _last_s: float | None = None
+
+    @property
+    def open(self) -> tuple[int, ...]:
+        """Announced and not complete."""
+        return tuple(sorted(self._acks))
+
+    def forget(self) -> None:
+        """After a rollback nothing is announced any more."""
+        self._acks.clear()
+
+    def announce(self, horizon: int, reach: int, final: int | None, everyone: bool, now: float) -> None:
+        """Decide which of the batches horizon < b <= reach are punctuations; `everyone`: all partitions are at work."""
+        if reach <= horizon:
+            return
+        if final is not None and horizon < final <= reach:
+            self._acks.setdefault(final, {})
+        if not everyone or len(self._acks) >= UNDER_WAY:
+            return
+        every = self.policy.every_batches
+        if every is not None:
+            first = (horizon // every + 1) * every
+            if first <= reach:
+                self._acks.setdefault(first, {})
+            return
+        if self._last_s is None:
+            self._last_s = now
+        if now - self._last_s >= (self.policy.interval_s or 0.0):
+            self._acks.setdefault(horizon + 1, {})
+            self._last_s = now
+
+    def acknowledge(self, ack: Ack) -> None:
+        """A partition has stored its state."""
+        if ack.position in self._acks:
+            file = None if ack.file is None else StateFile(**ack.file)
+            self._acks[ack.position][ack.partition] = file
+
+    def complete(self, partitions: Collection[str]) -> Iterator[tuple[int, dict[str, StateFile]]]:
+        """Checkpoints that every partition has acknowledged, oldest first, with their files; older open ones are dropped."""
+        for position in self.open:
+            acks = self._acks[position]
+            if all(p in acks for p in partitions):
+                self.newest = position
+                for older in [k for k in self._acks if k <= position]:
+                    del self._acks[older]
+                yield position, {p: f for p, f in acks.items() if f is not None}

@@ -1,0 +1,249 @@
+"""One partition at work: its operator, state, position, inbox and output buffers.
+
+The one rule of progress (design, section 3): batch b is applied when every upstream's output for b is here (b - 1 over a
+feedback edge), in the order of the upstreams, exactly once.  What was applied is skipped when it comes again.
+A batch counts as applied only when its output is in the buffers and, for an output partition, in the sink; until then the
+stepped batch waits in `unfinished`, so that a full disk delays a batch and never loses one.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from spark_jobs.buffers import Budget, EdgeBuffer
+from spark_jobs.command import Span
+from spark_jobs.contract import Inbox, Input, Operator, Range, Source, Tables
+from spark_jobs.errors import StepError
+from spark_jobs.sinks import FileSink
+from spark_jobs.topology import Partition, route
+from spark_jobs.wire import Message, decode_table, encode_table
+
+END_OF_TIME = 2**62
+"""The watermark of the final batch: every window closes."""
+
+FEEDBACK = "feedback/"
+"""Prefix of the checkpointed tables that hold a partition's last output over its feedback edges."""
+
+
+class Runtime(ABC):
+    """What sources and operators have in common."""
+
+    def __init__(self, partition: Partition, position: int, budget: Budget) -> None:
+        self.partition = partition
+        self.position = position
+        self.cpu_s = 0.0
+        self.tuples = 0
+        self.feedback = {t for d in partition.downstream if d.feedback for t in d.targets}
+        self.buffers = {
+            t: EdgeBuffer(partition.id, t, budget, self._next(t, position))
+            for d in partition.downstream
+            for t in d.targets
+        }
+
+    def emit(
+        self, batch: int, watermark: int | None, table: pa.Table | None, wanted: Callable[[str], bool]
+    ) -> None:
+        """Put one batch's output, split by target, into the buffers of the targets that are wanted; idempotent."""
+        for down in self.partition.downstream:
+            parts: Mapping[int, pa.Table] = {}
+            if table is not None and any(wanted(t) for t in down.targets):
+                parts = route(table, down.grouping, down.parallelism, self.partition.place.index)
+            bodies: dict[int, bytes] = {}
+            for target in down.targets:
+                if wanted(target) or target in self.feedback:
+                    part = parts.get(int(target.rpartition(".")[2]))
+                    if id(part) not in bodies:
+                        bodies[id(part)] = encode_table(part)
+                    self.buffers[target].put(batch, watermark, bodies[id(part)])
+
+    def _next(self, target: str, position: int) -> int:
+        """The first batch that `target` still needs when it is at `position`."""
+        return max(1, position) if target in self.feedback else position + 1
+
+    def trim(self, target: str, upto: int) -> None:
+        """Drop output for `target` that it cannot ask for again once it has applied (or checkpointed) batch `upto`."""
+        self.buffers[target].trim(upto - 1 if target in self.feedback else upto)
+
+    def rewind(self, target: str, position: int) -> None:
+        """Send `target` again what follows batch `position`."""
+        self.buffers[target].cursor = self._next(target, position)
+
+    def pending(self, target: str, upto: int) -> Iterator[tuple[Message, bytes]]:
+        """Messages for `target` from its cursor to `upto`; moves the cursor."""
+        return self.buffers[target].pending(upto)
+
+    def close(self) -> None:
+        """Give back the buffers' memory and disk."""
+        for buffer in self.buffers.values():
+            buffer.clear()
+
+    @abstractmethod
+    def advance(self, wanted: Callable[[str], bool]) -> bool:
+        """Apply the next batch if it can be applied; says whether it was."""
+
+    @abstractmethod
+    def freeze(self) -> Callable[[], Tables] | None:
+        """The state at `position`, encoded later by the returned function; None when there is nothing to store."""
+
+
+class SourceRuntime(Runtime):
+    """A source partition: its batches are ranges that were written ahead; its output can always be read again."""
+
+    def __init__(self, partition: Partition, source: Source, position: int, budget: Budget) -> None:
+        super().__init__(partition, position, budget)
+        self.source = source
+        self.ranges: dict[int, Span] = {}
+        self.horizon = 0
+        self.final: int | None = None
+        self._replayed: tuple[int, dict[str, bytes], int | None] | None = None
+
+    def _read(self, batch: int) -> tuple[pa.Table | None, int | None]:
+        if self.final is not None and batch >= self.final:
+            return None, END_OF_TIME
+        place, span = self.partition.place, Range(*self.ranges[batch])
+        try:
+            table = self.source.read(place, batch, span) if span.end > span.start else None
+            return table, self.source.watermark(place, batch, span)
+        except Exception as error:
+            raise StepError(place.operator, place.partition, batch, error) from error
+
+    def _readable(self, batch: int) -> bool:
+        return batch in self.ranges or (self.final is not None and batch >= self.final)
+
+    def advance(self, wanted: Callable[[str], bool]) -> bool:
+        batch = self.position + 1
+        if batch > self.horizon or not self._readable(batch):
+            return False
+        began = time.thread_time()
+        table, watermark = self._read(batch)
+        self.emit(batch, watermark, table, wanted)
+        self.position = batch
+        self.tuples += 0 if table is None else table.num_rows
+        self.cpu_s += time.thread_time() - began
+        return True
+
+    def pending(self, target: str, upto: int) -> Iterator[tuple[Message, bytes]]:
+        """As for any partition; what is not in the buffer any more is read again from the source."""
+        buffer = self.buffers[target]
+        while buffer.cursor <= min(upto, self.position):
+            yield from buffer.pending(upto)
+            if buffer.cursor > min(upto, self.position) or not self._readable(buffer.cursor):
+                return
+            yield self._again(target, buffer.cursor)
+            buffer.cursor += 1
+
+    def _again(self, target: str, batch: int) -> tuple[Message, bytes]:
+        if self._replayed is None or self._replayed[0] != batch:
+            table, watermark = self._read(batch)
+            bodies = {}
+            for down in self.partition.downstream:
+                parts = (
+                    {}
+                    if table is None
+                    else route(table, down.grouping, down.parallelism, self.partition.place.index)
+                )
+                for name in down.targets:
+                    bodies[name] = encode_table(parts.get(int(name.rpartition(".")[2])))
+            self._replayed = (batch, bodies, watermark)
+        _, bodies, watermark = self._replayed
+        return Message(self.partition.id, target, batch, watermark, None), bodies[target]
+
+    def freeze(self) -> None:
+        return None
+
+
+class OperatorRuntime(Runtime):
+    """A partition of an operator."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        operator: Operator,
+        state: Any,
+        position: int,
+        budget: Budget,
+        sink: FileSink | None,
+    ) -> None:
+        super().__init__(partition, position, budget)
+        self.operator = operator
+        self.state = state
+        self.sink = sink
+        self.inbox: dict[str, dict[int, Message]] = {u.partition: {} for u in partition.upstream}
+        self.needs = tuple((u.partition, 1 if u.feedback else 0) for u in partition.upstream)
+        self.unfinished: tuple[int | None, pa.Table | None] | None = None
+        self.duplicates = 0
+        self.watermark: int | None = None
+
+    def deliver(self, message: Message) -> None:
+        """Take in a message; one that was applied before is skipped (seed 003, Algorithm 1, lines 3-4)."""
+        delay = next((d for u, d in self.needs if u == message.source), None)
+        if delay is None or message.batch + delay <= self.position:
+            self.duplicates += 1
+            return
+        self.inbox[message.source].setdefault(message.batch, message)
+
+    def advance(self, wanted: Callable[[str], bool]) -> bool:
+        batch = self.position + 1
+        began = time.thread_time()
+        if self.unfinished is None:
+            if any(batch > d and batch - d not in self.inbox[u] for u, d in self.needs):
+                return False
+            self.unfinished = self._step(batch)
+        watermark, table = self.unfinished
+        if self.sink is not None:
+            self.sink.write(batch, table)
+        self.emit(batch, watermark, table, wanted)
+        self.unfinished = None
+        self.position = batch
+        self.cpu_s += time.thread_time() - began
+        return True
+
+    def _step(self, batch: int) -> tuple[int | None, pa.Table | None]:
+        place = self.partition.place
+        messages = [self.inbox[u].pop(batch - d) for u, d in self.needs if batch > d]
+        marks = [m.watermark for m, (_, d) in zip(messages, self._heard(batch), strict=True) if not d]
+        if marks and None not in marks:
+            self.watermark = min(m for m in marks if m is not None)
+        inputs = tuple(
+            Input(m.source.rpartition(".")[0], m.source, m.table) for m in messages if m.table is not None
+        )
+        self.tuples += sum(i.table.num_rows for i in inputs)
+        try:
+            self.state, table = self.operator.step(self.state, Inbox(batch, self.watermark, inputs))
+        except Exception as error:
+            raise StepError(place.operator, place.partition, batch, error) from error
+        return self.watermark, table
+
+    def _heard(self, batch: int) -> list[tuple[str, int]]:
+        return [(u, d) for u, d in self.needs if batch > d]
+
+    def freeze(self) -> Callable[[], Tables] | None:
+        """State, watermark and, for a cycle, the last output over feedback edges: the next batch of its target needs it."""
+        state = self.operator.freeze(self.state) if self.state is not None else None
+        loops = {t: self.buffers[t].entries.get(self.position) for t in self.feedback}
+        bodies = {t: e.body for t, e in loops.items() if e is not None and e.body}
+        watermark = self.watermark
+        if state is None and not bodies and watermark is None:
+            return None
+
+        def encode() -> Tables:
+            tables = dict(state()) if state is not None else {}
+            tables["runtime/watermark"] = pa.table({"watermark": pa.array([watermark], pa.int64())})
+            for target, body in bodies.items():
+                tables[FEEDBACK + target] = decode_table(body)
+            return tables
+
+        return encode
+
+    def restore(self, tables: Tables) -> None:
+        """The inverse of `freeze`, on a runtime made for the checkpoint's position."""
+        own = {name: t for name, t in tables.items() if not name.startswith(("runtime/", FEEDBACK))}
+        self.state = self.operator.restore(self.partition.place, own)
+        self.watermark = tables["runtime/watermark"]["watermark"][0].as_py()
+        for target in self.feedback:
+            self.buffers[target].put(self.position, None, encode_table(tables.get(FEEDBACK + target)))

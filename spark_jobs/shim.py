@@ -1,0 +1,127 @@
+"""What runs in Spark's Python worker: a thin task that takes a stage's messages to the node's partition host and back.
+
+Kept light on purpose (no Arrow, no operators): Spark may start and destroy its workers as it likes.  A task that Spark put on
+another node than its slot's, because the slot's node is gone, raises at once instead of inventing an empty partition.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Connection
+from pathlib import Path
+from typing import Any
+
+from spark_jobs.errors import DataPlaneError, HostLostError, SlotMisplacedError
+
+HANDSHAKE = "partition-host.json"
+START_TIMEOUT_S = 60.0
+
+_connection: Connection | None = None
+
+
+def node_host() -> str:
+    """The address by which Spark knows this node."""
+    for variable in ("SPARK_EXECUTOR_POD_IP", "SPARK_LOCAL_IP"):
+        if value := os.environ.get(variable):
+            return value
+    raise DataPlaneError("neither SPARK_EXECUTOR_POD_IP nor SPARK_LOCAL_IP is set in this executor")
+
+
+def _connect(home: Path) -> Connection | None:
+    try:
+        record = json.loads((home / HANDSHAKE).read_text())
+        return Client(f"\0reprise-{record['name']}", "AF_UNIX", authkey=bytes.fromhex(record["key"]))
+    except (OSError, ValueError, EOFError, AuthenticationError):
+        return None
+
+
+def _executor_pid() -> int:
+    """The JVM: parent of the Python daemon that is this worker's parent."""
+    status = Path(f"/proc/{os.getppid()}/status").read_text()
+    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("PPid:")))
+
+
+def _host() -> Connection:
+    global _connection  # noqa: PLW0603 - one worker, one task at a time, one connection
+    if _connection is not None and not _connection.closed:
+        return _connection
+    home = Path.cwd()
+    _connection = _connect(home)
+    if _connection is None:
+        with (home / "partition-host.log").open("ab") as log:
+            subprocess.Popen(
+                [sys.executable, "-m", "spark_jobs.host_process", str(home), str(_executor_pid())],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"},
+            )
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while (_connection := _connect(home)) is None:
+            if time.monotonic() > deadline:
+                raise HostLostError(f"the partition host did not start within {START_TIMEOUT_S:.0f} s")
+            time.sleep(0.05)
+    return _connection
+
+
+def exchange(stage: int, blobs: list[bytes], last: bool) -> tuple[list[int], list[bytes]]:
+    """One request to the host: (target slots, bundles), or ([], [report]) for the last stage."""
+    global _connection  # noqa: PLW0603
+    try:
+        connection = _host()
+        connection.send_bytes(json.dumps({"stage": stage, "last": last, "blobs": len(blobs)}).encode())
+        for blob in blobs:
+            connection.send_bytes(blob)
+        answer = json.loads(connection.recv_bytes())
+        if "error" in answer:
+            raise DataPlaneError(answer["error"])
+        return answer["slots"], [connection.recv_bytes() for _ in range(answer["blobs"])]
+    except (EOFError, OSError) as error:
+        if _connection is not None:
+            _connection.close()
+        _connection = None
+        raise HostLostError(f"the partition host of this node went away: {error}") from error
+
+
+class Stage:
+    """The function of one stage: rows are (slot, ("at", host)) of the anchor, (slot, ("command", bytes)), (slot, bundle)."""
+
+    def __init__(self, number: int, last: bool) -> None:
+        self.number = number
+        self.last = last
+
+    def __call__(self, slot: int, rows: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, bytes]]:
+        blobs: list[bytes] = []
+        for _, value in rows:
+            if isinstance(value, bytes):
+                blobs.append(value)
+            elif value[0] == "command":
+                _require(slot, value[1])
+                blobs.append(value[2])
+            else:
+                _require(slot, value[1])
+        slots, answers = exchange(self.number, blobs, self.last)
+        if self.last:
+            return iter([(slot, answers[0])])
+        return iter(zip(slots, answers, strict=True))
+
+
+class Anchor:
+    """The anchor's function: a slot's own row, which keeps later stages of the slot on its node."""
+
+    def __call__(self, slot: int, rows: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+        for key, value in rows:
+            _require(slot, value[1])
+            yield key, value
+
+
+def _require(slot: int, host: str) -> None:
+    here = node_host()
+    if here != host:
+        raise SlotMisplacedError(f"slot {slot} belongs to {host}, but Spark ran its task on {here}")

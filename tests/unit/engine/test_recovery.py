@@ -1,0 +1,204 @@
+"""The engine and the hosts without Spark: whatever is lost, the sink output is what it would have been."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.chain import ChainError
+from spark_jobs.topology import StreamTopology, load_text
+from tests.unit.engine.local import World
+
+DIAMOND = """
+apiVersion: reprise.dev/v1alpha1
+kind: StreamTopology
+metadata: {name: diamond}
+spec:
+  batch: {interval: 100ms}
+  sources:
+    - name: tweets
+      class: spark_jobs.sources:HashtagSource
+      parallelism: 2
+      with: {rate: 400, interval: 100ms, batches: 60, tags: 200, seed: 7}
+  operators:
+    - name: parse
+      class: spark_jobs.operators:FlatMap
+      parallelism: 2
+      with: {explode: [hashtags], select: ["hashtags AS tag"]}
+      inputs: [{from: tweets, forward: true}]
+    - name: count
+      class: spark_jobs.operators:KeyedCount
+      parallelism: 3
+      with: {keys: [tag]}
+      inputs: [{from: parse, by: [tag]}]
+      output: {priority: 3}
+    - name: top
+      class: spark_jobs.operators:TopK
+      with: {by: count, k: 5, keys: [tag]}
+      inputs: [{from: count}]
+      output: {priority: 9}
+  checkpoint: {everyBatches: 10}
+  recovery: {bufferMemory: 64Ki}
+  nodes: {count: 4}
+"""
+
+
+@pytest.fixture(scope="module", params=["diamond", "feedback"])
+def resource(request: pytest.FixtureRequest) -> StreamTopology:
+    if request.param == "diamond":
+        return load_text(DIAMOND)
+    return load_text(Path("examples/feedback.yaml").read_text())
+
+
+@pytest.fixture(scope="module")
+def expected(resource: StreamTopology, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    world = World(resource, tmp_path_factory.mktemp("fault-free"), "w")
+    world.nodes.start("a", "b", "c", "d")
+    world.want(1, 0, world.spread("a", "b", "c", "d"))
+    world.run(lambda e: e.done)
+    output = world.output()
+    final = world.engine.final
+    assert final is not None
+    assert len(output) == final * len(world.topology.queries)
+    assert any(output.values())
+    return output
+
+
+@pytest.fixture
+def world(resource: StreamTopology, tmp_path: Path) -> World:
+    world = World(resource, tmp_path, "w")
+    world.nodes.start("a", "b", "c", "d")
+    world.want(1, 0, world.spread("a", "b", "c", "d"))
+    return world
+
+
+def past(batch: int) -> Callable[[object], bool]:
+    return lambda e: min(e.positions.values(), default=0) >= batch  # type: ignore[attr-defined]
+
+
+def test_two_nodes_lost_then_restored_one_by_one(world: World, expected: dict[str, bytes]) -> None:
+    world.run(past(25))
+    k = world.engine.punctuations.newest
+    assert k >= 10
+    before = world.engine.desired.assignment
+    world.nodes.lose("c", "d")
+    survivors = {p: n for p, n in before.items() if n in ("a", "b")}
+    world.want(2, k, survivors, retain=True)
+    for _ in range(8):
+        world.run(lambda e: True)
+        world.engine.tick(world.nodes.living(), __import__("threading").Event())
+    world.nodes.start("e")
+    part = {**survivors, **{p: "e" for p in list(before)[::2] if p not in survivors}}
+    world.want(2, k, part, retain=True)
+    for _ in range(8):
+        world.engine.tick(world.nodes.living(), __import__("threading").Event())
+    world.nodes.start("f")
+    world.want(2, k, {**{p: "f" for p in before}, **part}, retain=True)
+    world.run(lambda e: e.punctuations.newest > k)
+    world.want(2, k, world.engine.desired.assignment, retain=False)
+    world.run(lambda e: e.done)
+    assert world.output() == expected
+
+
+def test_node_lost_in_the_middle_of_a_job(world: World, expected: dict[str, bytes]) -> None:
+    world.run(past(22))
+
+    def fail(job: int, stage: int, slot: int) -> None:
+        if stage == 1 and slot == 2:
+            raise ChainError("power cut")
+
+    world.nodes.interrupt = fail
+    world.engine.tick(world.nodes.living(), __import__("threading").Event())
+    assert world.engine.failures == 1
+    world.nodes.interrupt = lambda *_: None
+    world.run(lambda e: e.done)  # nobody's state was lost: the job's messages are sent again
+    assert world.output() == expected
+
+
+def test_driver_restart_goes_on_from_the_checkpoint(world: World, expected: dict[str, bytes]) -> None:
+    world.run(past(31))
+    k = world.engine.punctuations.newest
+    world.driver()
+    world.engine.punctuations.newest = k
+    world.want(2, k, world.spread("b", "c", "d"))
+    world.run(lambda e: e.done)
+    assert world.output() == expected
+
+
+def test_host_that_lost_its_state_is_noticed(world: World) -> None:
+    world.run(past(15))
+    world.nodes.lose("b")
+    world.nodes.start("b")  # the same node with an empty host
+    world.engine.tick(world.nodes.living(), __import__("threading").Event())
+    lost = [p for p, n in world.engine.desired.assignment.items() if n == "b"]
+    # An empty host is told to install from the checkpoint of the desired state; it must not pretend to be further.
+    assert all(world.engine.positions.get(p, 0) < 15 for p in lost)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_losses(
+    resource: StreamTopology, expected: dict[str, bytes], tmp_path: Path, seed: int
+) -> None:
+    """Losses, job failures, partial plans and driver restarts in random order."""
+    rng = random.Random(seed)
+    world = World(resource, tmp_path, "w")
+    names = ["n1", "n2", "n3", "n4"]
+    world.nodes.start(*names)
+    world.want(1, 0, world.spread(*names))
+    generation, fresh = 1, 4
+    for _ in range(6):
+        for _ in range(rng.randint(1, 6)):
+            chance, at = rng.random() < 0.3, (rng.randrange(3), rng.randrange(4))
+
+            def fail(
+                job: int, stage: int, slot: int, chance: bool = chance, at: tuple[int, int] = at
+            ) -> None:
+                if chance and (stage, slot) == at:
+                    raise ChainError("cut")
+
+            world.nodes.interrupt = fail
+            world.engine.tick(world.nodes.living(), __import__("threading").Event())
+        world.nodes.interrupt = lambda *_: None
+        k = world.engine.punctuations.newest
+        desired = world.engine.desired
+        if rng.random() < 0.2:
+            world.driver()
+            world.engine.punctuations.newest = k
+            generation += 1
+            world.want(generation, k, world.spread(*world.nodes.hosts))
+            continue
+        lost = rng.sample(list(world.nodes.hosts), rng.randint(1, 2))
+        world.nodes.lose(*lost)
+        survivors = {p: n for p, n in desired.assignment.items() if n not in lost}
+        if not desired.retain:
+            generation += 1
+            base = k
+        else:
+            base = desired.checkpoint
+        world.want(generation, base, survivors, retain=True)
+        for _ in range(rng.randint(0, 4)):
+            world.engine.tick(world.nodes.living(), __import__("threading").Event())
+        for _ in lost:
+            fresh += 1
+            world.nodes.start(f"n{fresh}")
+            missing = [p for p in world.topology.order if p not in world.engine.desired.assignment]
+            some = rng.sample(missing, rng.randint(0, len(missing)))
+            world.want(
+                generation,
+                base,
+                {**world.engine.desired.assignment, **dict.fromkeys(some, f"n{fresh}")},
+                True,
+            )
+            for _ in range(rng.randint(0, 4)):
+                world.engine.tick(world.nodes.living(), __import__("threading").Event())
+        rest = [p for p in world.topology.order if p not in world.engine.desired.assignment]
+        world.want(
+            generation, base, {**world.engine.desired.assignment, **dict.fromkeys(rest, f"n{fresh}")}, True
+        )
+        if rng.random() < 0.5 and world.engine.punctuations.newest > base:
+            world.want(generation, base, world.engine.desired.assignment, retain=False)
+    world.run(lambda e: e.done)
+    assert world.output() == expected
