@@ -303,6 +303,11 @@ class EmbeddedCluster:
         """The folder that goes with the cluster."""
         return self._running().scratch
 
+    @property
+    def token(self) -> str:
+        """The mark of this cluster's processes (see `warden`)."""
+        return self._running().token
+
     def host_of(self, node: str) -> str:
         """The node's loopback address: Spark's host of its executor."""
         with self._lock:

@@ -39,6 +39,9 @@ from controller.embedded.zk_client import make_client
 
 log = logging.getLogger("reprise.node_agent")
 TICK_S = 0.1
+"""How soon a thawed node stops its zombies."""
+_IDLE_LOOK_S = 0.3
+"""How soon a dead Worker is noticed while nothing else happens."""
 
 
 class NodeAgent:
@@ -62,7 +65,14 @@ class NodeAgent:
         self._dirty = True
 
     def run(self) -> None:
-        """Never returns; the node ends by SIGKILL."""
+        """Never returns; the node ends by SIGKILL, or, if the agent itself fails, by its own hand: a node without an
+        agent would be one that nobody can fence."""
+        try:
+            self._run()
+        finally:
+            self._worker.end_all()
+
+    def _run(self) -> None:
         self._worker.start()
         self._zk.add_listener(self._listen)
         self._zk.start(timeout=60)
@@ -70,7 +80,7 @@ class NodeAgent:
         threading.Thread(target=self._tick_forever, name="ticker", daemon=True).start()
         while True:
             try:
-                self._handle(self._events.get(timeout=TICK_S))
+                self._handle(self._events.get(timeout=_IDLE_LOOK_S if self._registered_in else TICK_S))
             except queue.Empty:
                 self._look_around()
 
@@ -157,6 +167,8 @@ class NodeAgent:
         if self._events.empty():  # a LOST would be in the queue before a new session could answer
             processes.thaw(self._worker.others)
             self._held = False
+            self._dirty = True
+            log.info("event=released node=%s incarnation=%d", self._node, self._incarnation)
 
     def _bring_up_to_date(self) -> None:
         """Make the znodes say what is: none without a registered Worker, one a served root with it."""

@@ -1,0 +1,273 @@
+"""The embedded cluster with real Spark, ZooKeeper, kills and freezes.
+
+One cluster serves the tests of this module in order of definition; each leaves it with its nodes alive. The driver is
+a process of its own, as a SparkContext takes over the Python process it is in.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from controller.embedded import ClusterConfig, EmbeddedCluster, processes
+from controller.embedded.errors import NodeExistsError, UnknownNodeError
+from controller.embedded.java import FORCE_BUNDLED
+from controller.embedded.processes import Session
+from controller.embedded.warden import marked
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+ROOT = "/reprise/default/first"
+
+# argv: master, executors wanted, executor options, driver options. Prints the hosts that ran tasks.
+_DRIVER = """
+import os, sys, time
+from pyspark import SparkConf, SparkContext
+master, wanted, executor_options, driver_options = sys.argv[1:]
+conf = (SparkConf().setMaster(master).setAppName("probe").set("spark.executor.memory", "512m")
+        .set("spark.executor.cores", "1").set("spark.ui.enabled", "false")
+        .set("spark.executor.extraJavaOptions", executor_options).set("spark.driver.extraJavaOptions", driver_options)
+        .set("spark.scheduler.minRegisteredResourcesRatio", "1.0").set("spark.cores.max", wanted)
+        .set("spark.scheduler.maxRegisteredResourcesWaitingTime", "120s"))
+context = SparkContext(conf=conf)
+def where(_):
+    time.sleep(0.5)
+    return os.environ["SPARK_LOCAL_IP"]
+hosts = set(context.parallelize(range(4 * int(wanted)), 4 * int(wanted)).map(where).collect())
+print("HOSTS", *sorted(hosts), flush=True)
+if "REPRISE_TEST_STAY" in os.environ:
+    sys.stdin.read()
+context.stop()
+"""
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float = 90.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.05)
+
+
+def incarnations(cluster: EmbeddedCluster, root: str = ROOT) -> dict[str, int]:
+    return {name: record.incarnation for name, record in cluster.arrived(root).items()}
+
+
+def session_of(cluster: EmbeddedCluster, node: str) -> Session:
+    return Session.of(cluster.arrived(ROOT)[node].pid)
+
+
+def start_driver(cluster: EmbeddedCluster, executors: int, **environment: str) -> "subprocess.Popen[str]":
+    options = cluster.executor_java_options(), cluster.driver_java_options()
+    return subprocess.Popen(
+        [sys.executable, "-c", _DRIVER, cluster.master_url, str(executors), *options],
+        env=os.environ | dict(cluster.spark_env()) | environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def hosts_used(driver: "subprocess.Popen[str]") -> set[str]:
+    assert driver.stdout is not None
+    for line in driver.stdout:
+        if line.startswith("HOSTS"):
+            return set(line.split()[1:])
+    raise AssertionError(f"the driver ended with {driver.wait()}")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(ClusterConfig(nodes=3)) as started:
+        started.serve(ROOT)
+        until(lambda: len(started.arrived(ROOT)) == 3, "three nodes under the served root")
+        yield started
+
+
+def test_a_job_runs_on_every_node_and_a_kill_leaves_no_process_of_a_node(cluster: EmbeddedCluster) -> None:
+    driver = start_driver(cluster, 3, REPRISE_TEST_STAY="1")
+    try:
+        assert hosts_used(driver) == {cluster.host_of(node) for node in cluster.nodes}
+        doomed = cluster.nodes[-1]
+        session = session_of(cluster, doomed)
+        running = processes.members([session])
+        assert len(running) >= 5  # agent, Worker, executor, Python daemon, Python worker
+        assert len({os.getpgid(p.pid) for p in running}) > 1, "pyspark's daemon has a group of its own"
+        cluster.kill([doomed])
+        assert processes.members([session]) == []
+        assert doomed not in cluster.nodes
+        until(lambda: doomed not in cluster.arrived(ROOT), "its znode goes", seconds=20)
+        with pytest.raises(UnknownNodeError, match=doomed):
+            cluster.host_of(doomed)
+    finally:
+        driver.communicate("")
+    assert driver.returncode == 0, "the application outlives a node"
+
+
+def test_an_added_node_arrives_under_every_served_root(cluster: EmbeddedCluster) -> None:
+    cluster.serve("/reprise/default/second")
+    name = cluster.add_node()
+    with pytest.raises(NodeExistsError):
+        cluster.add_node(name)
+    cluster.wait_for([name])
+    for root in (ROOT, "/reprise/default/second"):
+        until(lambda root=root: set(cluster.arrived(root)) == set(cluster.nodes), f"all nodes under {root}")
+    assert cluster.arrived(ROOT)[name].host == cluster.host_of(name)
+    cluster.unserve("/reprise/default/second")
+    until(lambda: not cluster.arrived("/reprise/default/second"), "the nodes leave a root that is not served")
+    assert set(cluster.arrived(ROOT)) == set(cluster.nodes)
+
+
+def test_a_name_that_comes_back_is_a_new_incarnation(cluster: EmbeddedCluster) -> None:
+    name = cluster.nodes[0]
+    before = incarnations(cluster)[name]
+    cluster.kill([name])
+    assert cluster.add_node(name) == name
+    until(lambda: incarnations(cluster).get(name) == before + 1, f"{name} as incarnation {before + 1}")
+
+
+def test_a_thawed_node_comes_back_as_a_new_incarnation(cluster: EmbeddedCluster) -> None:
+    """Frozen past its session: everything it ran is killed, not resumed."""
+    frozen, other = cluster.nodes[0], cluster.nodes[1]
+    before = incarnations(cluster)
+    session = session_of(cluster, frozen)
+    zombies = {p.pid for p in processes.members([session])} - {session.leader}
+    assert zombies
+    cluster.freeze([frozen])
+    assert {p.state for p in processes.members([session])} == {"T"}
+    until(lambda: frozen not in cluster.arrived(ROOT), "the frozen node's znode expires", seconds=20)
+    cluster.thaw([frozen])
+    until(lambda: frozen in cluster.arrived(ROOT), "the thawed node registers")
+    after = incarnations(cluster)
+    assert after[frozen] == before[frozen] + 1
+    assert after[other] == before[other]
+    assert zombies.isdisjoint(p.pid for p in processes.members([session]))
+
+
+def test_a_dead_worker_is_replaced_by_a_new_incarnation(cluster: EmbeddedCluster) -> None:
+    node = cluster.nodes[0]
+    before = incarnations(cluster)[node]
+    session = session_of(cluster, node)
+    worker = next(p for p in processes.members([session]) if p.parent == session.leader)
+    processes.send(worker, signal.SIGKILL)
+    until(lambda: incarnations(cluster).get(node, before) == before + 1, "the next incarnation")
+
+
+@pytest.mark.parametrize("how", ["restart", "long outage", "frozen"])
+def test_loss_of_zookeeper_is_not_loss_of_nodes(cluster: EmbeddedCluster, how: str) -> None:
+    """A server that was frozen expires all sessions as soon as it goes on: the nodes register again, unharmed."""
+    before = incarnations(cluster)
+    sessions = [session_of(cluster, node) for node in cluster.nodes]
+    running = {p.pid for p in processes.members(sessions)}
+    if how == "restart":
+        cluster.zookeeper.restart()
+    else:
+        leave, come_back = {
+            "long outage": (cluster.zookeeper.kill, cluster.zookeeper.start),
+            "frozen": (cluster.zookeeper.freeze, cluster.zookeeper.thaw),
+        }[how]
+        leave()
+        gone = time.monotonic() + 2.5 * cluster.config.session_timeout_ms / 1000
+        until(lambda: time.monotonic() > gone, "longer than any session lives")
+        come_back()
+    restarted = time.monotonic()
+    # a session that will not come back expires within its timeout after the restart; only then has nothing happened
+    settled = restarted + 2 * cluster.config.session_timeout_ms / 1000
+    until(
+        lambda: time.monotonic() > settled and incarnations(cluster) == before,
+        "the same incarnations are there",
+    )
+    assert running <= {p.pid for p in processes.members(sessions)}
+
+
+def test_a_job_still_runs_on_every_node_after_all_that(cluster: EmbeddedCluster) -> None:
+    driver = start_driver(cluster, len(cluster.nodes))
+    try:
+        assert hosts_used(driver) == {cluster.host_of(node) for node in cluster.nodes}
+    finally:
+        driver.communicate("")
+
+
+def test_a_freeze_shorter_than_the_session_is_forgiven() -> None:
+    """The node stops its own processes when it wakes, asks ZooKeeper, and lets the same ones go on."""
+    with EmbeddedCluster(ClusterConfig(nodes=1, session_timeout_ms=12_000)) as patient:
+        session = Session.of(patient.arrived()["n1"].pid)
+        kept = {p.pid for p in processes.members([session])}
+        patient.freeze(["n1"])
+        noticed = (
+            time.monotonic() + 6.5
+        )  # half a session timeout makes a freeze; a heartbeat goes every third
+        until(lambda: time.monotonic() > noticed, "a freeze that the agent notices")
+        patient.thaw(["n1"])
+        log = patient.log_dir / "n1-agent.log"
+        until(lambda: "event=released" in log.read_text(), "the node asks and goes on", seconds=20)
+        assert "event=woke" in log.read_text()
+        assert incarnations(patient, "/reprise-embedded") == {"n1": 1}
+        assert {p.pid for p in processes.members([session]) if p.state != "T"} == kept
+
+
+def test_stop_leaves_nothing_and_two_clusters_do_not_clash(cluster: EmbeddedCluster) -> None:
+    second = EmbeddedCluster(ClusterConfig(nodes=1))
+    second.start()
+    scratch, token = second.scratch, second.token
+    assert second.host_of("n1") != cluster.host_of(cluster.nodes[0])
+    assert second.host_of("n1").rsplit(".", 1)[0] != cluster.host_of(cluster.nodes[0]).rsplit(".", 1)[0]
+    second.freeze(["n1"])
+    second.stop()
+    second.stop()
+    assert not scratch.exists()
+    assert marked(token) == []
+    assert set(cluster.arrived(ROOT)) == set(cluster.nodes)
+
+
+_OWNER = """
+import sys, time
+from controller.embedded import ClusterConfig, EmbeddedCluster
+cluster = EmbeddedCluster(ClusterConfig(nodes=2))
+cluster.start()
+print(cluster.token, cluster.scratch, flush=True)
+time.sleep(600)
+"""
+
+
+def test_sigkill_of_the_owner_leaves_nothing() -> None:
+    owner = subprocess.Popen([sys.executable, "-c", _OWNER], stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    token, scratch = owner.stdout.readline().split()
+    assert len(marked(token)) >= 6  # ZooKeeper, master, two agents, two Workers
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    until(lambda: not marked(token) and not Path(scratch).exists(), "nothing is left", seconds=10)
+
+
+def test_ctrl_c_by_hand_leaves_nothing() -> None:
+    hand = subprocess.Popen(
+        [sys.executable, "-m", "controller.embedded", "--nodes", "1"], stdout=subprocess.PIPE, text=True
+    )
+    assert hand.stdout is not None
+    printed = []
+    for line in hand.stdout:
+        printed.append(line)
+        if line.startswith("Ctrl-C"):
+            break
+    logs = next(Path(line.split()[1]) for line in printed if line.startswith("logs"))
+    assert logs.is_dir()
+    hand.send_signal(signal.SIGINT)
+    assert "stopped" in hand.communicate(timeout=30)[0]
+    assert hand.returncode == 0
+    assert not logs.exists()
+
+
+def test_spark_runs_on_the_bundled_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FORCE_BUNDLED, "1")
+    with EmbeddedCluster(ClusterConfig(nodes=1, class_archive=False)) as bundled:
+        assert Path(bundled.spark_env()["JAVA_HOME"]).is_relative_to(bundled.scratch)
+        driver = start_driver(bundled, 1)
+        try:
+            assert hosts_used(driver) == {bundled.host_of("n1")}
+        finally:
+            driver.communicate("")
