@@ -20,6 +20,8 @@ from spark_jobs.errors import DataPlaneError
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+END_OF_TIME = 1 << 62
+"""Watermark of a source that has ended: every window closes."""
 
 
 class ColumnError(DataPlaneError):
@@ -64,6 +66,11 @@ def column(table: pa.Table, name: str) -> pa.Array:
     if chunked.num_chunks == 1:
         return chunked.chunk(0)
     return pa.concat_arrays(chunked.chunks) if chunked.num_chunks else pa.array([], chunked.type)
+
+
+def select(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Some columns of a table, each once; ColumnError for one that is not there."""
+    return pa.table({name: column(table, name) for name in names})
 
 
 def times(table: pa.Table, name: str) -> Ints:

@@ -52,7 +52,7 @@ class Map(Operator):
             if self.where is not None:
                 frame = frame.filter(self.where)
             if self.select is not None:
-                frame = frame.select(self.select)
+                frame = _without_decimals(frame.select(self.select), frame)
         except pl.exceptions.ColumnNotFoundError as error:
             missing = str(error).partition("\n")[0]
             columns = ", ".join(frame.columns)
@@ -129,6 +129,12 @@ class Sink(Operator):
 
     def step(self, state: Any, inbox: Inbox) -> tuple[Any, pa.Table | None]:
         return state, inbox_table(inbox)
+
+
+def _without_decimals(frame: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
+    """Float columns for decimal ones that were none before: `0.1` in SQL is a decimal to some versions of polars."""
+    made = [n for n, kind in frame.schema.items() if kind == pl.Decimal and before.schema.get(n) != kind]
+    return frame.with_columns(pl.col(made).cast(pl.Float64)) if made else frame
 
 
 def _select(select: Sequence[str] | Mapping[str, str]) -> list[pl.Expr]:

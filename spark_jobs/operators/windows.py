@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +20,18 @@ import pyarrow as pa
 from spark_jobs.contract import Inbox, Operator, Place, Tables
 from spark_jobs.errors import SpecError
 from spark_jobs.operators import slots as slotted
-from spark_jobs.operators.aggregates import ROWS, parse_aggregates, partials
-from spark_jobs.operators.frames import Ints, concat, inbox_table, later, one_row, rows, split_rows, times
+from spark_jobs.operators.aggregates import ROWS, Partials, parse_aggregates, partials
+from spark_jobs.operators.frames import (
+    END_OF_TIME,
+    Ints,
+    inbox_table,
+    later,
+    one_row,
+    rows,
+    select,
+    split_rows,
+    times,
+)
 from spark_jobs.operators.keys import KeyIndex, group
 from spark_jobs.operators.parameters import choice, duration_us, names
 from spark_jobs.operators.slots import Accumulators
@@ -63,7 +74,9 @@ class SlidingWindow(Operator):
         time: str = "time",
         lateness: str = "0s",
         emit: str = "final",
+        label: str | None = None,
     ) -> None:
+        self.label = None if label is None else str(label)
         self.size = duration_us(size, "size")
         self.slide = duration_us(slide, "slide")
         if self.size % self.slide:
@@ -73,7 +86,7 @@ class SlidingWindow(Operator):
         self.time = time
         self.lateness = duration_us(lateness, "lateness", least=0)
         self.updates = choice(emit, "emit", ("final", "updates")) == "updates"
-        own = {"window_start", "window_end", "time", *self.keys}
+        own = {"window", "window_start", "window_end", "time", *self.keys}
         for each in self.aggregates:
             if each.name in own:
                 raise SpecError(f"aggregate.{each.name}", "is the name of another output column")
@@ -104,21 +117,25 @@ class SlidingWindow(Operator):
             if late:
                 state.late += late
                 pane_of, table = pane_of[in_time], table.filter(pa.array(in_time))
+            if not len(pane_of):
+                return {}
+        # Rows pane by pane: sorted once, then slices that share the sorted columns.
+        order = np.argsort(pane_of, kind="stable")
         groups = group(table, self.keys)
         slots = state.index.slots(groups)
+        codes = groups.codes[order]
+        columns = [a.column for a in self.aggregates if a.column]
+        values = select(table, columns).take(pa.array(order))
+        starts, first = np.unique(pane_of[order], return_index=True)
         touched: Touched = {}
-        for start in np.unique(pane_of).tolist():
-            here = np.flatnonzero(pane_of == start)
-            whole = len(here) == len(pane_of)
-            codes = groups.codes if whole else groups.codes[here]
-            present, dense = (
-                (np.arange(groups.size), codes) if whole else np.unique(codes, return_inverse=True)
-            )
-            values = partials(
-                table if whole else table.take(pa.array(here)), dense, len(present), self.aggregates
-            )
+        for start, low, high in zip(starts.tolist(), first, [*first[1:], len(order)], strict=True):
+            if len(starts) == 1:
+                present, dense = np.arange(groups.size), codes
+            else:
+                present, dense = np.unique(codes[low:high], return_inverse=True)
             touched[start] = slots[present]
-            state.panes.setdefault(start, Accumulators()).update(touched[start], values)
+            parts = partials(values.slice(low, high - low), dense, len(present), self.aggregates)
+            state.panes.setdefault(start, Accumulators()).update(touched[start], parts)
         return touched
 
     def _completed(self, state: WindowState, before: int | None) -> pa.Table | None:
@@ -126,50 +143,60 @@ class SlidingWindow(Operator):
             return None
         ends = {e for p in state.panes for e in range(p + self.slide, p + self.size + 1, self.slide)}
         closing = sorted(e for e in ends if e <= state.closed and (before is None or e > before))
-        windows = [self._window(state, end, self._present(state, end - self.size, end)) for end in closing]
-        return concat(windows)
+        return self._rows(state, [(end, self._present(state, end - self.size, end)) for end in closing])
 
     def _changes(self, state: WindowState, touched: Touched, before: int | None) -> pa.Table | None:
-        if state.closed is None:
+        if state.closed is None or not state.panes:
             return None
-        end = self._current_end(state.closed)
-        last = self._current_end(before) if before is not None else None
+        end = self._current_end(state, state.closed)
+        last = self._current_end(state, before) if before is not None else None
         changed = [slots for start, slots in touched.items() if end - self.size <= start < end]
         if last is not None and last < end:
             changed.append(self._present(state, last - self.size, min(last, end - self.size)))
         entered = end - self.size if last is None else max(last, end - self.size)
         changed.append(self._present(state, entered, end))
-        return self._window(state, end, _union(changed))
+        return self._rows(state, [(end, _union(changed))])
 
-    def _current_end(self, closed: int) -> int:
-        """End of the window that the time just before `closed` falls into last."""
+    def _current_end(self, state: WindowState, closed: int) -> int:
+        """End of the last of the windows that the time just before `closed` falls into."""
+        if closed > END_OF_TIME // 2:  # the stream has ended, and time stands still at its last pane
+            return max(state.panes) + self.slide
         return -(-closed // self.slide) * self.slide
 
     def _present(self, state: WindowState, start: int, end: int) -> Ints:
         """Slots with rows in the panes that start in [start, end)."""
         return _union([a.present() for p, a in state.panes.items() if start <= p < end])
 
-    def _window(self, state: WindowState, end: int, slots: Ints) -> pa.Table | None:
-        """The rows of the window that ends at `end`, for the keys in `slots`."""
-        if not len(slots):
+    def _rows(self, state: WindowState, windows: Sequence[tuple[int, Ints]]) -> pa.Table | None:
+        """The rows of the windows with these ends, each for the keys in these slots."""
+        windows = [(end, slots) for end, slots in windows if len(slots)]
+        if not windows:
             return None
-        start = end - self.size
-        parts = [state.panes[p] for p in sorted(state.panes) if start <= p < end]
-        values = slotted.merge(parts, slots, self._names)
-        if not values:  # only panes that left it had these keys: any pane gives the types of nothing
-            pane = next(iter(state.panes.values()))
-            values = pane.gather(np.full(len(slots), pane.size), self._names)
+        each = [self._values(state, end, slots) for end, slots in windows]
+        values = {name: np.concatenate([v[name] for v in each]) for name in self._names}
+        slots = np.concatenate([slots for _, slots in windows])
+        ends = np.repeat([end for end, _ in windows], [len(slots) for _, slots in windows])
+        head: dict[str, Any] = {"window_start": ends - self.size, "window_end": ends, "time": ends - 1}
+        if self.label is not None:
+            head["window"] = pa.repeat(self.label, len(ends))
         keys = state.index.keys(slots)
-        bounds = {"window_start": start, "window_end": end, "time": end - 1}
-        head = {name: np.full(len(slots), value) for name, value in bounds.items()}
         tail = {a.name: a.finish(values) for a in self.aggregates}
         return rows({**head, **{n: keys.column(n) for n in keys.column_names}, **tail})
 
+    def _values(self, state: WindowState, end: int, slots: Ints) -> Partials:
+        """The accumulators of one window in these slots."""
+        starts = [p for p in sorted(state.panes) if end - self.size <= p < end]
+        if starts:
+            return slotted.merge([state.panes[p] for p in starts], slots, self._names)
+        # Only panes that left the window had these keys: any pane gives the types of nothing.
+        pane = next(iter(state.panes.values()))
+        return pane.gather(np.full(len(slots), pane.size), self._names)
+
     def _let_go(self, state: WindowState) -> None:
-        if state.closed is None:
+        if state.closed is None or not state.panes:
             return
         # Updates still have to report what leaves the current window, so they keep the panes of that one.
-        horizon = self._current_end(state.closed) if self.updates else state.closed + 1
+        horizon = self._current_end(state, state.closed) if self.updates else state.closed + 1
         gone = [p for p in state.panes if p + self.size < horizon]
         for start in gone:
             del state.panes[start]
@@ -227,13 +254,21 @@ class TumblingWindow(SlidingWindow):
         time: str = "time",
         lateness: str = "0s",
         emit: str = "final",
+        label: str | None = None,
     ) -> None:
         super().__init__(
-            size=size, slide=size, aggregate=aggregate, keys=keys, time=time, lateness=lateness, emit=emit
+            size=size,
+            slide=size,
+            aggregate=aggregate,
+            keys=keys,
+            time=time,
+            lateness=lateness,
+            emit=emit,
+            label=label,
         )
 
     def _changes(self, state: WindowState, touched: Touched, before: int | None) -> pa.Table | None:
-        return concat([self._window(state, start + self.size, touched[start]) for start in sorted(touched)])
+        return self._rows(state, [(start + self.size, touched[start]) for start in sorted(touched)])
 
 
 def _union(slots: Sequence[Ints]) -> Ints:

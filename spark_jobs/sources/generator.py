@@ -17,12 +17,11 @@ import pyarrow.compute as pc
 
 from spark_jobs.contract import Place, Range, Source
 from spark_jobs.errors import SpecError
+from spark_jobs.operators.frames import END_OF_TIME
 from spark_jobs.operators.parameters import duration_us, whole
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-END_OF_TIME = 1 << 62
-"""Watermark of the last batch of a source that ends: every window closes."""
 _GAMMA, _MIX1, _MIX2 = (
     np.uint64(0x9E3779B97F4A7C15),
     np.uint64(0xBF58476D1CE4E5B9),

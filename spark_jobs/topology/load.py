@@ -8,7 +8,6 @@ equal keys are refused there, and the line of any field found wrong later is loo
 from __future__ import annotations
 
 import logging
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,10 @@ import yaml
 from spark_jobs.errors import SpecError
 from spark_jobs.topology.binding import bind
 from spark_jobs.topology.check import check
-from spark_jobs.topology.parse import from_object
+from spark_jobs.topology.parse import STEP, from_object
 from spark_jobs.topology.resource import StreamTopology
 
 log = logging.getLogger(__name__)
-_STEP = re.compile(r"\[([^\]]+)\]|([^.\[\]]+)")
 
 
 def load_topology(path: str | Path) -> StreamTopology:
@@ -91,7 +89,7 @@ def _refuse_equal_keys(node: Any, path: str, name: str) -> None:
 def _line(node: yaml.Node | None, field: str) -> int | None:
     """The line of the deepest part of `field` that the file has; None when it has none of it."""
     line = None
-    for item, key in _STEP.findall(field):
+    for item, key in STEP.findall(field):
         found = _item(node, item) if item else _value(node, key)
         if found is None:
             break

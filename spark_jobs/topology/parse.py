@@ -18,6 +18,8 @@ from spark_jobs.topology import resource as r
 from spark_jobs.topology import schema as s
 from spark_jobs.topology.quantity import parse_bytes, parse_cpu, parse_duration
 
+STEP = re.compile(r"\[([^\]]+)\]|([^.\[\]]+)")
+"""One step of a path: `[name or number]`, or a field."""
 _SERVER_METADATA = re.compile(
     r"uid|resourceVersion|generation|creationTimestamp|deletionTimestamp|deletionGracePeriodSeconds|managedFields"
     r"|finalizers|ownerReferences|selfLink|generateName"
@@ -57,22 +59,31 @@ def from_json(text: str) -> r.StreamTopology:
 
 
 def override(resource: r.StreamTopology, changes: Mapping[str, Any]) -> r.StreamTopology:
-    """A copy with other values at dotted paths of the spec, e.g. `{"recovery.strategy": "blocking",
-    "nodes.count": 4}`.
+    """A copy with other values at paths of the spec, e.g. `recovery.strategy` or `sources[tweets].with.rate`.
 
-    None removes a field, so that its default holds.  SpecError when the result is not a valid resource.
+    None removes a field, so that its default holds.  SpecError for a path to an item that is not there, and
+    when the result is not a valid resource.
     """
     document = json.loads(resource.document)
     for path, value in changes.items():
-        *parents, last = path.split(".")
+        *parents, last = STEP.findall(path)
         target = document["spec"]
-        for parent in parents:
-            target = target.setdefault(parent, {})
+        for item, key in parents:
+            target = _named(target, item, path) if item else target.setdefault(key, {})
+        if not last[1]:
+            raise SpecError(f"spec.{path}", "a whole item cannot be replaced; name a field of it")
         if value is None:
-            target.pop(last, None)
+            target.pop(last[1], None)
         else:
-            target[last] = value
+            target[last[1]] = value
     return from_object(document)
+
+
+def _named(items: Any, name: str, path: str) -> Any:
+    for item in items if isinstance(items, list) else []:
+        if item.get("name") == name:
+            return item
+    raise SpecError(f"spec.{path}", f"there is no item {name!r}")
 
 
 def _without_server_fields(obj: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Every operator of the library on random batches: restored from any checkpoint it goes on with equal bytes."""
+"""Every operator of the library on random batches: restored anywhere it goes on with equal bytes."""
 
 from __future__ import annotations
 

@@ -50,6 +50,11 @@ def test_map_selects_by_list_or_by_mapping_and_filters_first() -> None:
     assert only(Map(select={"half": "n / 2.0"}), ROWS) == [{"half": 1.5}, {"half": 0.5}, {"half": 1.0}]
 
 
+def test_numbers_with_a_point_are_floats() -> None:
+    (out,) = run(Map(select={"a": "0.5", "b": "n * 0.5", "c": "n / 2.0"}), [inbox(1, ROWS)])
+    assert out is not None and set(out.schema.types) == {pa.float64()}
+
+
 def test_filter_keeps_order_and_gives_nothing_for_no_rows() -> None:
     assert only(Filter(where="word <> ''"), ROWS) == [{"n": 3, "word": "x y"}, {"n": 2, "word": "z"}]
     assert only(Filter(where="n > 9"), ROWS) is None

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.errors import SpecError
 from spark_jobs.operators import SlidingWindow, TumblingWindow
-from spark_jobs.operators.frames import ColumnError
+from spark_jobs.operators.frames import END_OF_TIME, ColumnError
 from spark_jobs.operators.testing import PLACE, inbox, run
 
 S = 1_000_000
@@ -127,6 +127,21 @@ def test_sliding_updates_also_tell_what_left_the_window() -> None:
         [(3 * S, "a", 1, 3.0), (3 * S, "b", 0, None)],
         [(9 * S, "a", 0, None)],
         [],
+    ]
+
+
+def test_when_the_stream_ends_the_last_window_is_the_current_one() -> None:
+    window = SlidingWindow(size="2s", slide="1s", keys=["key"], aggregate={"n": "count()"}, emit="updates")
+    outputs = run(
+        window,
+        [
+            inbox(1, table((0, "a", None), (1, "b", None)), S),
+            inbox(2, table((2, "b", None)), watermark=END_OF_TIME),
+        ],
+    )
+    assert [rows_of(o, "window_end", "key", "n") for o in outputs] == [
+        [(1 * S, "a", 1)],
+        [(3 * S, "a", 0), (3 * S, "b", 2)],
     ]
 
 

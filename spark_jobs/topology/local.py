@@ -1,0 +1,111 @@
+"""A topology run in this process, batch by batch, without Spark, checkpoints or failures: what every output
+ought to be.
+
+This is the definition that the data plane is measured against: the same partitions, routes, inbox order and
+watermarks in sixty lines.  Also handy to try a topology out.  Rules: an ended source sends nothing more and
+holds back no watermark; the topology ends when all sources have; a partition's watermark is the least of its
+upstreams', feedback edges left aside (a cycle would wait for itself).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from spark_jobs.contract import Inbox, Input, Operator, Range, Source
+from spark_jobs.operators.frames import END_OF_TIME
+from spark_jobs.topology.binding import make_operator, make_source
+from spark_jobs.topology.graph import Partition, Topology, expand
+from spark_jobs.topology.resource import StreamTopology
+from spark_jobs.topology.routing import route
+
+
+@dataclass(slots=True)
+class _Sent:
+    """What one partition gave for one batch."""
+
+    watermark: int | None = None
+    rows: dict[str, dict[str, pa.Table]] = field(default_factory=dict)
+    """By reading operator, then by target partition id."""
+    output: pa.Table | None = None
+
+
+def run_local(
+    resource: StreamTopology, batches: int | None = None
+) -> Iterator[Mapping[str, pa.Table | None]]:
+    """For batch 1, 2, 3, ... the rows of every partition (None: no rows), until all sources have ended or
+    `batches`."""
+    topology = expand(resource)
+    code: dict[str, Operator | Source] = {}
+    state: dict[str, Any] = {}
+    for pid, partition in topology.partitions.items():
+        name = partition.place.operator
+        if partition.is_source:
+            code[pid], state[pid] = make_source(resource.source(name)), 0
+        else:
+            code[pid] = operator = make_operator(resource.operator(name))
+            state[pid] = operator.initial(partition.place)
+    before: dict[str, _Sent] = {}
+    number = 0
+    while batches is None or number < batches:
+        number += 1
+        now: dict[str, _Sent] = {}
+        alive = False
+        for pid, partition in topology.partitions.items():
+            worker = code[pid]
+            if isinstance(worker, Source):
+                state[pid], sent, more = _read(worker, partition, number, state[pid])
+                alive |= more
+            else:
+                inbox = _inbox(topology, partition, number, now, before)
+                state[pid], sent = _step(worker, partition, state[pid], inbox)
+            now[pid] = sent
+        if not alive:
+            return
+        yield {pid: sent.output for pid, sent in now.items()}
+        before = now
+
+
+def _read(source: Source, partition: Partition, batch: int, start: int) -> tuple[int, _Sent, bool]:
+    end = source.advance(partition.place, batch, start)
+    if end is None:
+        return start, _Sent(watermark=END_OF_TIME), False
+    span = Range(start, end)
+    watermark = source.watermark(partition.place, batch, span)
+    return end, _send(partition, source.read(partition.place, batch, span), watermark), True
+
+
+def _step(operator: Operator, partition: Partition, state: Any, inbox: Inbox) -> tuple[Any, _Sent]:
+    state, output = operator.step(state, inbox)
+    return state, _send(partition, output, inbox.watermark)
+
+
+def _send(partition: Partition, output: pa.Table | None, watermark: int | None) -> _Sent:
+    sent = _Sent(watermark, {}, output if output is not None and output.num_rows else None)
+    for edge in partition.downstream if sent.output is not None else ():
+        parts = route(sent.output, edge.grouping, edge.parallelism, partition.place.index)
+        sent.rows[edge.operator] = {f"{edge.operator}.{index}": table for index, table in parts.items()}
+    return sent
+
+
+def _inbox(
+    topology: Topology,
+    partition: Partition,
+    batch: int,
+    now: Mapping[str, _Sent],
+    before: Mapping[str, _Sent],
+) -> Inbox:
+    inputs, marks = [], []
+    for upstream in partition.upstream:
+        sent = (before if upstream.feedback else now).get(upstream.partition, _Sent())
+        if not upstream.feedback:
+            marks.append(sent.watermark)
+        table = sent.rows.get(partition.place.operator, {}).get(partition.id)
+        if table is not None:
+            origin = topology.partitions[upstream.partition].place.operator
+            inputs.append(Input(origin, upstream.partition, table))
+    watermark = None if None in marks else min(m for m in marks if m is not None)
+    return Inbox(batch, watermark, tuple(inputs))
