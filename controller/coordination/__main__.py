@@ -1,0 +1,95 @@
+"""`python -m controller.coordination`: the coordinator of one topology; started by the supervisor or as a pod."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+import time
+from pathlib import Path
+
+from controller.coordination.coordinator import Coordinator, CrashPoint
+from controller.coordination.store import Store
+from controller.coordination.topology_view import policy_of, view_of
+from controller.embedded.zk_client import make_client
+from spark_jobs.errors import SpecError
+from spark_jobs.topology import StreamTopology, from_json
+
+log = logging.getLogger("reprise.coordinator")
+
+
+def main() -> int:
+    """Parse the command line and run until SIGTERM or SIGINT."""
+    options = _parser().parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("kazoo").setLevel(logging.WARNING)
+    sys.path += [entry for entry in options.python_path.split(":") if entry]
+    try:
+        resource = from_json(options.topology.read_text(encoding="utf-8"))
+    except (OSError, SpecError) as error:
+        log.error("event=topology-unreadable file=%s reason=%r", options.topology, str(error))
+        return 2
+    client = make_client(options.zk, options.session_timeout)
+    client.start(timeout=60)
+    try:
+        coordinator = _coordinator(options, resource, client)
+
+        def end(*_: object) -> None:
+            coordinator.stop.set()
+            coordinator.store.changed.set()
+
+        signal.signal(signal.SIGTERM, end)
+        signal.signal(signal.SIGINT, end)
+        coordinator.store.open()
+        coordinator.run()
+    finally:
+        client.stop()
+        client.close()
+    return 0
+
+
+def _coordinator(options: argparse.Namespace, resource: StreamTopology, client: object) -> Coordinator:
+    store = Store(
+        client=client,
+        root=options.root,
+        topology=view_of(resource),
+        clock=time.time,
+        paused=resource.paused,
+        keep=resource.checkpoint.keep,
+        grace_s=options.reconnect_grace,
+    )
+    policy = policy_of(resource, options.settle, options.driver_grace)
+    return Coordinator(store, policy, crash=options.crash_after)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m controller.coordination", description=__doc__)
+    parser.add_argument("--zk", required=True, help="ZooKeeper hosts")
+    parser.add_argument("--root", required=True, help="/reprise/<namespace>/<topology>")
+    parser.add_argument("--topology", required=True, type=Path, help="StreamTopology as JSON")
+    parser.add_argument("--python-path", default="", help="where user classes are found, separated by colons")
+    parser.add_argument("--settle", type=float, default=1.0, help="seconds to wait for the rest of a burst")
+    parser.add_argument(
+        "--driver-grace", type=float, default=20.0, help="longest wait, s, for the nodes of a new driver"
+    )
+    parser.add_argument(
+        "--reconnect-grace", type=float, default=1.0, help="seconds without decisions after a reconnection"
+    )
+    parser.add_argument(
+        "--session-timeout",
+        type=float,
+        default=3.0,
+        help="of the ZooKeeper session, s; a successor waits it out",
+    )
+    parser.add_argument(
+        "--crash-after",
+        type=CrashPoint.parse,
+        metavar="STEP",
+        help="for tests: die after decide:RULE or commit:RULE (RULE may be *)",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""The coordinator's loop: read, decide, commit; it keeps nothing that its successor would miss.
+
+One coordinator acts at a time, the one that holds the ephemeral znode `coordinator`; that is for quiet, safety
+comes from the versions in each transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from algorithms import PlanningError
+from controller.coordination.errors import RecordError, SessionError, StaleError
+from controller.coordination.store import Reading, Store
+from scheduler import Decision, InvariantViolation, Outcome, Policy, decide
+
+log = logging.getLogger("reprise.coordinator")
+
+TICK_S = 0.3
+"""Between looks when no watch wakes the loop: settling and windows are a matter of time alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class CrashPoint:
+    """A fault for tests: die at once before or after the commit of a rule's first decision."""
+
+    when: str
+    """decide | commit"""
+    rule: str
+    """A rule's name, or * for any."""
+
+    @staticmethod
+    def parse(text: str) -> CrashPoint:
+        """`decide:RULE` or `commit:RULE`; ValueError otherwise."""
+        when, mark, rule = text.partition(":")
+        if when not in ("decide", "commit") or not mark or not rule:
+            raise ValueError(f"{text!r} is not written decide:RULE or commit:RULE")
+        return CrashPoint(when, rule)
+
+    def hit(self, when: str, rule: str) -> None:
+        if when == self.when and self.rule in ("*", rule):
+            log.warning("event=crash when=%s rule=%s", when, rule)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@dataclass(slots=True)
+class Coordinator:
+    store: Store
+    policy: Policy
+    crash: CrashPoint | None = None
+    clock: Callable[[], float] = time.monotonic
+    stop: threading.Event = field(default_factory=threading.Event)
+    _leading: bool | None = None
+    _said: tuple[str, str] = ("", "")
+
+    def run(self) -> None:
+        """Until `stop`."""
+        while not self.stop.is_set():
+            self.store.changed.clear()
+            try:
+                self.turn()
+            except Exception:
+                log.exception("event=turn-failed")
+            self.store.changed.wait(TICK_S)
+
+    def turn(self) -> Decision | None:
+        """One look, and one decision at most; None when this coordinator is not the one to act, or could not."""
+        if not self._lead():
+            return None
+        try:
+            reading = self.store.read()
+            decision = decide(reading.snapshot, self.policy, self.clock)
+        except (RecordError, InvariantViolation, PlanningError) as error:
+            self._say("error", f"{type(error).__name__}: {error}", logging.ERROR)
+            return None
+        if decision.outcome is Outcome.ACT:
+            return decision if self._carry_out(reading, decision) else None
+        self._say(decision.rule, decision.reason)
+        return decision
+
+    def _carry_out(self, reading: Reading, decision: Decision) -> bool:
+        if self.crash:
+            self.crash.hit("decide", decision.rule)
+        try:
+            self.store.commit(reading, decision)
+        except StaleError as error:
+            log.info("event=stale rule=%s reason=%r", decision.rule, str(error))
+            self.store.changed.set()
+            return False
+        except SessionError as error:
+            log.warning("event=uncertain rule=%s reason=%r", decision.rule, str(error))
+            return False
+        _log_decision(reading, decision)
+        if self.crash:
+            self.crash.hit("commit", decision.rule)
+        if decision.rule != "observed":
+            self._say(decision.rule, decision.reason)
+        self.store.changed.set()
+        return True
+
+    def _lead(self) -> bool:
+        leading = self.store.lead(self._who())
+        if leading != self._leading:
+            log.info("event=%s pid=%d", "leading" if leading else "standing-by", os.getpid())
+        self._leading = leading
+        return leading
+
+    def _say(self, rule: str, reason: str, level: int = logging.INFO) -> None:
+        """To the log and to the leader's znode, once; the seconds in a reason are no news."""
+        known = (rule, "" if rule == "settling" else reason)
+        if known != self._said:
+            self._said = known
+            log.log(level, "event=%s reason=%r", rule, reason)
+            self.store.tell({**self._who(), "rule": rule, "reason": reason, "time": self.store.clock()})
+
+    def _who(self) -> dict[str, object]:
+        return {"pid": os.getpid()}
+
+
+def _log_decision(reading: Reading, decision: Decision) -> None:
+    desired = decision.desired or reading.snapshot.desired
+    incident = decision.incident or reading.snapshot.incident
+    plan = decision.plan
+    log.info(
+        "event=decided rule=%s incident=%s phase=%s plan=%s seq=%s generation=%s checkpoint=%s assigned=%s reason=%r",
+        decision.rule,
+        incident.id if incident else "-",
+        incident.phase if incident else "-",
+        plan.id if plan else "-",
+        desired.seq if desired else "-",
+        desired.generation if desired else "-",
+        desired.checkpoint if desired else "-",
+        len(desired.assignment) if desired else 0,
+        decision.reason,
+    )

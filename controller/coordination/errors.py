@@ -1,0 +1,25 @@
+"""The exceptions of the coordinator's adapters: one tree."""
+
+from __future__ import annotations
+
+
+class CoordinationError(Exception):
+    """Anything that keeps the coordinator from doing its work."""
+
+
+class RecordError(CoordinationError):
+    """A znode that does not hold what it should: its path, the field, and what is wrong with it."""
+
+    def __init__(self, path: str, field: str, reason: str) -> None:
+        super().__init__(f"{path}: {field}: {reason}")
+        self.path = path
+        self.field = field
+        self.reason = reason
+
+
+class StaleError(CoordinationError):
+    """Someone has written since the snapshot was read; the decision is void and nothing of it was done."""
+
+
+class SessionError(CoordinationError):
+    """No valid ZooKeeper session: whether something was written is not known. Read again."""

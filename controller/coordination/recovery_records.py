@@ -1,0 +1,147 @@
+"""The records of a recovery, incident and plan, as JSON. Total parsers as in `records`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from controller.coordination import paths
+from controller.coordination.fields import Fields, as_integer, as_object, as_text, dumps, loads
+from scheduler.incident import (
+    Candidate,
+    Considered,
+    Event,
+    Incident,
+    Kind,
+    LostNode,
+    Phase,
+    PlanRecord,
+    QueryTimeline,
+)
+
+
+def encode_incident(x: Incident) -> bytes:
+    considered = x.considered and {
+        "nodes": sorted(x.considered.nodes),
+        "waiting": sorted(x.considered.waiting),
+    }
+    return dumps(
+        {
+            "id": x.id,
+            "kind": x.kind.value,
+            "phase": x.phase.value,
+            "opened_at": x.opened_at,
+            "closed_at": x.closed_at,
+            "checkpoint": x.checkpoint,
+            "generation": x.generation,
+            "nodes_before": x.nodes_before,
+            "settle_until": x.settle_until,
+            "driver_until": x.driver_until,
+            "lost": [asdict(entry) for entry in x.lost],
+            "plans": list(x.plans),
+            "queries": {query: asdict(entry) for query, entry in x.queries.items()},
+            "costs": dict(x.costs),
+            "bad_checkpoints": sorted(x.bad_checkpoints),
+            "considered": considered,
+            "events": [asdict(event) for event in x.events],
+        }
+    )
+
+
+def parse_incident(raw: bytes, path: str = paths.INCIDENT) -> Incident:
+    f = loads(raw, path)
+    considered = f.get("considered", None)
+    return Incident(
+        id=f.text("id"),
+        kind=f.choice("kind", Kind),
+        phase=f.choice("phase", Phase),
+        opened_at=f.number("opened_at"),
+        checkpoint=f.integer("checkpoint"),
+        generation=f.integer("generation"),
+        nodes_before=f.integer("nodes_before"),
+        settle_until=f.number("settle_until"),
+        driver_until=f.maybe_number("driver_until"),
+        lost=tuple(f.items("lost", _lost)),
+        plans=tuple(f.items("plans", as_text)),
+        queries=f.mapping("queries", _timeline),
+        costs=f.mapping("costs", as_integer),
+        bad_checkpoints=frozenset(f.items("bad_checkpoints", as_integer, [])),
+        considered=None if considered is None else _considered(as_object(f, "considered", considered)),
+        events=tuple(f.items("events", _event)),
+        closed_at=f.maybe_number("closed_at"),
+    )
+
+
+def encode_plan(x: PlanRecord) -> bytes:
+    return dumps(
+        {
+            "id": x.id,
+            "incident": x.incident,
+            "time": x.time,
+            "trigger": x.trigger,
+            "rollback": x.rollback,
+            "checkpoint": x.checkpoint,
+            "generation": x.generation,
+            "free": dict(x.free),
+            "candidates": [{**asdict(c), "partitions": list(c.partitions)} for c in x.candidates],
+            "plan": dict(x.plan),
+            "added": dict(x.added),
+            "seconds": x.seconds,
+            "left_out": dict(x.left_out),
+            "note": x.note,
+        }
+    )
+
+
+def parse_plan(raw: bytes, path: str = paths.PLANS) -> PlanRecord:
+    f = loads(raw, path)
+    return PlanRecord(
+        id=f.text("id"),
+        incident=f.text("incident"),
+        time=f.number("time"),
+        trigger=f.text("trigger"),
+        rollback=f.flag("rollback"),
+        checkpoint=f.integer("checkpoint"),
+        generation=f.integer("generation"),
+        free=f.mapping("free", as_integer),
+        candidates=tuple(f.items("candidates", _candidate)),
+        plan=as_object(f, "plan", f.get("plan")).value,
+        added=f.mapping("added", as_text),
+        seconds=f.number("seconds"),
+        left_out=f.mapping("left_out", as_text),
+        note=f.text("note", ""),
+    )
+
+
+def _lost(f: Fields, name: str, value: Any) -> LostNode:
+    entry = as_object(f, name, value)
+    return LostNode(entry.text("node"), entry.number("time"))
+
+
+def _event(f: Fields, name: str, value: Any) -> Event:
+    entry = as_object(f, name, value)
+    return Event(entry.number("time"), entry.text("name"), entry.text("detail", ""))
+
+
+def _timeline(f: Fields, name: str, value: Any) -> QueryTimeline:
+    entry = as_object(f, name, value)
+    return QueryTimeline(
+        lost_at=entry.number("lost_at"),
+        restored_at=entry.maybe_number("restored_at"),
+        caught_up_at=entry.maybe_number("caught_up_at"),
+        losses=entry.integer("losses", 1),
+    )
+
+
+def _considered(f: Fields) -> Considered:
+    return Considered(frozenset(f.items("nodes", as_text)), frozenset(f.items("waiting", as_text)))
+
+
+def _candidate(f: Fields, name: str, value: Any) -> Candidate:
+    entry = as_object(f, name, value)
+    return Candidate(
+        query=entry.text("query"),
+        priority=entry.integer("priority"),
+        cost=entry.integer("cost"),
+        partitions=tuple(entry.items("partitions", as_text)),
+    )

@@ -1,0 +1,252 @@
+"""The coordinator's side of ZooKeeper: a snapshot in, a decision out as one transaction.
+
+Invariants. Every transaction checks the version of the desired state that its snapshot was read with, and of
+each record that it rewrites: of two coordinators, or one that was frozen in the middle, only one gets through.
+A snapshot is only called valid when the session was connected before and after all reads; right after a loss
+of the connection nothing is known for a while, because nodes whose sessions are being renewed would look lost.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import (
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+
+from controller.coordination import paths
+from controller.coordination.errors import RecordError, SessionError, StaleError
+from controller.coordination.records import (
+    parse_desired,
+    parse_node,
+    parse_poison,
+    parse_progress,
+    parse_stats,
+)
+from controller.coordination.recovery_records import parse_incident
+from controller.coordination.stats_window import StatsWindow
+from controller.coordination.transaction import Versions, operations
+from scheduler.model import Node, Snapshot, TopologyView
+from scheduler.steps import Decision
+
+log = logging.getLogger("reprise.coordinator")
+
+ANSWER_S = 10.0
+"""Longest wait for one answer of the server; after it the outcome is unknown."""
+_NO_SESSION = (ConnectionLoss, ConnectionClosedError, SessionExpiredError, KazooTimeoutError)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A snapshot with the versions that a decision on it depends on."""
+
+    snapshot: Snapshot
+    versions: Versions
+
+
+@dataclass(slots=True)
+class Store:
+    """One topology's records. `keep`: how many of the newest checkpoint records the data plane still has files
+    for. `changed` is set when nodes, progress or the session may have changed."""
+
+    client: KazooClient
+    root: str
+    topology: TopologyView
+    clock: Callable[[], float]
+    paused: bool = False
+    keep: int = 3
+    grace_s: float = 1.0
+    changed: threading.Event = field(default_factory=threading.Event)
+    _connections: int = 0
+    _trusted_from: float = 0.0
+    _nodes: tuple[Node, ...] | None = None
+    _window: StatsWindow = field(default_factory=StatsWindow)
+
+    def open(self) -> None:
+        """Create the folders; the client has been started. Raises SessionError."""
+        self.client.add_listener(self._listen)
+        try:
+            for folder in paths.FOLDERS:
+                self.client.ensure_path(f"{self.root}/{folder}")
+        except KazooException as error:
+            raise SessionError(f"{self.root}: folders not created: {error!r}") from error
+
+    @property
+    def connected(self) -> bool:
+        """Whether the session is valid now."""
+        return bool(self.client.state == KazooState.CONNECTED)
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def read(self) -> Reading:
+        """What the records say now; a snapshot without session when that cannot be known. Raises RecordError
+        for a record that is needed and cannot be read."""
+        try:
+            connections = self._connections
+            if self.connected and self.clock() >= self._trusted_from:
+                reading = self._read()
+                if self.connected and connections == self._connections:
+                    return reading
+        except _NO_SESSION as error:
+            log.warning("event=read-failed error=%r", error)
+        return Reading(Snapshot(self.clock(), self.topology, session=False), Versions())
+
+    def _read(self) -> Reading:
+        # Desired state first: what is read after it is at least as new, so a node that it names and that is
+        # not there any more is gone, and not yet to come.
+        desired, incident, poison = (
+            self._get(name) for name in (paths.DESIRED, paths.INCIDENT, paths.POISON)
+        )
+        nodes = self._read_nodes()
+        records = self._await(self.client.get_children_async(f"{self.root}/{paths.CHECKPOINTS}")) or []
+        stats, paused = self._get(paths.STATS), self._get(paths.PAUSED)
+        progress = self._get(paths.PROGRESS, watch=self._saw)
+        now = self.clock()
+        snapshot = Snapshot(
+            now=now,
+            topology=self.topology,
+            nodes=nodes,
+            progress=progress and parse_progress(progress[0], self._path(paths.PROGRESS)),
+            stats=self._window.add(now, stats and stats[0], lambda raw: _stats(raw, self._path(paths.STATS))),
+            checkpoints=frozenset(sorted(int(k) for k in records if k.isdigit())[-self.keep :]),
+            desired=desired and parse_desired(desired[0], self._path(paths.DESIRED)),
+            incident=incident and parse_incident(incident[0], self._path(paths.INCIDENT)),
+            poison=poison and parse_poison(poison[0], self._path(paths.POISON)),
+            paused=self._paused(paused and paused[0]),
+        )
+        versions = Versions(desired and desired[1], incident and incident[1], poison and poison[1])
+        return Reading(snapshot, versions)
+
+    def _read_nodes(self) -> tuple[Node, ...]:
+        """Read again only after the folder has changed: a node's record never does while the node lives."""
+        if self._nodes is not None:
+            return self._nodes
+        folder = f"{self.root}/{paths.NODES}"
+        self._nodes = ()
+        names = self._await(self.client.get_children_async(folder, watch=self._saw_nodes)) or []
+        found: list[Node] = []
+        try:
+            for name in sorted(names):
+                raw = self._get(f"{paths.NODES}/{name}")
+                if raw is not None:
+                    found += _node(raw[0], f"{folder}/{name}")
+        except Exception:
+            self._nodes = None
+            raise
+        if self._nodes is not None:  # else the folder changed meanwhile: good for now, read again next time
+            self._nodes = tuple(found)
+        return tuple(found)
+
+    def _get(self, name: str, watch: Callable[[Any], None] | None = None) -> tuple[bytes, int] | None:
+        found = self._await(self.client.get_async(self._path(name), watch=watch))
+        return None if found is None else (found[0], found[1].version)
+
+    def _await(self, answer: Any) -> Any:
+        """None where there is no such znode."""
+        try:
+            return answer.get(timeout=ANSWER_S)
+        except NoNodeError:
+            return None
+
+    def _paused(self, raw: bytes | None) -> bool:
+        if raw is None:
+            return self.paused
+        try:
+            value = json.loads(raw)
+        except ValueError:
+            value = None
+        if not isinstance(value, bool):
+            raise RecordError(self._path(paths.PAUSED), "$", "must be true or false")
+        return value
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def commit(self, reading: Reading, decision: Decision) -> None:
+        """All steps of a decision or none. Raises StaleError when someone has written since the reading, and
+        SessionError when it is not known whether the decision is carried out; either way: read again."""
+        if not self.connected:
+            raise SessionError("no session: the decision is dropped")
+        transaction = self.client.transaction()
+        for operation in operations(self.root, reading.versions, decision):
+            operation(transaction)
+        try:
+            results = transaction.commit_async().get(timeout=ANSWER_S)
+        except _NO_SESSION as error:
+            raise SessionError(f"commit not acknowledged: {error!r}") from error
+        failures = [result for result in results if isinstance(result, Exception)]
+        if failures:
+            raise StaleError(f"refused: {', '.join(type(f).__name__ for f in failures)}")
+
+    def lead(self, who: Mapping[str, object]) -> bool:
+        """Whether this coordinator is the one to act; takes the place when it is free."""
+        path = self._path(paths.COORDINATOR)
+        try:
+            if not self.connected or self.client.client_id is None:
+                return False
+            stat = self._await(self.client.exists_async(path, watch=self._saw))
+            if stat is not None:
+                return bool(stat.ephemeralOwner == self.client.client_id[0])
+            data = json.dumps(who, sort_keys=True).encode()
+            self._await(self.client.create_async(path, data, ephemeral=True))
+            return True
+        except (NodeExistsError, *_NO_SESSION):
+            return False
+
+    def tell(self, who: Mapping[str, object]) -> None:
+        """Say in the leader's znode what is going on; for people, nothing depends on it."""
+        try:
+            if self.connected:
+                data = json.dumps(who, sort_keys=True).encode()
+                self._await(self.client.set_async(self._path(paths.COORDINATOR), data))
+        except _NO_SESSION as error:
+            log.warning("event=not-told error=%r", error)
+
+    # -- watching ------------------------------------------------------------------------------------------------
+
+    def _listen(self, state: str) -> None:
+        self._connections += 1
+        self._nodes = None
+        if state == KazooState.CONNECTED:
+            self._trusted_from = self.clock() + self.grace_s
+        log.info("event=zookeeper state=%s", state)
+        self.changed.set()
+
+    def _saw(self, _: Any) -> None:
+        self.changed.set()
+
+    def _saw_nodes(self, _: Any) -> None:
+        self._nodes = None
+        self.changed.set()
+
+    def _path(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+
+def _node(raw: bytes, path: str) -> list[Node]:
+    """A node whose record cannot be read is not there; it must not stop the topology."""
+    try:
+        return [parse_node(raw, path)]
+    except RecordError as error:
+        log.warning("event=node-ignored reason=%r", str(error))
+        return []
+
+
+def _stats(raw: bytes, path: str) -> Mapping[str, Any]:
+    """Without statistics the declared costs hold."""
+    try:
+        return parse_stats(raw, path)
+    except RecordError as error:
+        log.warning("event=stats-ignored reason=%r", str(error))
+        return {}

@@ -1,0 +1,65 @@
+"""The fault-tolerance coordinator's mind: from a snapshot of a topology to a decision.
+
+The law of this package: pure. No clock (`now` is part of the snapshot, the planner's clock is an argument), no
+I/O, no knowledge of ZooKeeper, Spark or Kubernetes. Whoever has the same snapshot takes the same decision,
+which is what lets a killed coordinator's successor go on in the middle.
+"""
+
+from scheduler.decide import decide
+from scheduler.errors import InvariantViolation, SchedulerError
+from scheduler.incident import Event, Incident, Kind, LostNode, Phase, PlanRecord, QueryTimeline
+from scheduler.model import (
+    Desired,
+    Node,
+    PartitionStats,
+    PartitionView,
+    Poison,
+    Policy,
+    Progress,
+    QueryView,
+    Snapshot,
+    Strategy,
+    TopologyView,
+)
+from scheduler.steps import (
+    AddPlan,
+    CloseIncident,
+    Decision,
+    Outcome,
+    Step,
+    WriteDesired,
+    WriteIncident,
+    WritePoison,
+)
+
+__all__ = [
+    "AddPlan",
+    "CloseIncident",
+    "Decision",
+    "Desired",
+    "Event",
+    "Incident",
+    "InvariantViolation",
+    "Kind",
+    "LostNode",
+    "Node",
+    "Outcome",
+    "PartitionStats",
+    "PartitionView",
+    "Phase",
+    "PlanRecord",
+    "Poison",
+    "Policy",
+    "Progress",
+    "QueryTimeline",
+    "QueryView",
+    "SchedulerError",
+    "Snapshot",
+    "Step",
+    "Strategy",
+    "TopologyView",
+    "WriteDesired",
+    "WriteIncident",
+    "WritePoison",
+    "decide",
+]

@@ -1,0 +1,80 @@
+"""What must hold of every decision, checked before it is carried out.
+
+A decision that breaks one of these is a defect of this package. It is refused loudly rather than carried out:
+the topology goes on as it is, which is always safer than a wrong assignment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from scheduler.costs import normal_costs
+from scheduler.errors import InvariantViolation
+from scheduler.incident import Phase
+from scheduler.model import Desired, Strategy
+from scheduler.steps import CloseIncident, Decision
+from scheduler.view import View
+
+
+def check(view: View, decision: Decision) -> None:
+    """Raises InvariantViolation for the first invariant that carrying out `decision` would break."""
+    for name, detail in _violations(view, decision):
+        raise InvariantViolation(name, f"{detail} (rule {decision.rule})")
+
+
+def _violations(view: View, decision: Decision) -> Iterator[tuple[str, str]]:
+    after, before = decision.desired, view.snapshot.desired
+    if after is None:
+        return
+    yield from _sequence(after, before)
+    yield from _flags(view, decision, after)
+    known = {p.id for p in view.snapshot.topology.partitions}
+    old = before.assignment if before else {}
+    for partition, node in after.assignment.items():
+        if partition not in known:
+            yield "known-partitions", f"{partition} is no partition of the topology"
+        if old.get(partition) != node and node not in view.usable_ids:
+            yield "E3", f"{partition} is given to {node}, which is not usable"
+    yield from _survivors_stay(view, after)
+    yield from _cap(view, decision, after)
+
+
+def _sequence(after: Desired, before: Desired | None) -> Iterator[tuple[str, str]]:
+    if after.seq != (before.seq if before else 0) + 1:
+        yield "sequence", f"seq {after.seq} does not follow {before.seq if before else 0}"
+    if before and after.generation not in (before.generation, before.generation + 1):
+        yield "generation", f"{after.generation} does not follow {before.generation}"
+
+
+def _flags(view: View, decision: Decision, after: Desired) -> Iterator[tuple[str, str]]:
+    incident = decision.incident or view.snapshot.incident
+    closing = any(isinstance(step, CloseIncident) for step in decision.steps)
+    is_open = incident is not None and incident.phase is not Phase.CLOSED and not closing
+    if after.retain != after.ordered:
+        yield "flags", "buffering and order-preserving processing are switched together"
+    if after.retain and not is_open:
+        yield "M1", "buffering without an incident"
+    if after.punctuate and is_open and incident is not None and incident.phase is not Phase.VERIFYING:
+        yield "flags", f"global checkpoints in phase {incident.phase}"
+
+
+def _survivors_stay(view: View, after: Desired) -> Iterator[tuple[str, str]]:
+    """O1. Only the blocking strategy stops what still runs; after a restart of the driver nothing does."""
+    if view.driver_changed or view.policy.strategy is Strategy.BLOCKING:
+        return
+    for partition, node in view.survivors.items():
+        if after.assignment.get(partition) != node:
+            yield "O1", f"{partition} survived on {node} and is taken from it"
+
+
+def _cap(view: View, decision: Decision, after: Desired) -> Iterator[tuple[str, str]]:
+    """C1, for each node that a decision adds to: what it had before is not the plan's doing."""
+    incident = decision.incident or view.snapshot.incident
+    costs = incident.costs if incident else normal_costs(view)
+    old = view.snapshot.desired.assignment if view.snapshot.desired else {}
+    grown = {node for p, node in after.assignment.items() if old.get(p) != node}
+    for node in sorted(grown & view.usable_ids):
+        used = sum(costs[p] for p, n in after.assignment.items() if n == node)
+        cap = view.policy.cap_of(view.alive[node].cpu_milli)
+        if used > cap:
+            yield "C1", f"{node} would run {used} milli-CPU under a cap of {cap}"

@@ -1,0 +1,176 @@
+"""What the scheduler sees: one immutable snapshot of a topology, its nodes, its driver and the records.
+
+Nodes are named with their incarnation, `node#incarnation`: a node that comes back after it was lost is another
+node, with no state. CPU is in milli-cores, times are seconds since the epoch, positions and checkpoints are
+batch numbers (checkpoint 0: the initial state, always there).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from scheduler.incident import Incident
+
+
+class Strategy(StrEnum):
+    """How a correlated failure is recovered."""
+
+    INCREMENTAL = "incremental"  # plan by plan, whole queries, the most valuable first
+    BLOCKING = "blocking"  # stop everything until the former number of nodes is there
+    OPERATOR_CENTRIC = "operator-centric"  # plan by plan, partitions in topological order
+    BEST_CASE = "best-case"  # as incremental, with standby nodes that are ready at once
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The settings of decisions."""
+
+    strategy: Strategy = Strategy.INCREMENTAL
+    correlated_nodes: int = 2
+    """X: nodes lost since the last global checkpoint from which a failure is correlated (seed 003, 4.2.1)."""
+    window_s: float = 120.0
+    """Losses further apart than this are not counted together."""
+    cpu_cap: float = 0.8
+    """Share of a node's CPU that plans may fill."""
+    algorithm: str = "auto"
+    """Planner by its registered name; the operator-centric strategy has its own."""
+    time_limit_s: float = 1.0
+    """Longest time that one plan may take."""
+    settle_s: float = 1.0
+    """How long after a first loss to wait for the rest of the burst, so that one plan serves all of it."""
+    nodes_wanted: int = 2
+    """Nodes that the topology starts on; what is there beyond them stands by."""
+    node_cpu_milli: int = 1000
+    """CPU of a node that is gone, and of which nothing else is known any more."""
+    driver_grace_s: float = 20.0
+    """How long after a restart of the driver to wait for as many nodes as there were before."""
+    caught_up_batches: int = 2
+    """An output partition this close to the horizon has caught up."""
+
+    def cap_of(self, cpu_milli: int) -> int:
+        """What plans may use of a node, milli-CPU."""
+        return round(self.cpu_cap * 1_000_000) * cpu_milli // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """A partition with the ids of the partitions that it reads (`feedback`: the batch before)."""
+
+    id: str
+    upstream: tuple[str, ...] = ()
+    feedback: tuple[str, ...] = ()
+    cpu_milli: int = 1
+    """Declared CPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryView:
+    """An output partition with everything upstream of it, itself included."""
+
+    id: str
+    priority: int
+    partitions: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyView:
+    """`partitions` in topological order. Not `deterministic`: a failure during an incident rolls all back."""
+
+    name: str
+    partitions: tuple[PartitionView, ...]
+    queries: tuple[QueryView, ...]
+    deterministic: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A living node."""
+
+    name: str
+    incarnation: int
+    cpu_milli: int
+
+    @property
+    def id(self) -> str:
+        """`node#incarnation`."""
+        return f"{self.name}#{self.incarnation}"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What the driver says of itself; field meanings in docs/recovery.md."""
+
+    driver: str
+    seq: int = 0
+    generation: int = 0
+    nodes: frozenset[str] = frozenset()
+    positions: Mapping[str, int] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
+    horizon: int = 0
+    punctuation: int = 0
+    ended: bool = False
+    done: bool = False
+    checkpoint: int = 0
+    bad_checkpoints: frozenset[int] = frozenset()
+    buffers: Mapping[str, int] = field(default_factory=dict)
+    time: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStats:
+    """Measured load of a partition."""
+
+    cpu_milli: float
+    tuples_per_s: float = 0.0
+    state_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """What the driver must bring about; field meanings in docs/recovery.md."""
+
+    seq: int
+    generation: int
+    checkpoint: int
+    driver: str
+    """The driver's life that this was decided for: a new one has none of the states that it speaks of."""
+    assignment: Mapping[str, str] = field(default_factory=dict)
+    retain: bool = False
+    ordered: bool = False
+    punctuate: bool = True
+    plan: str | None = None
+    paused: bool = False
+
+    def next(self, **changes: Any) -> Desired:
+        """The following one: `seq` grows by one with each."""
+        return replace(self, seq=self.seq + 1, **changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Poison:
+    """Partitions whose code raised, with the reason: never retried while this driver lives."""
+
+    driver: str
+    partitions: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that one decision rests on. `session` False: read without a valid session, so nothing is known."""
+
+    now: float
+    topology: TopologyView
+    session: bool = True
+    nodes: tuple[Node, ...] = ()
+    """Alive by their heartbeat."""
+    progress: Progress | None = None
+    stats: Mapping[str, PartitionStats] = field(default_factory=dict)
+    checkpoints: frozenset[int] = frozenset()
+    """Complete global checkpoints on record."""
+    desired: Desired | None = None
+    incident: Incident | None = None
+    poison: Poison | None = None
+    paused: bool = False

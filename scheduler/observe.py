@@ -1,0 +1,113 @@
+"""What a snapshot adds to the record of the open incident: nodes lost, queries lost, restored, caught up.
+
+Observation never decides. It runs before the rules, so that a rule finds the record up to date and its own
+write carries the observation with it; with no rule to fire, what was observed is written alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from scheduler.incident import Incident, LostNode, Phase, QueryTimeline
+from scheduler.model import QueryView
+from scheduler.view import View
+
+
+def observe(view: View, incident: Incident) -> Incident:
+    """The incident with all that the snapshot shows; the same object's equal if that is nothing."""
+    incident = _nodes_lost(view, incident)
+    incident = _queries_lost(view, incident)
+    if view.acked:
+        incident = _queries_restored(view, incident)
+        incident = _waiting_or_recovering(view, incident)
+    return incident
+
+
+def lost_now(view: View) -> tuple[str, ...]:
+    """Nodes of the assignment that are lost by their heartbeat, or, before that has expired, by the driver: it
+    has dropped the node and reports all that ran there as failed."""
+    desired = view.snapshot.desired
+    members: dict[str, list[str]] = {}
+    for partition, node in (desired.assignment if desired else {}).items():
+        members.setdefault(node, []).append(partition)
+    usable = view.usable_ids
+    return tuple(
+        node
+        for node, partitions in sorted(members.items())
+        if node not in view.alive
+        or (view.acked and node not in usable and all(p in view.failed for p in partitions))
+    )
+
+
+def lost_within_window(view: View, incident: Incident) -> int:
+    """Nodes to count against X: lost since the incident opened and so since the last global checkpoint, not
+    longer ago than the window, and not back as the same incarnation."""
+    since = view.now - view.policy.window_s
+    still_lost = frozenset(lost_now(view))
+    return sum(
+        1
+        for entry in incident.lost
+        if entry.time >= since and (entry.node not in view.alive or entry.node in still_lost)
+    )
+
+
+def _nodes_lost(view: View, incident: Incident) -> Incident:
+    known = {entry.node for entry in incident.lost}
+    for node in lost_now(view):
+        if node not in known:
+            incident = replace(incident, lost=(*incident.lost, LostNode(node, view.now)))
+            incident = incident.log(view.now, "node-lost", node)
+    return incident
+
+
+def _queries_lost(view: View, incident: Incident) -> Incident:
+    changed: dict[str, QueryTimeline] = {}
+    for query in view.failed_queries:
+        entry = incident.queries.get(query.id)
+        if entry is None:
+            changed[query.id] = QueryTimeline(lost_at=view.now)
+        elif entry.restored_at is not None:
+            changed[query.id] = replace(entry, restored_at=None, caught_up_at=None, losses=entry.losses + 1)
+    return _with_queries(view, incident, changed, "queries-lost")
+
+
+def _queries_restored(view: View, incident: Incident) -> Incident:
+    restored: dict[str, QueryTimeline] = {}
+    caught_up: dict[str, QueryTimeline] = {}
+    for query in view.snapshot.topology.queries:
+        entry = incident.queries.get(query.id)
+        if entry is None or entry.caught_up_at is not None or not query.partitions <= view.at_work:
+            continue
+        if entry.restored_at is None:
+            entry = restored[query.id] = replace(entry, restored_at=view.now)
+        if _caught_up(view, query):
+            caught_up[query.id] = replace(entry, caught_up_at=view.now)
+    incident = _with_queries(view, incident, restored, "queries-restored")
+    return _with_queries(view, incident, caught_up, "queries-caught-up")
+
+
+def _caught_up(view: View, query: QueryView) -> bool:
+    progress = view.snapshot.progress
+    assert progress is not None  # acked
+    return progress.positions[query.id] >= progress.horizon - view.policy.caught_up_batches
+
+
+def _waiting_or_recovering(view: View, incident: Incident) -> Incident:
+    if incident.phase not in (Phase.WAITING, Phase.RECOVERING):
+        return incident
+    desired = view.snapshot.desired
+    at_rest = desired is not None and all(
+        p in view.at_work for p in desired.assignment if p not in view.failed
+    )
+    phase = Phase.WAITING if view.failed and at_rest else Phase.RECOVERING
+    return incident if phase is incident.phase else replace(incident, phase=phase)
+
+
+def _with_queries(
+    view: View, incident: Incident, changed: Mapping[str, QueryTimeline], event: str
+) -> Incident:
+    if not changed:
+        return incident
+    incident = replace(incident, queries={**incident.queries, **changed})
+    return incident.log(view.now, event, " ".join(changed))

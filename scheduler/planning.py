@@ -1,0 +1,118 @@
+"""From failed partitions and free nodes to a plan with its reasons.
+
+The planner is asked about the queries that can come back: their failed partitions cost, what is assigned is
+there already. Partitions that no such query needs (an operator that nobody reads, or one that only queries
+with poison need) are restored once no query waits for the room; without them no global checkpoint would ever
+be complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost, Plan, solve
+from scheduler.costs import free_capacity
+from scheduler.incident import Candidate
+from scheduler.model import QueryView, Strategy
+from scheduler.placement import spread
+from scheduler.view import View
+
+Clock = Callable[[], float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The answer: `added` places what is restored now, `left_out` says why for each query that stays down."""
+
+    free: Mapping[str, int]
+    candidates: tuple[Candidate, ...]
+    plan: Plan
+    added: Mapping[str, str]
+    left_out: Mapping[str, str]
+    needed: int
+    """Milli-CPU of all that is failed."""
+
+
+def plan_recovery(
+    view: View, costs: Mapping[str, int], held: Mapping[str, str], failed: Iterable[str], clock: Clock
+) -> Planned:
+    """The best choice among `failed` partitions for what the usable nodes have free beside `held`."""
+    wanted = tuple(failed)
+    free = free_capacity(view, costs, held)
+    candidates, left_out = _candidates(view, costs, held, frozenset(wanted))
+    answer = solve(
+        _instance(view, costs, free, wanted, candidates), _algorithm(view), view.policy.time_limit_s, clock
+    )
+    added = dict(answer.placement or {})
+    left_out |= {e.query: e.reason for e in answer.excluded}
+    if len(answer.queries) == len(candidates):
+        room = free_capacity(view, costs, {**held, **added})
+        added |= _unneeded([p for p in wanted if p not in added], costs, room)
+    return Planned(free, candidates, answer, added, left_out, sum(costs[p] for p in wanted))
+
+
+def _algorithm(view: View) -> str:
+    operator_centric = view.policy.strategy is Strategy.OPERATOR_CENTRIC
+    return "operator-centric" if operator_centric else view.policy.algorithm
+
+
+def _candidates(
+    view: View, costs: Mapping[str, int], held: Mapping[str, str], wanted: frozenset[str]
+) -> tuple[tuple[Candidate, ...], dict[str, str]]:
+    found: list[Candidate] = []
+    left_out: dict[str, str] = {}
+    for query in view.snapshot.topology.queries:
+        missing = [p for p in _ordered(view, query) if p not in held]
+        if not missing:
+            continue
+        poison = view.poisoned(query)
+        unwanted = [p for p in missing if p not in wanted]
+        if poison is not None:
+            left_out[query.id] = poison
+        elif unwanted:
+            left_out[query.id] = f"{unwanted[0]} was lost a moment ago and its node has not let go of it yet"
+        else:
+            cost = sum(costs[p] for p in missing)
+            found.append(Candidate(query.id, query.priority, cost, tuple(missing)))
+    return tuple(found), left_out
+
+
+def _ordered(view: View, query: QueryView) -> list[str]:
+    return [p.id for p in view.snapshot.topology.partitions if p.id in query.partitions]
+
+
+def _instance(
+    view: View,
+    costs: Mapping[str, int],
+    free: Mapping[str, int],
+    wanted: tuple[str, ...],
+    candidates: tuple[Candidate, ...],
+) -> Instance:
+    names = frozenset(wanted)
+    edges = [
+        (up, p.id)
+        for p in view.snapshot.topology.partitions
+        if p.id in names
+        for up in p.upstream
+        if up in names
+    ]
+    return Instance(
+        capacity=sum(free.values()),
+        partitions=tuple(PartitionCost(p, costs[p]) for p in wanted),
+        queries=tuple(FailedQuery(c.query, c.priority, c.partitions) for c in candidates),
+        nodes=tuple(NodeCapacity(node, room) for node, room in free.items()),
+        edges=tuple(edges),
+    )
+
+
+def _unneeded(partitions: list[str], costs: Mapping[str, int], free: Mapping[str, int]) -> dict[str, str]:
+    """As many as find room, each on the node with most of it."""
+    room = dict(free)
+    placed: dict[str, str] = {}
+    for partition in partitions:
+        one = spread([partition], costs, room)
+        if one:
+            placed |= one
+            room[one[partition]] -= costs[partition]
+    return placed

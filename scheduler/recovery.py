@@ -1,0 +1,159 @@
+"""How failed partitions come back: the strategies of a correlated failure, and all-or-nothing below X nodes.
+
+One signature, `(situation, first) -> decision or None`; None means that nothing has changed since the last
+plan. Survivors stay where they are: a plan only adds to the assignment (design section 6, O1), and what it
+adds fits under the cap of each node (C1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from scheduler.incident import Incident, Kind, Phase
+from scheduler.model import Desired, Strategy
+from scheduler.planning import Planned, plan_recovery
+from scheduler.situation import Situation, carried_out
+from scheduler.steps import Decision, WriteDesired, WriteIncident, act
+
+Recovery = Callable[[Situation, bool], Decision | None]
+
+
+def recover(s: Situation, first: bool) -> Decision | None:
+    """The next move by the kind of the incident and the strategy of the policy."""
+    if s.open.kind is Kind.BLOCKING:
+        return restore_whole(s, first)
+    return STRATEGIES[s.view.policy.strategy](s, first)
+
+
+def plan_by_plan(s: Situation, first: bool) -> Decision | None:
+    """Seed 003, section 4.4: the first plan rolls the survivors back, the following only add."""
+    view, before = s.view, s.desired
+    lost = [p for p in view.failed if p in before.assignment]
+    rollback = first or (bool(lost) and not view.snapshot.topology.deterministic)
+    candidates = tuple(view.failed) if rollback else view.movable
+    if not first and (not view.failed or (not lost and s.nothing_new(candidates))):
+        return None
+    planned = plan_recovery(view, s.costs, view.survivors, candidates, s.clock)
+    trigger = _trigger(s, first, bool(lost))
+    plan_id = s.plan_id()
+    after = before.next(
+        assignment={**view.survivors, **planned.added},
+        retain=True,
+        ordered=True,
+        punctuate=False,
+        plan=plan_id,
+        paused=view.snapshot.paused,
+    )
+    if rollback:
+        after = _rolled_back(after, view.newest_checkpoint)
+    if not rollback and after.assignment == before.assignment:
+        after = before
+    incident = _after_plan(s, after, planned, candidates)
+    told = None if after is before else after
+    return carried_out(
+        f"plan-{trigger}",
+        f"{plan_id} {_summary(planned)}",
+        s.record(planned, trigger, told, planned.added),
+        told,
+        incident.log(s.now, "plan", f"{plan_id} {trigger}: {_summary(planned)}"),
+    )
+
+
+def restore_whole(s: Situation, first: bool) -> Decision | None:
+    """Blocking recovery: everything that is failed at once, with a rollback of all, or nothing yet."""
+    view, before = s.view, s.desired
+    candidates = tuple(view.failed)
+    if not candidates or (not first and s.nothing_new(candidates)):
+        return None
+    planned = plan_recovery(view, s.costs, view.survivors, candidates, s.clock)
+    if set(planned.added) != set(candidates):
+        return _not_yet(s, planned, candidates)
+    after = before.next(
+        assignment={**view.survivors, **planned.added},
+        retain=False,
+        ordered=False,
+        punctuate=False,
+        plan=s.plan_id(),
+        paused=view.snapshot.paused,
+    )
+    after = _rolled_back(after, view.newest_checkpoint)
+    incident = _after_plan(s, after, planned, candidates)
+    return carried_out(
+        "plan-blocking",
+        f"{s.plan_id()} {_summary(planned)}",
+        s.record(planned, "blocking", after, planned.added),
+        after,
+        incident.log(s.now, "plan", f"{s.plan_id()} blocking: {_summary(planned)}"),
+    )
+
+
+def stop_and_wait(s: Situation, first: bool) -> Decision | None:
+    """What engines without partial recovery do: everything stops until as many nodes are there as before."""
+    view = s.view
+    if s.desired.assignment and (first or view.failed):
+        after = s.desired.next(
+            assignment={}, retain=False, ordered=False, punctuate=False, paused=view.snapshot.paused
+        )
+        incident = replace(s.open, phase=Phase.WAITING, considered=None).log(
+            s.now, "stopped", f"waits for {s.open.nodes_before} nodes"
+        )
+        reason = f"everything stops until {s.open.nodes_before} nodes are ready"
+        return act("stop", reason, WriteDesired(after), WriteIncident(incident))
+    if len(view.usable) < s.open.nodes_before:
+        return None
+    return restore_whole(s, first)
+
+
+STRATEGIES: Mapping[Strategy, Recovery] = {
+    Strategy.INCREMENTAL: plan_by_plan,
+    Strategy.OPERATOR_CENTRIC: plan_by_plan,
+    Strategy.BEST_CASE: plan_by_plan,
+    Strategy.BLOCKING: stop_and_wait,
+}
+
+
+def _trigger(s: Situation, first: bool, lost: bool) -> str:
+    if first:
+        return "first"
+    last = s.open.considered
+    came_back = last is not None and not frozenset(s.view.movable) <= last.waiting
+    return "loss" if lost or came_back else "arrival"
+
+
+def _rolled_back(desired: Desired, checkpoint: int) -> Desired:
+    return replace(desired, generation=desired.generation + 1, checkpoint=checkpoint)
+
+
+def _after_plan(s: Situation, desired: Desired, planned: Planned, candidates: tuple[str, ...]) -> Incident:
+    return replace(
+        s.open,
+        phase=Phase.RECOVERING if desired is not s.desired else s.open.phase,
+        checkpoint=desired.checkpoint,
+        generation=desired.generation,
+        driver_until=None,
+        considered=s.considered(candidates, planned.added),
+    )
+
+
+def _not_yet(s: Situation, planned: Planned, candidates: tuple[str, ...]) -> Decision:
+    """A plan that restores nothing: recorded once, until something changes."""
+    reason = (
+        f"{planned.needed} milli-CPU are failed and come back together; "
+        f"{sum(planned.free.values())} are free on {len(planned.free)} nodes"
+    )
+    if sum(planned.free.values()) >= planned.needed:
+        reason += ", in pieces that are too small"
+    queries = [c.query for c in planned.candidates]
+    planned = replace(planned, left_out={**planned.left_out, **dict.fromkeys(queries, reason)})
+    incident = replace(s.open, phase=Phase.WAITING, considered=s.considered(candidates, {}))
+    record = s.record(planned, "blocking", None, {}, note=reason)
+    return carried_out("wait-for-capacity", reason, record, None, incident.log(s.now, "waiting", reason))
+
+
+def _summary(planned: Planned) -> str:
+    chosen = len(planned.plan.queries)
+    return (
+        f"restores {len(planned.added)} partitions and {chosen} of {chosen + len(planned.left_out)} queries "
+        f"within {sum(planned.free.values())} milli-CPU"
+    )

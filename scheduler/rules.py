@@ -1,0 +1,211 @@
+"""The rules: each looks at a situation and answers with a decision, or with None when it does not apply.
+
+Design section 4, points 1 to 6, plus what those take for granted: the start, a driver that starts anew, a
+damaged checkpoint, user code that raises.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from scheduler.costs import normal_costs
+from scheduler.incident import Event, Incident, Kind, Phase
+from scheduler.model import Poison
+from scheduler.observe import lost_within_window, observe
+from scheduler.recovery import recover
+from scheduler.situation import Situation
+from scheduler.steps import CloseIncident, Decision, Step, WriteDesired, WriteIncident, WritePoison, act, wait
+
+
+def driver_restarted(s: Situation) -> Decision | None:
+    """A new driver has no state: all is failed. It gets nothing to do before its nodes are back."""
+    view, progress = s.view, s.view.snapshot.progress
+    if not view.driver_changed or progress is None:
+        return None
+    after = s.desired.next(driver=progress.driver, assignment={}, punctuate=False, plan=None)
+    incident = s.incident or observe(view, _opened(s, Kind.DRIVER))
+    incident = replace(
+        incident,
+        kind=Kind.DRIVER if incident.kind is Kind.BLOCKING else incident.kind,
+        phase=Phase.SETTLING,
+        settle_until=s.now + view.policy.settle_s,
+        driver_until=s.now + view.policy.driver_grace_s,
+        considered=None,
+    ).log(s.now, "driver-started", f"{s.desired.driver} is replaced by {progress.driver}")
+    steps: list[Step] = [WriteDesired(after), WriteIncident(incident)]
+    if view.snapshot.poison is not None:
+        steps.append(WritePoison(Poison(progress.driver)))
+    return act("driver-restarted", f"driver {progress.driver} has started", *steps)
+
+
+def checkpoint_damaged(s: Situation) -> Decision | None:
+    """The driver could not restore from what it was told: back to the next older complete checkpoint."""
+    view, progress = s.view, s.view.snapshot.progress
+    damaged = s.desired.checkpoint
+    if progress is None or damaged == 0 or damaged not in progress.bad_checkpoints:
+        return None
+    older = max((k for k in _complete(s) if k < damaged), default=0)
+    after = s.desired.next(
+        checkpoint=older, generation=s.desired.generation + 1, assignment=dict(view.survivors)
+    )
+    reason = f"checkpoint {damaged} is damaged: everything goes back to {older}"
+    if s.incident is None:
+        return act("checkpoint-damaged", reason, WriteDesired(after))
+    incident = replace(
+        s.incident,
+        checkpoint=older,
+        generation=after.generation,
+        bad_checkpoints=s.incident.bad_checkpoints | {damaged},
+    ).log(s.now, "checkpoint-damaged", reason)
+    return act("checkpoint-damaged", reason, WriteDesired(after), WriteIncident(incident))
+
+
+def quarantine(s: Situation) -> Decision | None:
+    """Code that raised is put aside: recorded, taken off its node, never retried while this driver lives."""
+    view, stored = s.view, s.view.snapshot.poison
+    known = stored.partitions if stored and stored.driver == s.desired.driver else {}
+    new = {p: why for p, why in view.poison.items() if p not in known}
+    if not new:
+        return None
+    assignment = {p: n for p, n in s.desired.assignment.items() if p not in view.poison}
+    after = s.desired.next(assignment=assignment, punctuate=False)
+    steps: list[Step] = [WriteDesired(after), WritePoison(Poison(s.desired.driver, dict(view.poison)))]
+    reason = "; ".join(f"{p}: {why}" for p, why in new.items())
+    if s.incident is not None:
+        steps.append(WriteIncident(s.incident.log(s.now, "poison", reason)))
+    return act("quarantine", reason, *steps)
+
+
+def failure_detected(s: Situation) -> Decision | None:
+    """Opens an incident. Nothing is restored before the burst has settled."""
+    if not s.view.failed:
+        return None
+    incident = observe(s.view, _opened(s, Kind.BLOCKING))
+    after = s.desired.next(punctuate=False, plan=None)
+    reason = f"{len(s.view.failed)} partitions failed, {len(incident.lost)} nodes lost"
+    return act("failure-detected", reason, WriteDesired(after), WriteIncident(incident))
+
+
+def pause_changed(s: Situation) -> Decision | None:
+    """What the resource says goes to the driver."""
+    paused = s.view.snapshot.paused
+    if s.desired.paused == paused:
+        return None
+    return act(
+        "pause" if paused else "resume", f"paused={paused}", WriteDesired(s.desired.next(paused=paused))
+    )
+
+
+def false_alarm(s: Situation) -> Decision | None:
+    """What seemed lost came back as it was, before anything was done about it."""
+    if s.view.failed or s.open.kind is not Kind.BLOCKING or s.open.plans:
+        return None
+    reason = "nothing is failed any more"
+    incident = replace(s.open, phase=Phase.CLOSED, closed_at=s.now).log(s.now, "false-alarm", reason)
+    after = s.desired.next(punctuate=not s.view.poison, plan=None)
+    return act("false-alarm", reason, WriteDesired(after), CloseIncident(incident))
+
+
+def settled(s: Situation) -> Decision | None:
+    """The burst is over: its kind is settled by the number of nodes lost, and the first move is made."""
+    incident, policy = s.open, s.view.policy
+    ready = len(s.view.usable)
+    if s.now < incident.settle_until:
+        return wait("settling", f"{incident.settle_until - s.now:.1f} s more for the rest of the burst")
+    if incident.driver_until is not None and ready < incident.nodes_before and s.now < incident.driver_until:
+        return wait("settling", f"{ready} of {incident.nodes_before} nodes are back with the new driver")
+    count = lost_within_window(s.view, incident)
+    if incident.kind is Kind.BLOCKING and count >= policy.correlated_nodes:
+        incident = replace(incident, kind=Kind.CORRELATED)
+    incident = replace(incident, phase=Phase.WAITING, driver_until=None)
+    incident = incident.log(s.now, incident.kind.value, f"{count} nodes lost, X = {policy.correlated_nodes}")
+    reason = f"{incident.kind}: {ready} of {incident.nodes_before} nodes are ready"
+    return recover(replace(s, incident=incident), True) or act("settled", reason, WriteIncident(incident))
+
+
+def upgraded(s: Situation) -> Decision | None:
+    """More nodes were lost while a blocking recovery was on its way: now it is a correlated failure."""
+    count = lost_within_window(s.view, s.open)
+    x = s.view.policy.correlated_nodes
+    if s.open.kind is not Kind.BLOCKING or count < x or not s.view.failed:
+        return None
+    incident = replace(s.open, kind=Kind.CORRELATED, considered=None).log(
+        s.now, "correlated", f"{count} nodes lost, X = {x}"
+    )
+    return recover(replace(s, incident=incident), True)
+
+
+def replan(s: Situation) -> Decision | None:
+    """A node has arrived, or something more is lost: the next plan."""
+    return recover(s, False) if s.view.failed else None
+
+
+def restored(s: Situation) -> Decision | None:
+    """Nothing is failed and all is at work: global checkpoints may be taken again."""
+    view = s.view
+    wanted = {p.id for p in view.snapshot.topology.partitions} - set(view.poison)
+    if view.failed or not view.acked or not wanted <= view.at_work:
+        return None
+    incident = replace(s.open, phase=Phase.VERIFYING).log(s.now, "restored", "everything is at work")
+    after = s.desired.next(punctuate=not view.poison)
+    return act("restored", "everything is at work", WriteDesired(after), WriteIncident(incident))
+
+
+def checkpoint_complete(s: Situation) -> Decision | None:
+    """A global checkpoint after the restoration closes the incident; what fails after it counts anew. Where the
+    sources have ended and all of their input is in the checkpoint already, there can be no newer one."""
+    view, progress = s.view, s.view.snapshot.progress
+    newest = view.newest_checkpoint
+    final = progress is not None and view.acked and progress.ended and newest >= progress.horizon
+    if newest <= s.open.checkpoint and not (final and not view.failed):
+        return None
+    return _closed(s, f"global checkpoint {newest} is complete", newest)
+
+
+def caught_up_beside_poison(s: Situation) -> Decision | None:
+    """With poison there is no global checkpoint: the incident ends when all that can come back has caught up."""
+    view = s.view
+    if not view.poison or view.failed or not view.acked:
+        return None
+    able = [q.id for q in view.snapshot.topology.queries if q.id in s.open.queries and not view.poisoned(q)]
+    if any(s.open.queries[q].caught_up_at is None for q in able):
+        return None
+    return _closed(s, f"all but {len(view.poison)} poisoned partitions are back", s.desired.checkpoint)
+
+
+def _closed(s: Situation, reason: str, checkpoint: int) -> Decision:
+    after = s.desired.next(
+        retain=False,
+        ordered=False,
+        punctuate=not s.view.poison,
+        checkpoint=checkpoint,
+        plan=None,
+        paused=s.view.snapshot.paused,
+    )
+    incident = replace(s.open, phase=Phase.CLOSED, closed_at=s.now).log(s.now, "closed", reason)
+    return act("closed", reason, WriteDesired(after), CloseIncident(incident))
+
+
+def _opened(s: Situation, kind: Kind) -> Incident:
+    """The id follows from the desired state, which is rewritten with it: no two incidents share one."""
+    desired = s.desired
+    return Incident(
+        id=f"inc-{desired.seq + 1:06d}",
+        kind=kind,
+        phase=Phase.SETTLING,
+        opened_at=s.now,
+        checkpoint=s.view.newest_checkpoint,
+        generation=desired.generation,
+        nodes_before=len(set(desired.assignment.values())) or s.view.policy.nodes_wanted,
+        settle_until=s.now + s.view.policy.settle_s,
+        costs=normal_costs(s.view),
+        events=(Event(s.now, "opened", f"desired seq {desired.seq}"),),
+    )
+
+
+def _complete(s: Situation) -> frozenset[int]:
+    """Complete global checkpoints that are not known to be damaged."""
+    progress, incident = s.view.snapshot.progress, s.incident
+    assert progress is not None
+    bad = progress.bad_checkpoints | (incident.bad_checkpoints if incident else frozenset())
+    return (s.view.snapshot.checkpoints | {progress.checkpoint}) - bad

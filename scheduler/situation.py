@@ -1,0 +1,103 @@
+"""What a rule works with: the view, the incident as observed, and helpers that build the steps of a decision.
+
+Invariant: whoever opens or closes an incident also writes the desired state. As every transaction checks the
+version of the desired state, an incident cannot come or go unseen between a snapshot and its decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from algorithms import plan_to_json
+from scheduler.incident import Considered, Incident, PlanRecord
+from scheduler.model import Desired
+from scheduler.planning import Clock, Planned
+from scheduler.steps import AddPlan, Decision, WriteDesired, WriteIncident, act
+from scheduler.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    view: View
+    incident: Incident | None
+    """With what the snapshot shows already noted."""
+    clock: Clock
+
+    @property
+    def desired(self) -> Desired:
+        """Of a topology that has been started."""
+        assert self.view.snapshot.desired is not None
+        return self.view.snapshot.desired
+
+    @property
+    def open(self) -> Incident:
+        """The incident, where there is one."""
+        assert self.incident is not None
+        return self.incident
+
+    @property
+    def now(self) -> float:
+        return self.view.now
+
+    def with_incident(self, **changes: Any) -> Situation:
+        """The same with a changed incident."""
+        return replace(self, incident=replace(self.open, **changes))
+
+    @property
+    def costs(self) -> Mapping[str, int]:
+        """Of the incident; declared ones where it does not know a partition."""
+        declared = {p.id: max(1, p.cpu_milli) for p in self.view.snapshot.topology.partitions}
+        return {**declared, **self.open.costs}
+
+    def nothing_new(self, candidates: Iterable[str]) -> bool:
+        """Whether the last plan of the incident looked at these failed partitions and at all usable nodes."""
+        last = self.open.considered
+        return (
+            last is not None and last.waiting == frozenset(candidates) and self.view.usable_ids <= last.nodes
+        )
+
+    def plan_id(self) -> str:
+        """Of the next plan."""
+        return f"{self.open.id}-p{len(self.open.plans) + 1}"
+
+    def record(
+        self,
+        planned: Planned,
+        trigger: str,
+        desired: Desired | None,
+        added: Mapping[str, str],
+        note: str = "",
+    ) -> PlanRecord:
+        """The record of a plan that adds `added` and leads to `desired` (None: to nothing new)."""
+        after = desired or self.desired
+        return PlanRecord(
+            id=self.plan_id(),
+            incident=self.open.id,
+            time=self.now,
+            trigger=trigger,
+            rollback=after.generation > self.desired.generation,
+            checkpoint=after.checkpoint,
+            generation=after.generation,
+            free=planned.free,
+            candidates=planned.candidates,
+            plan=plan_to_json(planned.plan),
+            added=added,
+            seconds=planned.plan.seconds,
+            left_out=planned.left_out,
+            note=note,
+        )
+
+    def considered(self, candidates: Iterable[str], added: Mapping[str, str]) -> Considered:
+        """What a plan for `candidates` that adds `added` leaves to later ones."""
+        return Considered(self.view.usable_ids, frozenset(candidates) - frozenset(added))
+
+
+def carried_out(
+    rule: str, reason: str, plan: PlanRecord, desired: Desired | None, incident: Incident
+) -> Decision:
+    """The decision that files a plan and, where it changes something, tells the driver."""
+    incident = replace(incident, plans=(*incident.plans, plan.id))
+    steps = (AddPlan(plan), WriteIncident(incident))
+    return act(rule, reason, *((WriteDesired(desired), *steps) if desired else steps))

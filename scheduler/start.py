@@ -1,0 +1,81 @@
+"""The first start of a topology: wait for its nodes, then place everything.
+
+Where the cap does not let everything in, the start is a recovery with everything failed: the most valuable
+queries begin, the others follow when nodes arrive, and the record says how much is missing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from scheduler.costs import free_capacity, normal_costs
+from scheduler.incident import Event, Incident, Kind, Phase
+from scheduler.model import Desired
+from scheduler.placement import spread
+from scheduler.planning import plan_recovery
+from scheduler.situation import Situation
+from scheduler.steps import AddPlan, Decision, WriteDesired, WriteIncident, act, wait
+from scheduler.view import View
+
+
+def nodes_awaited(s: Situation) -> Decision | None:
+    """Not before the wanted number of nodes is ready."""
+    ready, wanted = len(s.view.usable), s.view.policy.nodes_wanted
+    return wait("start-waits", f"{ready} of {wanted} nodes are ready") if ready < wanted else None
+
+
+def placed(s: Situation) -> Decision | None:
+    """Everything, on the first nodes; those beyond the wanted number stand by."""
+    view, progress = s.view, s.view.snapshot.progress
+    assert progress is not None
+    few = replace(view, usable=view.usable[: view.policy.nodes_wanted])
+    costs = normal_costs(few)
+    free = free_capacity(few, costs, {})
+    start = Desired(
+        seq=1,
+        generation=1,
+        checkpoint=view.newest_checkpoint,
+        driver=progress.driver,
+        paused=view.snapshot.paused,
+    )
+    everything = tuple(p.id for p in view.snapshot.topology.partitions)
+    assignment = spread(everything, costs, free)
+    if assignment is not None:
+        reason = f"{len(assignment)} partitions on {len(free)} nodes"
+        return act("start", reason, WriteDesired(replace(start, assignment=assignment)))
+    return _partial(replace(s, view=_all_failed(few)), costs, start)
+
+
+def _all_failed(view: View) -> View:
+    everything = {p.id: "not started" for p in view.snapshot.topology.partitions}
+    return replace(view, failed=everything)
+
+
+def _partial(s: Situation, costs: dict[str, int], start: Desired) -> Decision:
+    planned = plan_recovery(s.view, costs, {}, s.view.failed, s.clock)
+    start = replace(start, assignment=dict(planned.added))
+    if len(planned.added) == len(s.view.failed):
+        return act("start", "everything fits, by an exact packing", WriteDesired(start))
+    reason = (
+        f"the topology needs {planned.needed} milli-CPU; {len(planned.free)} nodes have "
+        f"{sum(planned.free.values())} under the cap: {len(planned.added)} partitions start"
+    )
+    snapshot = replace(s.view.snapshot, desired=start)
+    incident = Incident(
+        id="inc-000001",
+        kind=Kind.START,
+        phase=Phase.RECOVERING,
+        opened_at=s.now,
+        checkpoint=start.checkpoint,
+        generation=start.generation,
+        nodes_before=s.view.policy.nodes_wanted,
+        settle_until=s.now,
+        costs=costs,
+        events=(Event(s.now, "opened", reason),),
+    )
+    s = replace(s, incident=incident, view=replace(s.view, snapshot=snapshot))
+    incident = replace(incident, considered=s.considered(s.view.failed, planned.added))
+    plan = s.record(planned, "start", start, planned.added, note=reason)
+    start = replace(start, retain=True, ordered=True, punctuate=False, plan=plan.id)
+    incident = replace(incident, plans=(plan.id,))
+    return act("start-partial", reason, WriteDesired(start), AddPlan(plan), WriteIncident(incident))

@@ -1,0 +1,154 @@
+"""What a snapshot means: which nodes can be used, what is failed, what is at work.
+
+Every rule asks these questions, so they are answered once and in one way. The driver's report is believed
+about what was desired when it was written (`acked`): a report that is older than the newest desired state may
+speak of an assignment that is not wanted any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from scheduler.model import Node, Policy, QueryView, Snapshot
+
+POISON = "poison"
+"""How the driver's reason begins when user code raised."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Derived facts; mappings and tuples of partitions are in topological order."""
+
+    snapshot: Snapshot
+    policy: Policy
+    alive: Mapping[str, Node]
+    usable: tuple[Node, ...]
+    """Alive, and known to the driver as able to take partitions; by name."""
+    driver_changed: bool
+    acked: bool
+    """The driver has applied the newest desired state."""
+    poison: Mapping[str, str]
+    reported: Mapping[str, str]
+    """Partitions that the driver reports as failed and has not let go of; without the poisoned."""
+    failed: Mapping[str, str]
+    """Partitions that are failed, with the reason; without the poisoned."""
+    survivors: Mapping[str, str]
+    """The part of the assignment that is neither failed nor poisoned."""
+    at_work: frozenset[str]
+    newest_checkpoint: int
+    """The newest complete one that is not known to be damaged; 0 if there is none."""
+
+    @property
+    def now(self) -> float:
+        return self.snapshot.now
+
+    @property
+    def usable_ids(self) -> frozenset[str]:
+        return frozenset(node.id for node in self.usable)
+
+    @property
+    def failed_queries(self) -> tuple[QueryView, ...]:
+        """Queries that need a failed partition."""
+        return tuple(q for q in self.snapshot.topology.queries if not q.partitions.isdisjoint(self.failed))
+
+    @property
+    def movable(self) -> tuple[str, ...]:
+        """Failed partitions that a plan without rollback may place. A partition that failed on a living node is
+        first taken from it, and is free once the driver has seen that: only then can it tell a new try, perhaps
+        on the same node, from the old."""
+        assignment = self.snapshot.desired.assignment if self.snapshot.desired else {}
+        return tuple(
+            p
+            for p in self.failed
+            if (assignment[p] not in self.alive if p in assignment else self.acked or p not in self.reported)
+        )
+
+    def poisoned(self, query: QueryView) -> str | None:
+        """Why a query cannot come back while this driver lives; None if it can."""
+        for partition, reason in self.poison.items():
+            if partition in query.partitions:
+                return f"{reason} (partition {partition})"
+        return None
+
+
+def look(snapshot: Snapshot, policy: Policy) -> View:
+    """The derived facts of a snapshot."""
+    desired, progress = snapshot.desired, snapshot.progress
+    alive = {node.id: node for node in snapshot.nodes}
+    ready = progress.nodes if progress else frozenset()
+    changed = desired is not None and progress is not None and desired.driver != progress.driver
+    acked = desired is not None and progress is not None and not changed and progress.seq >= desired.seq
+    poison = _poison(snapshot, changed)
+    trusted = progress.failed if progress and not changed else {}
+    reported = {p: why for p, why in trusted.items() if p not in poison}
+    failed = _failed(snapshot, alive, poison, reported if acked else {}, changed)
+    assignment = desired.assignment if desired else {}
+    known = {p.id for p in snapshot.topology.partitions} - set(failed) - set(poison)
+    survivors = {p: n for p, n in assignment.items() if p in known}
+    at_work = frozenset(p for p in survivors if acked and progress and p in progress.positions)
+    return View(
+        snapshot=snapshot,
+        policy=policy,
+        alive=alive,
+        usable=tuple(node for node in sorted(snapshot.nodes, key=_order) if node.id in ready),
+        driver_changed=changed,
+        acked=acked,
+        poison=poison,
+        reported=reported,
+        failed=failed,
+        survivors=survivors,
+        at_work=at_work,
+        newest_checkpoint=_newest(snapshot),
+    )
+
+
+def _poison(snapshot: Snapshot, changed: bool) -> dict[str, str]:
+    """On record and newly reported. A new driver may run repaired code, so it starts without any."""
+    progress = snapshot.progress
+    if progress is None or changed:
+        return {}
+    stored = snapshot.poison
+    known = dict(stored.partitions) if stored and stored.driver == progress.driver else {}
+    known |= {p: why for p, why in progress.failed.items() if why.startswith(POISON)}
+    return {p.id: known[p.id] for p in snapshot.topology.partitions if p.id in known}
+
+
+def _failed(
+    snapshot: Snapshot,
+    alive: Mapping[str, Node],
+    poison: Mapping[str, str],
+    reported: Mapping[str, str],
+    changed: bool,
+) -> dict[str, str]:
+    if snapshot.desired is None:
+        return {}
+    found: dict[str, str] = {}
+    for partition in (p.id for p in snapshot.topology.partitions if p.id not in poison):
+        node = snapshot.desired.assignment.get(partition)
+        if changed:
+            found[partition] = "the driver started anew"
+        elif node is None:
+            found[partition] = "not assigned"
+        elif node not in alive:
+            found[partition] = f"node {node} is gone"
+        elif partition in reported:
+            found[partition] = f"{reported[partition]} (on {node})"
+    return found
+
+
+def _newest(snapshot: Snapshot) -> int:
+    found, bad = set(snapshot.checkpoints), set[int]()
+    if snapshot.progress:
+        found.add(snapshot.progress.checkpoint)
+        bad |= snapshot.progress.bad_checkpoints
+    if snapshot.incident:
+        bad |= snapshot.incident.bad_checkpoints
+    return max(found - bad, default=0)
+
+
+def _order(node: Node) -> tuple[str, int, str, int]:
+    """n2 before n10: "the first nodes" is what people take it for."""
+    stem = node.name.rstrip("0123456789")
+    digits = node.name[len(stem) :]
+    return (stem, int(digits or 0), digits, node.incarnation)
