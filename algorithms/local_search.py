@@ -2,9 +2,9 @@
 
 Tabu search over adds, drops and swaps, all of which are priced at every step (`swap_state`): the move that
 gives most priority is taken even if it loses, ties go to the one that leaves more room, and a query that just
-moved rests for a few steps. Very short rests and frequent restarts from a partly destroyed plan did best on
-generated instances of the family of He et al. (2018); see docs/planning.md. The generator of random numbers
-is seeded, so what ends a run is the clock alone.
+moved rests for a few steps. Short rests of varying length and frequent restarts from a partly destroyed plan
+did best on generated instances of the family of He et al. (2018); see docs/planning.md. The generator of
+random numbers is seeded, so what ends a run is the clock alone.
 """
 
 from __future__ import annotations
@@ -20,10 +20,18 @@ from algorithms.reduce import reduce_problem
 from algorithms.swap_state import SwapState
 
 REST_DROPPED = (4, 9)
-"""Steps for which a dropped query may not return: drawn from this range."""
+"""Steps for which a dropped query may not return: drawn from this range, times the round's patience."""
 REST_ADDED = (1, 4)
-"""Steps for which an added query may not leave."""
-STALL = 600
+"""Steps for which an added query may not leave, likewise."""
+PATIENCE = (1, 1, 1, 3)
+"""Factors on the rests, round after round. Short rests are best for 500 queries; a long one now and then gets
+small dense instances out of local optima that short ones never left."""
+FRESH = 4
+"""Every fourth restart builds from nothing, with more noise, so that no early plan decides where the search
+stays."""
+NOISE = {"fresh": 1.0, "rebuild": 0.3}
+"""How far a query's density may be raised at random while a plan is filled up."""
+STALL = 300
 """Steps without a better plan after which the plan is partly destroyed and rebuilt."""
 DESTROY = (0.15, 0.8)
 """Share of the queries that a restart drops."""
@@ -71,9 +79,11 @@ def search(problem: Problem, start: tuple[int, ...], stop: Callable[[], bool]) -
     local, local_value = best, best_value
     top = float(state.priority.sum())
     stalled = steps = rounds = 0
+    patience = 1
     while not stop() and best_value < top:
         steps += 1
-        moved = _step(state, rests, steps, best_value, rng)
+        rest = steps + patience * np.array([rng.integers(*REST_ADDED), rng.integers(*REST_DROPPED)])
+        moved = _step(state, rests, steps, best_value, rest)
         stalled += 1
         if state.value > local_value:
             local, local_value, stalled = state.chosen.copy(), state.value, 0
@@ -81,7 +91,10 @@ def search(problem: Problem, start: tuple[int, ...], stop: Callable[[], bool]) -
                 best, best_value = local, local_value
         if stalled > STALL or not moved:
             rounds += 1
-            _restart(state, best if rounds % 2 else local, rng)
+            fresh = rounds % FRESH == 0
+            base = np.zeros_like(best) if fresh else best if rounds % 2 else local
+            _restart(state, base, rng, NOISE["fresh" if fresh else "rebuild"])
+            patience = PATIENCE[rounds % len(PATIENCE)]
             rests[:] = 0
             local, local_value, stalled = state.chosen.copy(), state.value, 0
             if local_value > best_value:
@@ -90,9 +103,14 @@ def search(problem: Problem, start: tuple[int, ...], stop: Callable[[], bool]) -
 
 
 def _step(
-    state: SwapState, rests: npt.NDArray[np.int64], step: int, best_value: float, rng: np.random.Generator
+    state: SwapState,
+    rests: npt.NDArray[np.int64],
+    step: int,
+    best_value: float,
+    until: npt.NDArray[np.int64],
 ) -> bool:
-    """Make the best move that is allowed; False when there is none."""
+    """Make the best move that is allowed; False when there is none. What is added then rests until step
+    until[0], what is dropped until step until[1]."""
     room = state.capacity - state.spent
     resting = rests > step
     tie = 1.0 / (1.0 + 2.0 * float(state.alone.sum()))  # never outweighs one unit of priority
@@ -102,7 +120,7 @@ def _step(
     add = int(adds.argmax())
     if adds[add] > -np.inf:  # an add that fits beats every swap for it
         state.insert(add)
-        rests[add] = step + rng.integers(*REST_ADDED)
+        rests[add] = until[0]
         return True
     if not len(slots):
         return False
@@ -124,15 +142,15 @@ def _step(
         out = int(slots[slot])
         state.remove(out)
         state.insert(query)
-        rests[query] = step + rng.integers(*REST_ADDED)
+        rests[query] = until[0]
     else:
         out = int(slots[drop])
         state.remove(out)
-    rests[out] = step + rng.integers(*REST_DROPPED)
+    rests[out] = until[1]
     return True
 
 
-def _restart(state: SwapState, base: npt.NDArray[np.bool_], rng: np.random.Generator) -> None:
+def _restart(state: SwapState, base: npt.NDArray[np.bool_], rng: np.random.Generator, noise: float) -> None:
     """Keep a random part of `base` and fill up greedily by noisy density."""
     members = np.flatnonzero(base)
     kept = members[rng.random(len(members)) >= rng.uniform(*DESTROY)]
@@ -146,5 +164,5 @@ def _restart(state: SwapState, base: npt.NDArray[np.bool_], rng: np.random.Gener
         if not fits.any():
             return
         weight = split[state.users == 0].sum(axis=0) + 1e-9
-        score = np.where(fits, state.priority / weight * (1.0 + 0.3 * rng.random(state.count)), -1.0)
+        score = np.where(fits, state.priority / weight * (1.0 + noise * rng.random(state.count)), -1.0)
         state.insert(int(score.argmax()))
