@@ -7,8 +7,11 @@ equal keys are refused there, and the line of any field found wrong later is loo
 
 from __future__ import annotations
 
+import itertools
+import json
 import logging
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from spark_jobs.topology.parse import STEP, from_object
 from spark_jobs.topology.resource import StreamTopology
 
 log = logging.getLogger(__name__)
+_MAX_NODES = 100_000
 
 
 def load_topology(path: str | Path) -> StreamTopology:
@@ -39,9 +43,9 @@ def load_topology(path: str | Path) -> StreamTopology:
 
 def load_text(text: str, name: str = "topology") -> StreamTopology:
     """As `load_topology`, from YAML text; `name` stands for the file in messages."""
-    node = _compose(text, name)
+    node, obj = _parse(text, name)
     try:
-        resource = from_object(yaml.safe_load(text))
+        resource = from_object(obj)
         for warning in check(resource):
             log.warning(
                 "topology_warning topology=%s field=%s reason=%r",
@@ -56,34 +60,44 @@ def load_text(text: str, name: str = "topology") -> StreamTopology:
     return resource
 
 
-def _compose(text: str, name: str) -> yaml.Node | None:
+def _parse(text: str, name: str) -> tuple[yaml.Node | None, Any]:
+    """The document as nodes with lines, and as the JSON value that it stands for."""
     try:
         documents = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
+        if len(documents) > 1:
+            raise SpecError("(document)", f"expected one resource, found {len(documents)} documents ({name})")
+        for document in documents:
+            _refuse_equal_keys(document, "", name, itertools.count())
+        # By way of JSON: dates become text, keys strings, and what comes out equals what executors will read.
+        obj = json.loads(json.dumps(yaml.safe_load(text), default=str, allow_nan=False))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise SpecError("(document)", f"not YAML: {error.problem or error.context} ({name}{line})") from None
-    except yaml.YAMLError as error:
-        raise SpecError("(document)", f"not YAML: {' '.join(str(error).split())} ({name})") from None
-    if len(documents) > 1:
-        raise SpecError("(document)", f"expected one resource, found {len(documents)} documents ({name})")
-    for document in documents:
-        _refuse_equal_keys(document, "", name)
-    return documents[0] if documents else None
+    except (yaml.YAMLError, ValueError, TypeError) as error:
+        raise SpecError(
+            "(document)", f"not YAML for a resource: {' '.join(str(error).split())} ({name})"
+        ) from None
+    except RecursionError:
+        raise SpecError("(document)", f"is nested too deeply or refers to itself ({name})") from None
+    return documents[0] if documents else None, obj
 
 
-def _refuse_equal_keys(node: Any, path: str, name: str) -> None:
+def _refuse_equal_keys(node: Any, path: str, name: str, visited: Iterator[int]) -> None:
+    if next(visited) > _MAX_NODES:  # aliases can make a small file enormous
+        raise SpecError("(document)", f"has more than {_MAX_NODES} values ({name})")
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:
-            field = f"{path}.{key.value}".lstrip(".")
-            if key.value in seen:
+            text = str(key.value)
+            field = f"{path}.{text}".lstrip(".")
+            if text in seen:
                 raise SpecError(field, f"is given twice ({name}, line {key.start_mark.line + 1})")
-            seen.add(str(key.value))
-            _refuse_equal_keys(value, field, name)
+            seen.add(text)
+            _refuse_equal_keys(value, field, name, visited)
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
-            _refuse_equal_keys(value, f"{path}[{index}]", name)
+            _refuse_equal_keys(value, f"{path}[{index}]", name, visited)
 
 
 def _line(node: yaml.Node | None, field: str) -> int | None:

@@ -224,14 +224,19 @@ class NodesModel(Closed):
 
 class SpecModel(Closed):
     batch: Batch = Batch()
+    """How the input is cut into batches."""
     sources: list[SourceModel] = Field(min_length=1)
     """Where data comes in."""
     operators: list[OperatorModel] = Field(min_length=1)
     """Everything downstream of the sources."""
     checkpoint: CheckpointModel = CheckpointModel()
+    """When global checkpoints are taken and where they are kept."""
     recovery: RecoveryModel = RecoveryModel()
+    """How failures are recovered."""
     spark: SparkModel = SparkModel()
+    """Settings of the Spark application."""
     nodes: NodesModel = NodesModel()
+    """The machines that the topology runs on."""
     paused: bool = False
     """Stops releasing batches; state is kept."""
 
@@ -240,14 +245,20 @@ class MetadataModel(Closed):
     name: Name
     namespace: Name = "default"
     labels: dict[str, str] = Field(default_factory=dict)
+    """Labels, as Kubernetes has them."""
     annotations: dict[str, str] = Field(default_factory=dict)
+    """Annotations, as Kubernetes has them; not used."""
 
 
 class StreamTopologyModel(Closed):
     api_version: Literal["reprise.dev/v1alpha1"]
+    """Version of this schema."""
     kind: Literal["StreamTopology"]
+    """Kind of the resource."""
     metadata: MetadataModel
+    """Name and labels."""
     spec: SpecModel
+    """What is wanted."""
 
 
 def json_schema() -> dict[str, Any]:
