@@ -1,6 +1,7 @@
 """Checkpoint files: the state of one partition at one position, and the manifest that makes a set of them a checkpoint.
 
-Layout below the location (any fsspec URL): `cp-<position>/<partition>.<incarnation>.state` and `cp-<position>/COMPLETE.json`.
+Layout below the location (any fsspec URL): `cp-<position>/<partition>.<incarnation>.state` and, beside those,
+`cp-<position>/COMPLETE.json`.
 Files are written under a name of the writer's own, so that a zombie cannot overwrite what another node wrote; the manifest
 names the files that count, with size and SHA-256, and is written last.  A checkpoint without manifest does not exist.
 A state file is a JSON header line (table names and lengths) followed by Arrow IPC streams; nothing in it is pickled.

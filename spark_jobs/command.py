@@ -28,10 +28,13 @@ class Install:
 class Command:
     """One slot's orders for one job (a chain of supersteps).
 
-    `hosted`: partitions that belong here, with the installation id of each: a host that has a partition under another id
-    reinstalls it.  `installs`: how, for those that may need it.  `routes`: slot of every partition at work.  `positions`:
-    confirmed position of every partition at work.  `resend`: targets that must be sent everything behind their position
-    again.  `confirmed`: the last job whose report arrived.  `ranges`: source partition -> batch -> offsets [start, end).  `final`: the batch that ends bounded sources.
+    - `hosted`: partitions that belong here, with the installation id of each: a host that has a partition under
+      another id reinstalls it.  `installs`: how, for those that may need it.
+    - `routes`: slot of every partition at work.  `positions`: confirmed position of every partition at work.
+    - `resend`: targets that must be sent everything behind their position again.
+    - `ranges`: source partition -> batch -> offsets [start, end).  `final`: the batch that ends bounded sources.
+    - `confirmed`: the last job whose report arrived.
+    - `published`: output that a replay could change may be shown up to this batch (the newest checkpoint).
     """
 
     job: int
@@ -55,6 +58,7 @@ class Command:
     budget_s: float = 0.4
     survey: bool = False
     confirmed: int = 0
+    published: int = 0
 
     def encode(self) -> bytes:
         """JSON bytes."""
@@ -112,6 +116,7 @@ class Report:
     memory: int = 0
     disk: int = 0
     busy_s: float = 0.0
+    staged: int = 0
 
     def encode(self) -> bytes:
         """JSON bytes."""

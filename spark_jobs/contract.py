@@ -103,14 +103,14 @@ class Operator(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The slice of one source partition that makes up one batch: offsets [start, end), both int or JSON strings of the source."""
+    """The slice of one source partition that makes up one batch: offsets [start, end)."""
 
     start: int
     end: int
 
 
 class Source(ABC):
-    """A replayable source; an instance serves one source partition.  Runs in executors (`read`) and in the driver (`advance`).
+    """A replayable source; an instance serves one source partition, `read` in executors and `advance` in the driver.
 
     `advance` decides, once, what batch b is; the decision is written ahead of the first read, so that every replay of b
     calls `read` with the same range and must get the same rows.

@@ -41,6 +41,8 @@ class Desired:
     ordered: bool = False
     punctuate: bool = False
     paused: bool = False
+    driver: str = ""
+    """The driver's life for which this was decided; another one has none of the states that it speaks of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +84,14 @@ class Engine:
     usage: dict[str, Usage] = field(default_factory=dict)
     outputs: list[tuple[str, int, float]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    memory: int = 0
-    disk: int = 0
+    buffers: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Node -> bytes of buffered output in memory and on disk."""
     horizon: int = 0
     jobs: int = 0
     failures: int = 0
     busy_s: float = 0.0
+    staged: dict[str, int] = field(default_factory=dict)
+    """Node -> batches of output that wait for a checkpoint before they are published."""
     _installation: dict[str, str] = field(default_factory=dict)
     _installs: int = 0
     _resend: set[str] = field(default_factory=set)
@@ -179,9 +183,12 @@ class Engine:
         self._confirmed = self.jobs
         self._resend.clear()
         self.failures = 0
+        self.buffers, self.staged = {}, {}
         for node, report in zip(slots, reports, strict=True):
             self._take(node, report)
         self._complete_checkpoints()
+        if len(self.positions) == len(self.topology.partitions):
+            self.release.start(time.time())
         return True
 
     def _after_failure(self, error: DataPlaneError) -> None:
@@ -213,7 +220,7 @@ class Engine:
         slot_of = {node: i for i, node in enumerate(slots)}
         routes = {p: slot_of[self.desired.assignment[p]] for p in self.positions}
         commands = []
-        for node, slot in slot_of.items():
+        for slot in slot_of.values():
             mine = [p for p, s in routes.items() if s == slot]
             commands.append(
                 Command(
@@ -233,6 +240,7 @@ class Engine:
                     final=self.final,
                     punctuations=self.punctuations.open,
                     retain=self.desired.retain,
+                    published=self.punctuations.newest,
                     checkpoint=self.desired.checkpoint if self.desired.retain else self.punctuations.newest,
                     window=WINDOW,
                     confirmed=self._confirmed,
@@ -263,7 +271,8 @@ class Engine:
         self.usage.update(report.usage)
         self.outputs += report.outputs
         self.problems += report.problems
-        self.memory, self.disk = report.memory, report.disk
+        self.buffers[node] = (report.memory, report.disk)
+        self.staged[node] = report.staged
 
     def _complete_checkpoints(self) -> None:
         for position, files in self.punctuations.complete(self.topology.partitions):
@@ -280,6 +289,7 @@ class Engine:
             not self.failures
             and not self._resend
             and not self.punctuations.open
+            and not any(self.staged.values())
             and all(p >= self.horizon for p in self.positions.values())
         )
 
@@ -293,4 +303,5 @@ class Engine:
             final is not None
             and all(self.positions.get(p, -1) >= final for p in wanted)
             and (bool(poisoned) or self.punctuations.newest >= final)
+            and not any(self.staged.values())
         )

@@ -105,6 +105,7 @@ class Host:
             memory=self._budget.memory,
             disk=self._budget.disk,
             busy_s=self._busy_s,
+            staged=sum(len(r.staged or ()) for r in self.runtimes.values() if isinstance(r, OperatorRuntime)),
         )
 
     def close(self) -> None:
@@ -163,12 +164,22 @@ class Host:
             sink = FileSink(command.sink, spec.place, operator_spec.output.format)
         state = operator.initial(spec.place)
         runtime = OperatorRuntime(spec, operator, state, install.position, self._budget, sink)
+        if sink is not None and not self._replayable(partition):
+            runtime.staged = {}
         if install.file is not None:
             runtime.restore(self._store.read_state(StateFile(**install.file)))
         elif install.position:
             for target in runtime.feedback:
                 runtime.buffers[target].put(install.position, None, b"")
         return runtime
+
+    def _replayable(self, output: str) -> bool:
+        """Whether a replay of this output partition gives the same rows: everything upstream is deterministic."""
+        needs = {
+            self._topology.partitions[p].place.operator for p in self._topology.queries[output].partitions
+        }
+        specs = [o for o in self._resource.operators if o.name in needs]
+        return all(make_operator(o).deterministic for o in specs)
 
     def _drop(self, partition: str) -> None:
         self.installed.pop(partition, None)
@@ -189,6 +200,8 @@ class Host:
                 runtime.ranges.update(command.ranges.get(partition, {}))
                 for old in [b for b in runtime.ranges if b <= command.checkpoint]:
                     del runtime.ranges[old]
+            if isinstance(runtime, OperatorRuntime):
+                self._publish(runtime, command.published)
             for target in runtime.buffers:
                 if target in command.resend and target in command.positions:
                     runtime.rewind(target, command.positions[target])
@@ -196,6 +209,12 @@ class Host:
                     runtime.trim(target, command.checkpoint)
                 elif target in command.positions:
                     runtime.trim(target, command.positions[target])
+
+    def _publish(self, runtime: OperatorRuntime, upto: int) -> None:
+        try:
+            runtime.publish(upto)
+        except SinkError as error:
+            self._problems.append(f"{runtime.partition.id}: output waits: {error}")
 
     # -- stepping ------------------------------------------------------------------------------------------------------
 

@@ -29,6 +29,9 @@ END_OF_TIME = 2**62
 FEEDBACK = "feedback/"
 """Prefix of the checkpointed tables that hold a partition's last output over its feedback edges."""
 
+STAGED = "staged/"
+"""Prefix of the checkpointed tables that hold output which is not shown yet, by batch."""
+
 
 class Runtime(ABC):
     """What sources and operators have in common."""
@@ -177,6 +180,8 @@ class OperatorRuntime(Runtime):
         self.needs = tuple((u.partition, 1 if u.feedback else 0) for u in partition.upstream)
         self.unfinished: tuple[int | None, pa.Table | None] | None = None
         self.duplicates = 0
+        self.staged: dict[int, pa.Table | None] | None = None
+        """Output not yet shown, where a replay could differ: it becomes visible with the checkpoint that covers it."""
         self.watermark: int | None = None
 
     def deliver(self, message: Message) -> None:
@@ -195,7 +200,9 @@ class OperatorRuntime(Runtime):
                 return False
             self.unfinished = self._step(batch)
         watermark, table = self.unfinished
-        if self.sink is not None:
+        if self.staged is not None:
+            self.staged[batch] = table
+        elif self.sink is not None:
             self.sink.write(batch, table)
         self.emit(batch, watermark, table, wanted)
         self.unfinished = None
@@ -228,7 +235,8 @@ class OperatorRuntime(Runtime):
         loops = {t: self.buffers[t].entries.get(self.position) for t in self.feedback}
         bodies = {t: e.body for t, e in loops.items() if e is not None and e.body}
         watermark = self.watermark
-        if state is None and not bodies and watermark is None:
+        staged = dict(self.staged or {})
+        if state is None and not bodies and watermark is None and not staged:
             return None
 
         def encode() -> Tables:
@@ -236,13 +244,26 @@ class OperatorRuntime(Runtime):
             tables["runtime/watermark"] = pa.table({"watermark": pa.array([watermark], pa.int64())})
             for target, body in bodies.items():
                 tables[FEEDBACK + target] = decode_table(body)
+            for batch, table in staged.items():
+                tables[f"{STAGED}{batch}"] = pa.table({}) if table is None else table
             return tables
 
         return encode
 
+    def publish(self, upto: int) -> None:
+        """Show staged output of batches that a complete checkpoint covers; raises SinkError."""
+        for batch in [b for b in self.staged or () if b <= upto]:
+            assert self.sink is not None
+            assert self.staged is not None
+            self.sink.write(batch, self.staged[batch])
+            del self.staged[batch]
+
     def restore(self, tables: Tables) -> None:
         """The inverse of `freeze`, on a runtime made for the checkpoint's position."""
-        own = {name: t for name, t in tables.items() if not name.startswith(("runtime/", FEEDBACK))}
+        own = {name: t for name, t in tables.items() if not name.startswith(("runtime/", FEEDBACK, STAGED))}
+        if self.staged is not None:
+            kept = {n: t for n, t in tables.items() if n.startswith(STAGED)}
+            self.staged = {int(n.removeprefix(STAGED)): t if t.num_columns else None for n, t in kept.items()}
         self.state = self.operator.restore(self.partition.place, own)
         self.watermark = tables["runtime/watermark"]["watermark"][0].as_py()
         for target in self.feedback:

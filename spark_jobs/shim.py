@@ -1,7 +1,8 @@
-"""What runs in Spark's Python worker: a thin task that takes a stage's messages to the node's partition host and back.
+"""What runs in Spark's Python worker: a thin task that takes a stage's messages to the node's
+partition host and back.
 
-Kept light on purpose (no Arrow, no operators): Spark may start and destroy its workers as it likes.  A task that Spark put on
-another node than its slot's, because the slot's node is gone, raises at once instead of inventing an empty partition.
+Kept light on purpose (no Arrow, no operators): Spark may start and destroy its workers as it likes.  A task that Spark
+put on another node than its slot's, because the slot's node is gone, raises at once instead of inventing an empty partition.
 """
 
 from __future__ import annotations

@@ -43,8 +43,13 @@ def main() -> None:
         python_path=options.python_path,
     )
     driver = Driver(resource, config)
-    signal.signal(signal.SIGTERM, lambda *_: (driver.stop.set(), driver.channel.changed.set()))
-    signal.signal(signal.SIGINT, lambda *_: (driver.stop.set(), driver.channel.changed.set()))
+
+    def end(*_: object) -> None:
+        driver.stop.set()
+        driver.channel.changed.set()
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
     driver.run()
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kazoo.client import KazooClient, KazooState
-from kazoo.exceptions import KazooException, NoNodeError, NodeExistsError
+from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 
 from controller.embedded.errors import ZooKeeperError
 from controller.embedded.node_tree import NodeRecord, nodes_path
@@ -40,6 +40,7 @@ def parse_desired(raw: bytes) -> Desired:
             ordered=bool(data["ordered"]),
             punctuate=bool(data["punctuate"]),
             paused=bool(data["paused"]),
+            driver=str(data["driver"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ChannelError(f"desired: not a desired state: {error!r}") from error

@@ -25,7 +25,7 @@ from spark_jobs.engine import Engine, Sites
 from spark_jobs.errors import CheckpointError
 from spark_jobs.ledger import Ledger
 from spark_jobs.punctuation import Punctuations
-from spark_jobs.release import open_release
+from spark_jobs.release import Release
 from spark_jobs.topology import StreamTopology, expand
 
 log = logging.getLogger("reprise.driver")
@@ -61,8 +61,6 @@ class Driver:
         self._cancelled = threading.Event()
         self._busy_nodes: frozenset[str] = frozenset()
         self._usable: Mapping[str, str] = {}
-        self._first_generation: int | None = None
-        self._rates: dict[str, dict[str, float]] = {}
         self._problems: list[str] = []
 
     def run(self) -> None:
@@ -106,7 +104,7 @@ class Driver:
             epoch=self.channel.next_epoch(),
             connect=lambda hosts: Chain(self._context, hosts),
             ledger=Ledger(location, self.resource, topology),
-            release=open_release(location, self.resource.batch_interval_s, time.time()),
+            release=Release(location, self.resource.batch_interval_s),
             store=store,
             punctuations=Punctuations(self.resource.checkpoint),
         )
@@ -147,10 +145,8 @@ class Driver:
         except ChannelError as error:
             self._say(str(error))
             return
-        if self._first_generation is None:
-            self._first_generation = desired.generation
-        if desired.seq == self._engine.desired.seq or desired.generation <= self._first_generation:
-            return  # a state that was desired of an earlier driver: the coordinator will roll this one back
+        if desired.seq == self._engine.desired.seq or desired.driver != str(self._engine.epoch):
+            return  # nothing new, or meant for an earlier driver: the coordinator will speak to this one
         try:
             self._engine.want(desired)
         except CheckpointError as error:
@@ -224,7 +220,10 @@ class Driver:
             "done": engine.done,
             "checkpoint": engine.punctuations.newest,
             "bad_checkpoints": sorted(engine.bad_checkpoints),
-            "buffers": {"memory": engine.memory, "disk": engine.disk},
+            "buffers": {
+                "memory": sum(m for m, _ in list(engine.buffers.values())),
+                "disk": sum(d for _, d in list(engine.buffers.values())),
+            },
             "jobs": engine.jobs,
             "problems": self._problems[-20:],
             "time": time.time(),

@@ -1,4 +1,4 @@
-"""A cluster of partition hosts in one process: the engine's logic without Spark, with nodes that can be lost at any stage."""
+"""Partition hosts in one process: the engine's logic without Spark, with nodes that can be lost at any stage."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class World:
             epoch=self.epochs,
             connect=self.nodes.connect,
             ledger=Ledger(location, self.resource, self.topology),
-            release=Release(0.0, 0.0),
+            release=Release(location, 0.0),
             store=CheckpointStore(location),
             punctuations=Punctuations(self.resource.checkpoint),
         )

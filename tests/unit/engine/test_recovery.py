@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
+import threading
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -89,14 +92,14 @@ def test_two_nodes_lost_then_restored_one_by_one(world: World, expected: dict[st
     world.want(2, k, survivors, retain=True)
     for _ in range(8):
         world.run(lambda e: True)
-        world.engine.tick(world.nodes.living(), __import__("threading").Event())
+        world.engine.tick(world.nodes.living(), threading.Event())
     world.nodes.start("e")
     part = {**survivors, **{p: "e" for p in list(before)[::2] if p not in survivors}}
     world.want(2, k, part, retain=True)
     for _ in range(8):
-        world.engine.tick(world.nodes.living(), __import__("threading").Event())
+        world.engine.tick(world.nodes.living(), threading.Event())
     world.nodes.start("f")
-    world.want(2, k, {**{p: "f" for p in before}, **part}, retain=True)
+    world.want(2, k, {**dict.fromkeys(before, "f"), **part}, retain=True)
     world.run(lambda e: e.punctuations.newest > k)
     world.want(2, k, world.engine.desired.assignment, retain=False)
     world.run(lambda e: e.done)
@@ -111,7 +114,7 @@ def test_node_lost_in_the_middle_of_a_job(world: World, expected: dict[str, byte
             raise ChainError("power cut")
 
     world.nodes.interrupt = fail
-    world.engine.tick(world.nodes.living(), __import__("threading").Event())
+    world.engine.tick(world.nodes.living(), threading.Event())
     assert world.engine.failures == 1
     world.nodes.interrupt = lambda *_: None
     world.run(lambda e: e.done)  # nobody's state was lost: the job's messages are sent again
@@ -132,7 +135,7 @@ def test_host_that_lost_its_state_is_noticed(world: World) -> None:
     world.run(past(15))
     world.nodes.lose("b")
     world.nodes.start("b")  # the same node with an empty host
-    world.engine.tick(world.nodes.living(), __import__("threading").Event())
+    world.engine.tick(world.nodes.living(), threading.Event())
     lost = [p for p, n in world.engine.desired.assignment.items() if n == "b"]
     # An empty host is told to install from the checkpoint of the desired state; it must not pretend to be further.
     assert all(world.engine.positions.get(p, 0) < 15 for p in lost)
@@ -160,7 +163,7 @@ def test_random_losses(
                     raise ChainError("cut")
 
             world.nodes.interrupt = fail
-            world.engine.tick(world.nodes.living(), __import__("threading").Event())
+            world.engine.tick(world.nodes.living(), threading.Event())
         world.nodes.interrupt = lambda *_: None
         k = world.engine.punctuations.newest
         desired = world.engine.desired
@@ -180,7 +183,7 @@ def test_random_losses(
             base = desired.checkpoint
         world.want(generation, base, survivors, retain=True)
         for _ in range(rng.randint(0, 4)):
-            world.engine.tick(world.nodes.living(), __import__("threading").Event())
+            world.engine.tick(world.nodes.living(), threading.Event())
         for _ in lost:
             fresh += 1
             world.nodes.start(f"n{fresh}")
@@ -193,7 +196,7 @@ def test_random_losses(
                 True,
             )
             for _ in range(rng.randint(0, 4)):
-                world.engine.tick(world.nodes.living(), __import__("threading").Event())
+                world.engine.tick(world.nodes.living(), threading.Event())
         rest = [p for p in world.topology.order if p not in world.engine.desired.assignment]
         world.want(
             generation, base, {**world.engine.desired.assignment, **dict.fromkeys(rest, f"n{fresh}")}, True
@@ -202,3 +205,48 @@ def test_random_losses(
             world.want(generation, base, world.engine.desired.assignment, retain=False)
     world.run(lambda e: e.done)
     assert world.output() == expected
+
+
+COIN = """
+apiVersion: reprise.dev/v1alpha1
+kind: StreamTopology
+metadata: {name: coin}
+spec:
+  batch: {interval: 100ms}
+  sources:
+    - {name: tweets, class: "spark_jobs.sources:HashtagSource", with: {rate: 100, interval: 100ms, batches: 45, tags: 9}}
+  operators:
+    - name: toss
+      class: tests.unit.engine.coin:Toss
+      deterministic: false
+      inputs: [{from: tweets}]
+    - name: total
+      class: tests.unit.engine.coin:Total
+      inputs: [{from: toss}]
+      output: {}
+  checkpoint: {everyBatches: 10}
+  nodes: {count: 2}
+"""
+
+
+def test_output_that_a_replay_could_change_appears_with_its_checkpoint(tmp_path: Path) -> None:
+    world = World(load_text(COIN), tmp_path, "w")
+    world.nodes.start("a", "b")
+    world.want(1, 0, world.spread("a", "b"))
+    world.run(past(12))
+    k = world.engine.punctuations.newest
+    world.engine.tick(world.nodes.living(), threading.Event())
+    shown = world.output()
+    assert k >= 10
+    assert 0 < len(shown) <= world.engine.punctuations.newest
+    world.nodes.lose("b")
+    world.nodes.start("c")
+    world.want(2, world.engine.punctuations.newest, world.spread("a", "c"), retain=True)
+    world.run(lambda e: e.done)
+    after = world.output()
+    assert {name: after[name] for name in shown} == shown
+    rows = [json.loads(data) for _, data in sorted(after.items()) if data]
+    assert len(after) == world.engine.final
+    # Each total is the one before plus its own toss: what is shown tells one story, although tosses were repeated.
+    assert len(rows) > 40
+    assert all(b["total"] == a["total"] + b["toss"] for a, b in pairwise(rows))

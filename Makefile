@@ -1,0 +1,47 @@
+# Targets that a newcomer needs: setup, demo, test.  Everything runs in .venv; downloads stay in the user's cache.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help setup demo test test-fast lint bench-recovery bench-overhead bench-planners clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
+
+setup: $(STAMP)  ## create .venv with everything that is needed
+
+$(STAMP): pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 is needed (set PYTHON=...)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,demo]'
+	@touch $(STAMP)
+
+demo: setup  ## ten nodes, eight killed at once, queries back one by one, and a verdict
+	$(BIN)/python -m controller.run.demo --out out/demo
+
+lint: setup  ## style, types and layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test-fast: setup  ## lint and the tests that start no cluster
+	$(MAKE) lint
+	$(BIN)/python -m pytest -q -m "not slow"
+
+test: setup  ## lint and all tests, on real Spark, ZooKeeper and nodes
+	$(MAKE) lint
+	$(BIN)/python -m pytest -q
+
+bench-planners: setup  ## fig. 16 of the paper, planners against the optimum
+	$(BIN)/python -m benchmarks.planners
+
+bench-recovery: setup  ## figs. 12 and 15: incremental, blocking, operator-centric, best case
+	$(BIN)/python -m benchmarks.recovery --out out/bench-recovery
+
+bench-overhead: setup  ## what the machinery costs while nothing fails, and Structured Streaming beside it
+	$(BIN)/python -m benchmarks.overhead --out out/bench-overhead
+
+clean:  ## remove the environment and all output
+	rm -rf $(VENV) out build

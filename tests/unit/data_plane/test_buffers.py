@@ -1,0 +1,82 @@
+"""Output buffers: nothing is lost or reordered, and memory stays within its budget (invariant R1)."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_jobs.buffers import Budget, EdgeBuffer
+
+
+def make(folder: Path, memory: int = 10_000, disk: int = 10**9) -> EdgeBuffer:
+    return EdgeBuffer("a.0", "b.0", Budget(memory, disk, folder))
+
+
+def test_sends_in_order_and_keeps_until_trimmed(tmp_path: Path) -> None:
+    buffer = make(tmp_path)
+    for batch in (1, 2, 3):
+        buffer.put(batch, batch * 10, bytes([batch]))
+    assert [(m.batch, m.watermark, body) for m, body in buffer.pending(2)] == [(1, 10, b"\1"), (2, 20, b"\2")]
+    assert [m.batch for m, _ in buffer.pending(9)] == [3]
+    buffer.cursor = 1
+    assert [m.batch for m, _ in buffer.pending(9)] == [1, 2, 3]
+    buffer.trim(2)
+    assert sorted(buffer.entries) == [3]
+    assert buffer.budget.memory == 1
+
+
+def test_a_gap_is_not_jumped(tmp_path: Path) -> None:
+    buffer = make(tmp_path)
+    buffer.put(2, None, b"x")
+    assert list(buffer.pending(5)) == []
+
+
+def test_spills_oldest_and_reads_it_back(tmp_path: Path) -> None:
+    buffer = make(tmp_path, memory=250)
+    for batch in range(1, 11):
+        buffer.put(batch, None, bytes([batch]) * 100)
+    assert buffer.budget.memory <= 250
+    assert buffer.budget.disk == 800
+    assert len(list(tmp_path.iterdir())) == 8
+    assert [body for _, body in buffer.pending(10)] == [bytes([b]) * 100 for b in range(1, 11)]
+    buffer.clear()
+    assert list(tmp_path.iterdir()) == []
+    assert (buffer.budget.memory, buffer.budget.disk) == (0, 0)
+
+
+def test_both_limits_reached_names_the_settings(tmp_path: Path) -> None:
+    buffer = make(tmp_path, memory=100, disk=100)
+    buffer.put(1, None, b"x" * 90)
+    with pytest.raises(BufferError, match=r"recovery\.bufferDisk"):
+        for batch in range(2, 9):
+            buffer.put(batch, None, b"x" * 90)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(["put", "trim", "rewind", "send"]), st.integers(0, 30)), max_size=60)
+)
+def test_accounts_exactly(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]) -> None:
+    buffer = make(tmp_path_factory.mktemp("spill"), memory=64)
+    produced: dict[int, bytes] = {}
+    trimmed = 0
+    for action, number in steps:
+        if action == "put":
+            batch = max([trimmed, *produced]) + 1
+            produced[batch] = bytes([batch % 256]) * number
+            buffer.put(batch, None, produced[batch])
+        elif action == "trim":
+            trimmed = max(trimmed, min(number, max(produced, default=0)))
+            buffer.trim(trimmed)
+        elif action == "rewind":
+            buffer.cursor = max(trimmed + 1, min(number, buffer.cursor))
+        else:
+            for message, body in buffer.pending(number):
+                assert body == produced[message.batch]
+    kept = {b: d for b, d in produced.items() if b > trimmed}
+    assert set(buffer.entries) == set(kept)
+    assert buffer.budget.memory + buffer.budget.disk == sum(map(len, kept.values()))
+    assert buffer.budget.memory <= 64
+    buffer.cursor = trimmed + 1
+    assert [b for _, b in buffer.pending(10**6)] == [kept[b] for b in sorted(kept)]

@@ -1,0 +1,154 @@
+"""Checkpoints, the ledger and sinks: whole or not at all, and damage is found (invariant S1)."""
+
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from spark_jobs.checkpoints import CheckpointStore, Manifest, decode_state, encode_state
+from spark_jobs.contract import Place
+from spark_jobs.errors import CheckpointError, SinkError
+from spark_jobs.ledger import AHEAD, Ledger
+from spark_jobs.release import Release
+from spark_jobs.sinks import FileSink
+from spark_jobs.topology import expand, load_text
+
+TABLES = {
+    "counts": pa.table({"tag": ["a", "b"], "n": [1, 2]}),
+    "none": pa.table({"x": pa.array([], pa.float64())}),
+}
+
+SMALL = """
+apiVersion: reprise.dev/v1alpha1
+kind: StreamTopology
+metadata: {name: small}
+spec:
+  batch: {interval: 100ms}
+  sources:
+    - {name: tweets, class: "spark_jobs.sources:HashtagSource", parallelism: 2,
+       with: {rate: 100, interval: 100ms, batches: 40, tags: 20}}
+  operators:
+    - {name: out, class: "spark_jobs.operators:Sink", inputs: [{from: tweets}], output: {}}
+"""
+
+
+def stored(store: CheckpointStore, position: int) -> Manifest:
+    file = store.write_state(position, "count.0", "host-1", TABLES)
+    manifest = Manifest(position, {"count.0": file}, {"tweets.0": position * 10})
+    store.complete(manifest)
+    return manifest
+
+
+def test_state_file_round_trip() -> None:
+    back = decode_state(encode_state(TABLES))
+    assert {n: t.to_pydict() for n, t in back.items()} == {n: t.to_pydict() for n, t in TABLES.items()}
+    assert {n: t.schema for n, t in back.items()} == {n: t.schema for n, t in TABLES.items()}
+
+
+@pytest.mark.parametrize("url", ["{}", "file://{}"])
+def test_a_checkpoint_exists_only_with_its_manifest(tmp_path: Path, url: str) -> None:
+    store = CheckpointStore(url.format(tmp_path))
+    store.write_state(5, "count.0", "host-1", TABLES)
+    assert store.positions() == []
+    manifest = stored(store, 5)
+    assert store.positions() == [5]
+    assert store.manifest(5) == manifest == store.verify(5)
+
+
+def test_memory_location_works_too() -> None:
+    store = CheckpointStore("memory://checkpoints-of-a-test")
+    manifest = stored(store, 1)
+    assert store.verify(1) == manifest
+
+
+def test_damage_is_found(tmp_path: Path) -> None:
+    store = CheckpointStore(str(tmp_path))
+    file = stored(store, 5).files["count.0"]
+    path = tmp_path / file.path
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CheckpointError, match=r"count\.0.*damaged"):
+        store.read_state(file)
+    with pytest.raises(CheckpointError, match="damaged"):
+        store.verify(5)
+    path.unlink()
+    with pytest.raises(CheckpointError, match="cannot read"):
+        store.read_state(file)
+    (tmp_path / "cp-00000005" / "COMPLETE.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"COMPLETE\.json.*damaged"):
+        store.manifest(5)
+
+
+def test_prune_keeps_the_newest(tmp_path: Path) -> None:
+    store = CheckpointStore(str(tmp_path))
+    for position in (5, 10, 15, 20):
+        stored(store, position)
+    store.write_state(12, "count.0", "host-1", TABLES)  # never completed
+    store.prune(2)
+    assert store.positions() == [15, 20]
+    assert sorted(p.name for p in tmp_path.glob("cp-*")) == ["cp-00000015", "cp-00000020"]
+
+
+def test_a_sink_batch_is_written_once(tmp_path: Path) -> None:
+    sink = FileSink(tmp_path, Place("out", 0, 1), "jsonl")
+    sink.write(1, TABLES["counts"])
+    sink.write(1, TABLES["counts"])
+    assert sink.path(1).read_text() == '{"tag":"a","n":1}\n{"tag":"b","n":2}\n'
+    with pytest.raises(SinkError, match="batch 1 is not identical"):
+        sink.write(1, TABLES["counts"].slice(1))
+    assert sink.path(1).read_text().count("\n") == 2
+    sink.write(2, None)
+    assert sink.path(2).read_bytes() == b""
+    assert [p.name for p in sink.folder.iterdir() if p.name.startswith(".")] == []
+
+
+def test_parquet_is_the_same_bytes_each_time(tmp_path: Path) -> None:
+    for root in ("a", "b"):
+        FileSink(tmp_path / root, Place("out", 0, 1), "parquet").write(1, TABLES["counts"])
+    first, second = (FileSink(tmp_path / r, Place("out", 0, 1), "parquet").path(1).read_bytes() for r in "ab")
+    assert first == second
+    assert first[:4] == b"PAR1"
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_sink_that_cannot_write_says_where(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("a file where a folder should be")
+    with pytest.raises(SinkError, match="cannot write"):
+        FileSink(tmp_path, Place("out", 0, 1), "jsonl").write(1, None)
+
+
+def test_ranges_are_written_before_they_are_given(tmp_path: Path) -> None:
+    resource = load_text(SMALL)
+    topology = expand(resource)
+    ledger = Ledger(str(tmp_path), resource, topology)
+    assert ledger.reach(3) == 3
+    assert len(list((tmp_path / "ranges").glob("*.json"))) == 1
+    again = Ledger(str(tmp_path), resource, topology)
+    assert again.written == AHEAD
+    assert again.spans("tweets.1", 0, 16) == ledger.spans("tweets.1", 0, 16)
+    assert again.reach(1000) == 40
+    assert again.ended_at == 40
+    ends = [again.ranges["tweets.0"][b] for b in range(1, 41)]
+    assert all(a[1] == b[0] for a, b in pairwise(ends))
+    assert Ledger(str(tmp_path), resource, topology).ended_at == 40
+    assert again.offsets(40)["tweets.0"] == ends[-1][1]
+
+
+def test_a_damaged_ledger_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "ranges").mkdir()
+    (tmp_path / "ranges" / "0000000001.json").write_text('{"last": 3}')
+    resource = load_text(SMALL)
+    with pytest.raises(CheckpointError, match="ledger"):
+        Ledger(str(tmp_path), resource, expand(resource))
+
+
+def test_the_clock_goes_on_after_a_restart(tmp_path: Path) -> None:
+    release = Release(str(tmp_path), 0.5)
+    assert release.due(1000.0, 0) == 0
+    release.start(1000.0)
+    release.start(2000.0)
+    again = Release(str(tmp_path), 0.5)
+    assert (again.due(1000.0, 0), again.due(1000.6, 0), again.at(3)) == (1, 2, 1001.0)
