@@ -16,6 +16,7 @@ from algorithms.model import (
 )
 from algorithms.parse import loads_instance, parse_instance, validate
 from algorithms.plan_json import plan_from_json, plan_to_json
+from algorithms.plan_table import plan_table
 from algorithms.solve import ALGORITHMS, solve
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "loads_instance",
     "parse_instance",
     "plan_from_json",
+    "plan_table",
     "plan_to_json",
     "solve",
     "validate",

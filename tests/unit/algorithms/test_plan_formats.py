@@ -17,6 +17,7 @@ from algorithms import (
     loads_instance,
     parse_instance,
     plan_from_json,
+    plan_table,
     solve,
 )
 
@@ -129,3 +130,13 @@ def test_a_decimal_plan_survives_json() -> None:
     plan = solve(parse_instance({**GOOD, "capacity": 1.1}))
     assert plan.excluded[0].enters_at == 125
     assert plan_from_json(json.loads(json.dumps(plan.to_json()))) == plan
+
+
+def test_the_table_names_every_query_with_costs_in_the_unit_of_the_file() -> None:
+    text = plan_table(solve(parse_instance({**GOOD, "capacity": 1.1})))
+    assert "LEFT OUT" in text
+    assert "q " in text
+    assert "1.25" in text  # q needs 1.25 in the unit of the file, 125 scaled
+    text = plan_table(solve(parse_instance(GOOD)))
+    assert "a@n" in text
+    assert "optimal" in text

@@ -1,0 +1,93 @@
+"""The search: its tables never drift, it never gets worse with time, and its bounds are bounds."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from planning_cases import brute_force, instances
+
+from algorithms import Instance, solve
+from algorithms.best_density_fast import best_density_fast
+from algorithms.bounds import split_bound
+from algorithms.generators import Setting, sukp, topology
+from algorithms.local_search import search
+from algorithms.problem import compile_problem
+from algorithms.swap_state import SwapState
+
+
+@given(instance=instances(), moves=st.lists(st.integers(0, 7), max_size=25))
+@settings(max_examples=150, deadline=None)
+def test_the_price_of_every_move_is_what_the_move_costs(instance: Instance, moves: list[int]) -> None:
+    problem = compile_problem(instance)
+    state = SwapState(problem)
+    for query in (move for move in moves if move < state.count):
+        if state.chosen[query]:
+            state.remove(query)
+        else:
+            state.insert(query)
+        now = set(np.flatnonzero(state.chosen).tolist())
+        spent = problem.cost_of(problem.union(now))
+        assert state.spent == spent
+        assert state.value == problem.value_of(now)
+        for j in range(state.count):
+            assert state.add[j] == problem.cost_of(problem.union(now | {j})) - spent
+        for slot, out in enumerate(state.slots.tolist()):
+            assert state.freed[slot] == spent - problem.cost_of(problem.union(now - {out}))
+            for j in set(range(state.count)) - now:
+                swapped = problem.cost_of(problem.union((now - {out}) | {j}))
+                assert state.add[j] + state.lost[slot, j] - state.freed[slot] == swapped - spent
+
+
+def steps(count: int) -> Callable[[], bool]:
+    left = iter(range(count))
+    return lambda: next(left, None) is None
+
+
+def test_more_steps_never_give_less() -> None:
+    problem = compile_problem(sukp(random.Random(3), 60, 60, 0.1, 0.75))
+    start = best_density_fast(problem)[0]
+    values = [problem.value_of(search(problem, start, steps(count))[0]) for count in (0, 50, 500, 3000)]
+    assert values == sorted(values)
+    assert values[0] == problem.value_of(start)
+    assert values[-1] > values[0]  # on this instance the search finds more than its start
+
+
+@given(instance=instances(), rounds=st.integers(1, 40))
+@settings(max_examples=200, deadline=None)
+def test_no_split_of_costs_bounds_below_the_optimum(instance: Instance, rounds: int) -> None:
+    assert split_bound(compile_problem(instance), rounds) >= brute_force(instance)
+
+
+def test_more_rounds_tighten_the_bound() -> None:
+    problem = compile_problem(topology(random.Random(1), Setting("s", queries=60, max_share=6), 0.5))
+    assert split_bound(problem, 80) < split_bound(problem, 1)
+
+
+def test_auto_says_which_planner_ran_and_why() -> None:
+    tree = topology(random.Random(1), Setting("s", queries=40, max_share=1), 0.5)
+    assert solve(tree, "auto").algorithm == "frontier"
+    small = topology(random.Random(1), Setting("s", queries=18, max_share=6), 0.5)
+    assert solve(small, "auto").algorithm == "dp"
+    sparse = topology(random.Random(1), Setting("s", queries=40, partitions=60, max_share=2), 0.5)
+    plan = solve(sparse, "auto", time_limit=5.0)
+    assert (plan.algorithm, plan.optimal) == ("ilp", True)
+    dense = solve(sukp(random.Random(1), 120, 120, 0.15, 0.85), "auto", time_limit=0.2)
+    assert dense.algorithm == "local-search"
+    assert "too dense to prove" in dense.why
+
+
+def test_the_generators_keep_to_their_settings() -> None:
+    setting = Setting("s", queries=18, partitions=80, max_share=3, priorities="linear")
+    instance = topology(random.Random(5), setting, 0.4)
+    users = [sum(p.id in q.partitions for q in instance.queries) for p in instance.partitions]
+    assert max(users) <= 3 + 1  # one more only where an empty query was given a partition
+    assert instance.capacity == int(0.4 * sum(p.cost for p in instance.partitions))
+    cost = {p.id: p.cost for p in instance.partitions}
+    by_load = sorted(instance.queries, key=lambda q: sum(cost[name] for name in q.partitions))
+    priorities = [q.priority for q in by_load]
+    assert priorities == sorted(priorities)
+    assert (priorities[0], priorities[-1]) == (1, 10)
