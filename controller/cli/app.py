@@ -1,0 +1,75 @@
+"""`reprise`: the commands and what they have in common.
+
+Every mistake of the caller is one line on standard error that names field and reason, and exit code 2; what each exit
+code means is in `exits`.  Commands are modules of their own that are imported when they are called: `reprise --help` must
+not wait for Spark.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import click
+
+from controller.cli.exits import guarded
+
+COMMANDS = {
+    "run": "Run a topology on a cluster on this machine, with faults if wanted.",
+    "status": "How a running topology stands: nodes, queries, plan, and why queries wait.",
+    "history": "What happened in a run: faults, plans, queries lost and back.",
+    "checkpoints": "List the global checkpoints of a run and verify their files.",
+    "graph": "Draw a topology with its partitions and queries.",
+    "plan": "Compute a recovery plan from a file or a recorded incident.",
+    "compare": "Compare the outputs of two runs byte for byte.",
+    "validate": "Check a topology file.",
+}
+
+
+class Commands(click.Group):
+    """Loads a command's module when it is needed; all errors pass one gate."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order in which one meets them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """The command of that name."""
+        if name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"controller.cli.{name}_command").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """An unknown command is answered with the known ones."""
+        if args and args[0] not in COMMANDS:
+            ctx.fail(f"no command {args[0]!r}; there are {', '.join(COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command behind the gate."""
+        return guarded(lambda: super(Commands, self).invoke(ctx))
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="reprise")
+def main() -> None:
+    """Streaming topologies on Spark that come back query by query after many nodes fail at once.
+
+    \b
+    First steps:
+      reprise validate -f examples/minimal.yaml
+      reprise run -f examples/minimal.yaml --out out/first
+      reprise run -f examples/topology2.yaml --faults examples/faults/eight-of-ten.yaml --out out/eight
+      reprise history --out out/eight
+
+    \b
+    Exit codes: 0 done, 1 the answer is no (run failed, outputs differ, checkpoint damaged),
+    2 bad input, 3 out of time, 4 nothing runs there, 130 interrupted.
+    NO_COLOR is respected.
+    """

@@ -1,0 +1,56 @@
+"""Exit codes, and the one gate through which every error leaves.
+
+Invariant: a mistake of the caller never shows a traceback; an error nobody foresaw always does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn, TypeVar
+
+import click
+
+T = TypeVar("T")
+
+DONE = 0
+NO = 1
+"""The command worked and its answer is no: the run failed, outputs differ, a checkpoint is damaged."""
+BAD_INPUT = 2
+TIMED_OUT = 3
+NOT_RUNNING = 4
+"""Nothing runs there, or ZooKeeper does not answer."""
+INTERRUPTED = 130
+
+
+class NotRunningError(Exception):
+    """There is no running topology to ask."""
+
+
+def guarded(call: Callable[[], T]) -> T:
+    """The result of `call`; foreseen errors become one line and an exit code."""
+    from algorithms import PlanningError
+    from controller.embedded.errors import EmbeddedError
+    from controller.report.errors import OutDirError, ReportError
+    from controller.run.errors import FaultFileError, RunError
+    from spark_jobs.errors import DataPlaneError
+
+    try:
+        return call()
+    except NotRunningError as error:
+        fail(str(error), NOT_RUNNING)
+    except (DataPlaneError, PlanningError, FaultFileError, OutDirError, ReportError) as error:
+        fail(str(error), BAD_INPUT)
+    except (RunError, EmbeddedError) as error:
+        fail(str(error), NO)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        fail(f"{error.filename}: {error.strerror}", BAD_INPUT)
+    except KeyboardInterrupt:
+        fail("interrupted", INTERRUPTED)
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """One line on standard error."""
+    click.echo(f"error: {' '.join(message.split())}", err=True)
+    raise SystemExit(code)

@@ -1,0 +1,157 @@
+"""The folder of a run: what is where, who may use it, and the record `run.json`.
+
+Invariant: a folder belongs to one topology and to one process at a time; results of an earlier run are continued
+(`resume`) or left alone, never mixed with new ones.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from controller.embedded.processes import inspect
+from controller.report.errors import OutDirError
+from spark_jobs.topology import StreamTopology, to_json
+
+KEPT_PER_ATTEMPT = ("run.json", "incident.json", "plans.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Paths below OUT."""
+
+    out: Path
+    location: str
+    """Where checkpoints are: the resource's, or a folder of OUT."""
+
+    @property
+    def topology(self) -> Path:
+        return self.out / "topology.json"
+
+    @property
+    def sink(self) -> Path:
+        return self.out / "sink"
+
+    @property
+    def events(self) -> Path:
+        return self.out / "events.jsonl"
+
+    @property
+    def record(self) -> Path:
+        return self.out / "run.json"
+
+    @property
+    def incident(self) -> Path:
+        return self.out / "incident.json"
+
+    @property
+    def plans(self) -> Path:
+        return self.out / "plans.json"
+
+    @property
+    def plot(self) -> Path:
+        """Without suffix."""
+        return self.out / "queries"
+
+    def log(self, name: str) -> Path:
+        return self.out / "logs" / f"{name}.log"
+
+
+def layout_of(out: Path, resource: StreamTopology) -> Layout:
+    """The layout, nothing is touched."""
+    return Layout(out, resource.checkpoint.location or str((out / "checkpoints").resolve()))
+
+
+def prepare(out: Path, resource: StreamTopology, resume: bool) -> Layout:
+    """Make or check the folder.  OutDirError when it holds another run, or another process works in it."""
+    layout = layout_of(out, resource)
+    before = read_record(out)
+    if before is not None and is_running(before):
+        raise OutDirError(f"--out: {out} is in use by process {before['pid']}")
+    if resume:
+        _check_same(layout, resource)
+        _keep_attempt(out)
+    elif layout.topology.exists() or layout.sink.exists() or before is not None:
+        raise OutDirError(f"--out: {out} holds an earlier run; give --resume to go on with it, or another folder")
+    try:
+        (out / "logs").mkdir(parents=True, exist_ok=True)
+        layout.sink.mkdir(exist_ok=True)
+        write_atomically(layout.topology, to_json(resource))
+    except OSError as error:
+        raise OutDirError(f"--out: {out} cannot be used: {error}") from error
+    return layout
+
+
+def _check_same(layout: Layout, resource: StreamTopology) -> None:
+    """The same dataflow: its checkpoints and offsets mean nothing to another one."""
+    if not layout.topology.exists():
+        raise OutDirError(f"--out: {layout.out} holds no run to resume (no topology.json)")
+    before, now = json.loads(layout.topology.read_text()), json.loads(to_json(resource))
+    for path in (("metadata", "name"), ("spec", "sources"), ("spec", "operators"), ("spec", "batch")):
+        old, new = before, now
+        for step in path:
+            old, new = old.get(step, {}), new.get(step, {})
+        if old != new:
+            raise OutDirError(f"--resume: {'.'.join(path)} differs from the run in {layout.out}")
+
+
+def _keep_attempt(out: Path) -> None:
+    """Rename the records of the attempt before to `<name>-<n>.json`."""
+    number = 1
+    while (out / f"run-{number}.json").exists():
+        number += 1
+    for name in KEPT_PER_ATTEMPT:
+        if (out / name).exists():
+            (out / name).rename(out / name.replace(".json", f"-{number}.json"))
+
+
+def read_record(out: Path) -> dict[str, Any] | None:
+    """`run.json`, None when there is none.  OutDirError when it is damaged."""
+    try:
+        found = json.loads((out / "run.json").read_text())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise OutDirError(f"{out / 'run.json'}: not a run record: {error}") from error
+    if not isinstance(found, dict):
+        raise OutDirError(f"{out / 'run.json'}: not a run record")
+    return found
+
+
+def is_running(record: dict[str, Any]) -> bool:
+    """Whether the process that wrote the record still lives and has not finished."""
+    process = inspect(int(record.get("pid", 0)))
+    alive = process is not None and process.started == record.get("pid_started")
+    return alive and record.get("outcome") == "running" and record.get("pid") != os.getpid()
+
+
+def new_record(resource: StreamTopology, **more: Any) -> dict[str, Any]:
+    """The beginning of `run.json`."""
+    me = inspect(os.getpid())
+    return {
+        "topology": resource.name,
+        "namespace": resource.namespace,
+        "strategy": resource.recovery.strategy,
+        "nodes": resource.nodes.count,
+        "outcome": "running",
+        "pid": os.getpid(),
+        "pid_started": me.started if me else None,
+        "started": time.time(),
+        "actions": [],
+        **more,
+    }
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Whole or not at all: `status` reads while a run writes."""
+    write_atomically(path, json.dumps(value, indent=1) + "\n")
+
+
+def write_atomically(path: Path, text: str) -> None:
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text)
+    part.replace(path)

@@ -1,0 +1,44 @@
+"""The command lines of a run's two processes, and the environment that each gets."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+
+from controller.embedded.cluster import EmbeddedCluster
+from controller.embedded.warden import MARK
+from controller.report.layout import Layout
+from controller.run.config import RunConfig
+from controller.run.services import Service
+
+DRIVER_HEAP_MB = 768
+"""The driver schedules tasks and holds no data."""
+
+
+def services_of(config: RunConfig, layout: Layout, cluster: EmbeddedCluster, root: str) -> dict[str, Service]:
+    """Coordinator and driver, not started, in the order in which to start them."""
+    common = ["--zk", cluster.zk_hosts, "--root", root, "--topology", str(layout.topology.resolve())]
+    environment = {MARK: cluster.token} | _python_path(config)
+    driver = [
+        *(sys.executable, "-m", "controller.driver", *common),
+        *("--master", cluster.master_url),
+        *("--sink", str(layout.sink.resolve())),
+        *("--checkpoints", layout.location),
+        *("--events", str(layout.events.resolve())),
+        f"--java-options={cluster.executor_java_options()}",
+        *("--driver-host", cluster.zookeeper.host),
+        f"--python-path={environment.get('PYTHONPATH', '')}",
+    ]
+    submit = ["--driver-memory", f"{DRIVER_HEAP_MB}m", "--driver-java-options", cluster.driver_java_options()]
+    spark = {**cluster.spark_env(), "PYSPARK_SUBMIT_ARGS": shlex.join([*submit, "pyspark-shell"])}
+    coordinator = [sys.executable, "-m", "controller.coordination", *common]
+    return {
+        "coordinator": Service("coordinator", coordinator, environment, layout.log("coordinator")),
+        "driver": Service("driver", driver, environment | spark, layout.log("driver")),
+    }
+
+
+def _python_path(config: RunConfig) -> dict[str, str]:
+    parts = [part for part in (config.python_path, os.environ.get("PYTHONPATH", "")) if part]
+    return {"PYTHONPATH": os.pathsep.join(parts)} if parts else {}

@@ -1,0 +1,75 @@
+"""What a run is told at its start, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from controller.embedded.cluster import EmbeddedCluster
+from controller.run.faults import Fault
+from spark_jobs.topology import StreamTopology, load_topology, override
+
+
+class Outcome(StrEnum):
+    """How a run ended."""
+
+    DONE = "done"  # the stream ended, every query wrote everything, no incident is open
+    POISONED = "poisoned"  # the stream ended, but code of some operator raised and its queries did not finish
+    TIMEOUT = "timeout"
+    INTERRUPTED = "interrupted"  # Ctrl-C or SIGTERM
+    FAILED = "failed"  # the run itself could not go on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig:
+    """One run.  `resource` has all overrides applied (see `load`)."""
+
+    resource: StreamTopology
+    out: Path
+    faults: tuple[Fault, ...] = ()
+    standby: int | None = None
+    """Nodes started beyond those of the resource.  None: as many as the faults take for `best-case`, else 0."""
+    timeout_s: float | None = None
+    resume: bool = False
+    cluster: EmbeddedCluster | None = None
+    """A started cluster to run on, left running; None starts one for this run.  Nodes are added or killed so that the run
+    begins with its own number."""
+    python_path: str = ""
+    """Folder of the user's classes, for the driver and its executors."""
+    session_timeout_ms: int = 3000
+    """How long after a kill a node's heartbeat is missed."""
+    keep_adds: bool = False
+    """With standby nodes the arrivals of the fault file are left out, unless this is set."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What a run came to; everything else is in its folder."""
+
+    outcome: Outcome
+    out: Path
+    record: Mapping[str, Any]
+    """As in run.json."""
+    incident: Mapping[str, Any] = field(default_factory=dict)
+    """As in incident.json."""
+    reason: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.outcome is Outcome.DONE
+
+
+def load(
+    path: str | Path, *, nodes: int | None = None, strategy: str | None = None, overrides: Mapping[str, Any] | None = None
+) -> StreamTopology:
+    """A checked topology file with overrides, as `spark_jobs.topology.override` takes them.  SpecError, OSError."""
+    changes: dict[str, Any] = dict(overrides or {})
+    if nodes is not None:
+        changes["nodes.count"] = nodes
+    if strategy is not None:
+        changes["recovery.strategy"] = strategy
+    resource = load_topology(path)
+    return override(resource, changes) if changes else resource

@@ -1,0 +1,19 @@
+"""What can go wrong with a run; every error that leaves this package is a `RunError`."""
+
+
+class RunError(Exception):
+    """A run that cannot start or go on; the message is for the person who started it."""
+
+
+class FaultFileError(RunError):
+    """A fault or trace file that does not say what to do: file, field (as a path) and reason."""
+
+    def __init__(self, file: str, field: str, reason: str) -> None:
+        super().__init__(f"{file}: {field}: {reason}" if field else f"{file}: {reason}")
+        self.file = file
+        self.field = field
+        self.reason = reason
+
+
+class ServiceError(RunError):
+    """Driver or coordinator end again and again; the message carries the end of the log."""

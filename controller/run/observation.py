@@ -1,0 +1,160 @@
+"""What ZooKeeper says about a running topology, read as a whole: the one source of `run`, `status` and `history`.
+
+Invariant: an observation never mixes "nothing there" with "not known": while ZooKeeper is away `connected` is False and
+the last known records stand.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+
+from controller.coordination import paths
+from controller.coordination.errors import CoordinationError
+from controller.coordination.records import parse_desired, parse_node, parse_progress, parse_stats
+from controller.coordination.recovery_records import parse_incident, parse_plan
+from controller.embedded.zk_client import make_client
+from controller.run.errors import RunError
+from scheduler.incident import Incident, PlanRecord
+from scheduler.model import Desired, Node, PartitionStats, Progress
+
+T = TypeVar("T")
+READ_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One look."""
+
+    time: float
+    connected: bool = False
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+    """Alive by their heartbeat, by `node#incarnation`."""
+    progress: Progress | None = None
+    problems: tuple[str, ...] = ()
+    desired: Desired | None = None
+    incident: Incident | None = None
+    """The open one."""
+    closed: Mapping[str, Incident] = field(default_factory=dict)
+    plans: Mapping[str, PlanRecord] = field(default_factory=dict)
+    stats: Mapping[str, PartitionStats] = field(default_factory=dict)
+    unreadable: tuple[str, ...] = ()
+    """Records that could not be parsed, with the reason."""
+
+    @property
+    def newest_plan(self) -> PlanRecord | None:
+        return max(self.plans.values(), key=lambda plan: (plan.time, plan.id), default=None)
+
+    @property
+    def incidents(self) -> list[Incident]:
+        """All, oldest first."""
+        every = {**self.closed, **({self.incident.id: self.incident} if self.incident else {})}
+        return sorted(every.values(), key=lambda incident: incident.opened_at)
+
+
+class Observer:
+    """Reads the records below one root again and again; what never changes is read once."""
+
+    def __init__(self, hosts: str, root: str) -> None:
+        self._zk: KazooClient = make_client(hosts, 10.0)
+        self._hosts, self._root = hosts, root
+        self._last = Observation(0.0)
+        self._plans: dict[str, PlanRecord] = {}
+        self._closed: dict[str, Incident] = {}
+        self._unreadable: list[str] = []
+
+    def open(self, timeout_s: float = 15.0) -> None:
+        """Raises RunError when no server answers."""
+        try:
+            self._zk.start(timeout=timeout_s)
+        except (KazooTimeoutError, KazooException) as error:
+            self.close()
+            raise RunError(f"ZooKeeper at {self._hosts} does not answer within {timeout_s:g} s") from error
+
+    def close(self) -> None:
+        self._zk.stop()
+        self._zk.close()
+
+    def read(self) -> Observation:
+        """The records as they are now; the last known ones, marked, while ZooKeeper is away."""
+        now = time.time()
+        self._unreadable = []
+        try:
+            if not self._zk.connected:
+                raise KazooException("not connected")
+            self._last = self._read(now)
+        except (KazooException, KazooTimeoutError):
+            self._last = replace(self._last, time=now, connected=False)
+        return self._last
+
+    def exists(self, root: str) -> bool:
+        """Whether a topology has ever run below `root`."""
+        return self._zk.exists_async(root).get(timeout=READ_TIMEOUT_S) is not None
+
+    def _read(self, now: float) -> Observation:
+        for name in self._children(paths.PLANS):
+            if name not in self._plans and (plan := self._parsed(f"{paths.PLANS}/{name}", parse_plan)):
+                self._plans[name] = plan
+        for name in self._children(paths.INCIDENTS):
+            if name not in self._closed and (incident := self._parsed(f"{paths.INCIDENTS}/{name}", parse_incident)):
+                self._closed[name] = incident
+        nodes = [self._parsed(f"{paths.NODES}/{name}", parse_node) for name in self._children(paths.NODES)]
+        incident = self._parsed(paths.INCIDENT, parse_incident)
+        raw = self._raw(paths.PROGRESS)
+        return Observation(
+            time=now,
+            connected=True,
+            nodes={node.id: node for node in nodes if node},
+            progress=self._parse(raw, paths.PROGRESS, parse_progress),
+            problems=_problems(raw),
+            desired=self._parsed(paths.DESIRED, parse_desired),
+            incident=incident if incident and incident.closed_at is None else None,
+            closed=dict(self._closed),
+            plans=dict(self._plans),
+            stats=self._parsed(paths.STATS, parse_stats) or {},
+            unreadable=tuple(self._unreadable),
+        )
+
+    def _children(self, name: str) -> list[str]:
+        try:
+            found: list[str] = self._zk.get_children_async(f"{self._root}/{name}").get(timeout=READ_TIMEOUT_S)
+        except NoNodeError:
+            return []
+        return sorted(found)
+
+    def _raw(self, name: str) -> bytes | None:
+        try:
+            raw: bytes = self._zk.get_async(f"{self._root}/{name}").get(timeout=READ_TIMEOUT_S)[0]
+        except NoNodeError:
+            return None
+        return raw or None
+
+    def _parsed(self, name: str, parse: Callable[[bytes, str], T]) -> T | None:
+        return self._parse(self._raw(name), name, parse)
+
+    def _parse(self, raw: bytes | None, name: str, parse: Callable[[bytes, str], T]) -> T | None:
+        if raw is None:
+            return None
+        try:
+            return parse(raw, f"{self._root}/{name}")
+        except CoordinationError as error:
+            self._unreadable.append(str(error))
+            return None
+
+
+def _problems(raw: bytes | None) -> tuple[str, ...]:
+    """What the driver complains of; a list of texts in its progress record."""
+    import json
+
+    try:
+        record: Any = json.loads(raw or b"{}")
+    except ValueError:
+        return ()
+    found = record.get("problems", []) if isinstance(record, dict) else []
+    return tuple(str(text) for text in found) if isinstance(found, list) else ()
