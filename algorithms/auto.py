@@ -15,7 +15,7 @@ from __future__ import annotations
 from algorithms.bounds import split_bound
 from algorithms.dp import dp
 from algorithms.exact import by_programme, by_structure, exact
-from algorithms.local_search import best_density, local_search
+from algorithms.local_search import local_search, timed_start
 from algorithms.problem import Deadline, Outcome, Problem
 from algorithms.reduce import Reduced, reduce_problem
 
@@ -30,8 +30,8 @@ SEARCH_SHARE = 0.3
 
 
 def ilp(problem: Problem, deadline: Deadline) -> Outcome:
-    """Exact, started from BestDensity."""
-    return exact(problem, deadline, lambda small: best_density(small, deadline).queries)
+    """Exact, started from as much of BestDensity as a share of the time allows."""
+    return exact(problem, deadline, lambda small: timed_start(small, deadline)[0])
 
 
 def auto(problem: Problem, deadline: Deadline) -> Outcome:

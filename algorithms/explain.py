@@ -95,7 +95,10 @@ def _rivals(problem: Problem, chosen: tuple[int, ...], query: int, lacking: int)
     needs."""
     if not lacking:
         return ()
-    single = [q for q in chosen if _freed(problem, chosen, {q}, query) >= lacking]
+    once = _needed_once(problem, chosen)
+    single = [
+        q for q in chosen if problem.cost_of(problem.masks[q] & once & ~problem.masks[query]) >= lacking
+    ]
     if single:
         return (min(single, key=lambda q: (problem.priority[q], q)),)
     away: set[int] = set()
@@ -107,6 +110,15 @@ def _rivals(problem: Problem, chosen: tuple[int, ...], query: int, lacking: int)
         if _freed(problem, chosen, away, query) >= lacking:
             break
     return tuple(sorted(away))
+
+
+def _needed_once(problem: Problem, chosen: tuple[int, ...]) -> int:
+    """Partitions that exactly one chosen query needs: what its withdrawal would free."""
+    some = several = 0
+    for q in chosen:
+        several |= some & problem.masks[q]
+        some |= problem.masks[q]
+    return some & ~several
 
 
 def _freed(problem: Problem, chosen: tuple[int, ...], away: set[int], query: int) -> int:

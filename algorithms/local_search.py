@@ -48,7 +48,7 @@ def best_density(problem: Problem, deadline: Deadline) -> Outcome:
 
 def local_search(problem: Problem, deadline: Deadline) -> Outcome:
     """Search until the deadline."""
-    start, complete = _start(problem, deadline)
+    start, complete = timed_start(problem, deadline)
     reduced = reduce_problem(problem)
     small = reduced.problem
     if not small.masks:
@@ -63,7 +63,8 @@ def local_search(problem: Problem, deadline: Deadline) -> Outcome:
     return Outcome(problem.closure(problem.union(best)), note=f"{steps} steps from {begun}")
 
 
-def _start(problem: Problem, deadline: Deadline) -> tuple[tuple[int, ...], bool]:
+def timed_start(problem: Problem, deadline: Deadline) -> tuple[tuple[int, ...], bool]:
+    """BestDensity within its share of the time, and whether that was enough for all candidates."""
     until = deadline.left() * (1 - START_SHARE)
     return best_density_fast(problem, lambda: deadline.left() < until)
 
