@@ -45,7 +45,9 @@ class Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         """An unknown command is answered with the known ones."""
         if args and args[0] not in COMMANDS:
             ctx.fail(f"no command {args[0]!r}; there are {', '.join(COMMANDS)}")

@@ -12,7 +12,7 @@ import yaml
 from spark_jobs.topology.quantity import parse_duration
 
 
-class Duration(click.ParamType):
+class Duration(click.ParamType[float]):
     """`90`, `90s`, `1m30s`: seconds."""
 
     name = "duration"

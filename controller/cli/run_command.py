@@ -26,13 +26,21 @@ EXIT = {
 
 @click.command("run")
 @topology_option
-@click.option("--nodes", type=click.IntRange(1, 250), help="Nodes to start with, instead of spec.nodes.count.")
+@click.option(
+    "--nodes", type=click.IntRange(1, 250), help="Nodes to start with, instead of spec.nodes.count."
+)
 @click.option("--faults", type=click.Path(path_type=Path), help="What breaks when; see docs/cli.md.")
 @click.option("--strategy", type=click.Choice(STRATEGIES), help="Instead of spec.recovery.strategy.")
 @out_option
-@click.option("--set", "sets", multiple=True, metavar="PATH=VALUE", help="Another value in the spec (repeatable).")
-@click.option("--standby", type=click.IntRange(0, 250), help="Nodes beyond those wanted, ready at once (best-case).")
-@click.option("--resume", is_flag=True, help="Go on with the run in OUT, from its newest complete checkpoint.")
+@click.option(
+    "--set", "sets", multiple=True, metavar="PATH=VALUE", help="Another value in the spec (repeatable)."
+)
+@click.option(
+    "--standby", type=click.IntRange(0, 250), help="Nodes beyond those wanted, ready at once (best-case)."
+)
+@click.option(
+    "--resume", is_flag=True, help="Go on with the run in OUT, from its newest complete checkpoint."
+)
 @click.option("--timeout", type=DURATION, help="Give up after this long, e.g. 5m.")
 @click.option("-q", "--quiet", is_flag=True, help="Only the verdict.")
 def command(file: Path, out: Path, quiet: bool, **options: Any) -> None:
@@ -78,7 +86,9 @@ def verdict(console: Console, result: RunResult) -> None:
     """Two or three lines at the end."""
     reason = f": {result.reason}" if result.reason else ""
     style = "green" if result.ok else "red"
-    console.print(f"{result.outcome.value}{reason}", style=style, highlight=False, markup=False, soft_wrap=True)
+    console.print(
+        f"{result.outcome.value}{reason}", style=style, highlight=False, markup=False, soft_wrap=True
+    )
     for incident in result.incident.get("incidents", []):
         times = [q["recovery_s"] for q in incident["queries"].values() if q["recovery_s"] is not None]
         spread = f", recovered in {min(times):.1f} to {max(times):.1f} s" if times else ""

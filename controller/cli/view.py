@@ -73,7 +73,9 @@ def queries_table(state: RunState, rows: int) -> Table:
     if len(shown) > rows:
         shown = sorted(shown, key=lambda query: query.status is Status.AVAILABLE)[:rows]
     for query in shown:
-        table.add_row(query.id, str(query.priority), str(query.lag), status_text(query), _short(query.reason, _REASON))
+        table.add_row(
+            query.id, str(query.priority), str(query.lag), status_text(query), _short(query.reason, _REASON)
+        )
     if len(state.queries) > len(shown):
         table.add_row(f"... {len(state.queries) - len(shown)} more", "", "", "", "")
     return table

@@ -65,13 +65,17 @@ def first_failure(actions: Iterable[Mapping[str, Any]], opened: Iterable[float])
 
 
 def availability(
-    writes: Mapping[str, Writes], priorities: Mapping[str, int], zero: float, failure: float | None, criterion: Criterion
+    writes: Mapping[str, Writes],
+    priorities: Mapping[str, int],
+    zero: float,
+    failure: float | None,
+    criterion: Criterion,
 ) -> Availability | None:
     """None when nothing was written.  Queries that never wrote anything are unavailable throughout."""
     ends = [w.written.max() for w in writes.values() if w.written.size]
     if not ends:
         return None
-    end = max(max(ends), zero + STEP_S)
+    end = max(*ends, zero + STEP_S)
     points = min(MAX_POINTS, int((end - zero) / STEP_S) + 2)
     grid = np.linspace(zero, end, points)
     empty = Writes(np.empty(0, np.int64), np.empty(0), np.empty(0))

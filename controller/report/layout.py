@@ -76,7 +76,9 @@ def prepare(out: Path, resource: StreamTopology, resume: bool) -> Layout:
         _check_same(layout, resource)
         _keep_attempt(out)
     elif layout.topology.exists() or layout.sink.exists() or before is not None:
-        raise OutDirError(f"--out: {out} holds an earlier run; give --resume to go on with it, or another folder")
+        raise OutDirError(
+            f"--out: {out} holds an earlier run; give --resume to go on with it, or another folder"
+        )
     try:
         (out / "logs").mkdir(parents=True, exist_ok=True)
         layout.sink.mkdir(exist_ok=True)

@@ -65,8 +65,9 @@ def _measured(found: Availability) -> dict[str, Any]:
     criterion = found.criterion
     return {
         "criterion": {
-            "text": "available: mean latency over the window < theta * l_s + tolerance; l_s: mean latency before the failure;"
-            " latency: write time of a batch less its due time, or the age of the oldest batch due and unwritten if more",
+            "text": "available: mean latency over the window < theta * l_s + tolerance; l_s: mean latency before the"
+            " failure; latency: write time of a batch less its due time, or the age of the oldest batch that is due and"
+            " unwritten if that is more",
             "theta": criterion.theta,
             "window_s": criterion.window_s,
             "tolerance_s": criterion.tolerance_s,

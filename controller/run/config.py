@@ -63,7 +63,11 @@ class RunResult:
 
 
 def load(
-    path: str | Path, *, nodes: int | None = None, strategy: str | None = None, overrides: Mapping[str, Any] | None = None
+    path: str | Path,
+    *,
+    nodes: int | None = None,
+    strategy: str | None = None,
+    overrides: Mapping[str, Any] | None = None,
 ) -> StreamTopology:
     """A checked topology file with overrides, as `spark_jobs.topology.override` takes them.  SpecError, OSError."""
     changes: dict[str, Any] = dict(overrides or {})

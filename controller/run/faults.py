@@ -172,7 +172,9 @@ def _fault(entry: _Entry, labels: list[str]) -> Fault:
         case "crash":
             target = entry.text("crash", CRASHABLE)
             if "for" in entry.item and target != "zookeeper":
-                raise entry.error("for", f"a crashed {target} is restarted at once; only zookeeper stays away")
+                raise entry.error(
+                    "for", f"a crashed {target} is restarted at once; only zookeeper stays away"
+                )
             away = entry.seconds("for", ZOOKEEPER_AWAY_S) if target == "zookeeper" else None
             return replace(fault, target=target, for_s=away)
         case "trace":
@@ -194,7 +196,9 @@ def _trigger(entry: _Entry, when: str, labels: list[str]) -> Trigger:
     label = entry.item["after"]
     if isinstance(label, bool) or str(label) not in labels:
         known = f"there are {', '.join(labels)}" if labels else "there is none"
-        raise entry.error("after", f"must be the index or name of a fault before this one ({known}), not {label!r}")
+        raise entry.error(
+            "after", f"must be the index or name of a fault before this one ({known}), not {label!r}"
+        )
     return Trigger("after", of=str(label), delay_s=delay)
 
 
@@ -222,4 +226,3 @@ def _unroll(entry: _Entry, fault: Fault, nodes: int, folder: Path) -> list[Fault
 def most_killed(faults: tuple[Fault, ...]) -> int:
     """How many standby nodes replace every node that a schedule takes."""
     return len({n for f in faults if f.action in ("kill", "freeze") for n in f.nodes})
-

@@ -102,7 +102,9 @@ class Observer:
             if name not in self._plans and (plan := self._parsed(f"{paths.PLANS}/{name}", parse_plan)):
                 self._plans[name] = plan
         for name in self._children(paths.INCIDENTS):
-            if name not in self._closed and (incident := self._parsed(f"{paths.INCIDENTS}/{name}", parse_incident)):
+            if name not in self._closed and (
+                incident := self._parsed(f"{paths.INCIDENTS}/{name}", parse_incident)
+            ):
                 self._closed[name] = incident
         nodes = [self._parsed(f"{paths.NODES}/{name}", parse_node) for name in self._children(paths.NODES)]
         incident = self._parsed(paths.INCIDENT, parse_incident)

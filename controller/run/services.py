@@ -7,6 +7,7 @@ Invariant: one process of a service at a time; the old session is gone before a 
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -55,7 +56,9 @@ class Service:
         quick = not self._expected and time.monotonic() - self._started < QUICK_S
         self._quick_ends = self._quick_ends + 1 if quick else 0
         if self._quick_ends >= QUICK_ENDS:
-            raise ServiceError(f"the {self.name} ends at every start (status {status}): {launch.tail(self.log)}")
+            raise ServiceError(
+                f"the {self.name} ends at every start (status {status}): {launch.tail(self.log)}"
+            )
         self._sweep()
         self.start()
         self.restarts += 1
@@ -70,10 +73,8 @@ class Service:
         """SIGTERM, then SIGKILL for what is left."""
         if self._process is not None and self.alive:
             self._process.terminate()
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout_s)
-            except subprocess.TimeoutExpired:
-                pass
         self._sweep()
         self._process = None
 

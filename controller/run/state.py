@@ -76,7 +76,9 @@ def _query_state(query: Query, seen: Observation) -> QueryState:
     if progress is None or desired is None:
         return QueryState(query.id, query.priority, Status.WAITING, 0, "the topology has not started")
     lag = max(0, progress.horizon - progress.positions.get(query.id, 0))
-    poisoned = {p: why for p, why in progress.failed.items() if p in query.partitions and why.startswith("poison")}
+    poisoned = {
+        p: why for p, why in progress.failed.items() if p in query.partitions and why.startswith("poison")
+    }
     if poisoned:
         return QueryState(query.id, query.priority, Status.WAITING, lag, next(iter(poisoned.values())))
     homeless = sorted(p for p in query.partitions if desired.assignment.get(p) not in seen.nodes)
@@ -97,7 +99,11 @@ def _why(query: str, homeless: list[str], seen: Observation) -> str:
         return plan.left_out[query]
     gone: Mapping[str, str] = seen.desired.assignment if seen.desired else {}
     lost = sorted({gone[p] for p in homeless if p in gone})
-    return f"{len(homeless)} partitions lost with {', '.join(lost)}; no plan yet" if lost else "no plan has placed it yet"
+    return (
+        f"{len(homeless)} partitions lost with {', '.join(lost)}; no plan yet"
+        if lost
+        else "no plan has placed it yet"
+    )
 
 
 def current_plan(seen: Observation) -> PlanRecord | None:

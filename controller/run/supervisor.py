@@ -2,8 +2,8 @@
 
 The supervisor decides nothing about recovery.  It does for a local run what Kubernetes does in production: it keeps
 driver and coordinator alive and provides nodes; besides it breaks what the fault schedule says.  Invariant: whatever
-happens, Ctrl-C, an error, SIGKILL of this very process, nothing that it started outlives it (`controller.embedded.warden`), and
-what is known is written to the folder of the run.
+happens, Ctrl-C, an error, SIGKILL of this very process, nothing that it started outlives it
+(`controller.embedded.warden`), and what is known is written to the folder of the run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ Watcher = Callable[[RunState, list[dict[str, Any]]], None]
 
 
 def run_topology(
-    config: RunConfig, watch: Watcher = lambda _state, _actions: None, progress: Callable[[str], None] = log.info
+    config: RunConfig,
+    watch: Watcher = lambda _state, _actions: None,
+    progress: Callable[[str], None] = log.info,
 ) -> RunResult:
     """Run until the stream ends, the time is up or something makes going on impossible.
 
@@ -180,7 +182,9 @@ class _Run:
         for service in injector.services.values():
             status = service.revive()
             if status is not None:
-                self._say({"time": time.time(), "action": "restarted", "target": service.name, "status": status})
+                self._say(
+                    {"time": time.time(), "action": "restarted", "target": service.name, "status": status}
+                )
 
     def _say(self, action: dict[str, Any]) -> None:
         log.info("action %s", " ".join(f"{key}={value}" for key, value in action.items()))

@@ -44,7 +44,11 @@ def read_trace(path: Path, nodes: int, start_s: float) -> list[Change]:
     """The changes after `start_s` of the trace, for a fleet that has `nodes` nodes then.  FaultFileError names the
     line."""
     try:
-        rows = [row for row in csv.reader(path.read_text(encoding="utf-8").splitlines()) if row and row[0][:1] != "#"]
+        rows = [
+            row
+            for row in csv.reader(path.read_text(encoding="utf-8").splitlines())
+            if row and row[0][:1] != "#"
+        ]
     except (OSError, UnicodeDecodeError) as error:
         raise FaultFileError(str(path), "", f"cannot be read: {error}") from error
     fleet = _Fleet([f"n{i}" for i in range(1, nodes + 1)], nodes)
@@ -60,7 +64,9 @@ def _event(path: Path, index: int, row: list[str]) -> tuple[float, str, str]:
             raise ValueError(f"{kind!r} is neither add nor remove")
         return float(at) / 1000, kind, name
     except ValueError as error:
-        raise FaultFileError(str(path), f"row {index + 1}", f"is not `milliseconds,add|remove,name`: {error}") from error
+        raise FaultFileError(
+            str(path), f"row {index + 1}", f"is not `milliseconds,add|remove,name`: {error}"
+        ) from error
 
 
 def _count(path: Path, index: int, row: list[str]) -> tuple[float, int]:
@@ -110,7 +116,9 @@ def _from_counts(counts: list[tuple[float, int]], fleet: _Fleet, start_s: float)
         if at - zero <= start_s or count == before:
             continue
         step, before = count - before, count
-        lost = [name for name in reversed(fleet.living[-max(0, -step) :] if step < 0 else []) if fleet.lose(name)]
+        lost = [
+            name for name in reversed(fleet.living[-max(0, -step) :] if step < 0 else []) if fleet.lose(name)
+        ]
         for _ in range(max(0, step)):
             fleet.arrive()
         if lost or step > 0:

@@ -1,0 +1,80 @@
+"""`reprise checkpoints`: the global checkpoints of a run, and whether their files are whole."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from controller.cli import exits
+from controller.report.layout import layout_of
+from spark_jobs.checkpoints import CheckpointStore
+from spark_jobs.errors import CheckpointError
+from spark_jobs.topology import from_json
+
+
+@click.command("checkpoints")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder of a run.")
+@click.option("--location", help="Any checkpoint location: a path or an fsspec URL.")
+@click.option(
+    "--verify/--no-verify", default=True, show_default=True, help="Read every file, check its SHA-256."
+)
+@click.option("-o", "--output", type=click.Choice(("table", "json")), default="table", show_default=True)
+def command(out: Path | None, location: str | None, verify: bool, output: str) -> None:
+    """List complete global checkpoints, newest last; exit code 1 when one is damaged.
+
+    \b
+    Examples:
+      reprise checkpoints --out out/eight
+      reprise checkpoints --location s3://bucket/flights --no-verify -o json
+    """
+    if (out is None) == (location is None):
+        raise click.UsageError("give exactly one of --out and --location")
+    store = CheckpointStore(location or _location(out or Path()))
+    found = [_entry(store, position, verify) for position in store.positions()]
+    if output == "json":
+        click.echo(json.dumps({"location": store.location, "checkpoints": found}, indent=1))
+    else:
+        _table(store.location, found)
+    if any(entry["problem"] for entry in found):
+        raise SystemExit(exits.NO)
+
+
+def _location(out: Path) -> str:
+    try:
+        resource = from_json((out / "topology.json").read_text())
+    except FileNotFoundError:
+        raise click.BadParameter(f"{out} holds no run (no topology.json)", param_hint="--out") from None
+    return layout_of(out, resource).location
+
+
+def _entry(store: CheckpointStore, position: int, verify: bool) -> dict[str, Any]:
+    entry: dict[str, Any] = {"position": position, "files": 0, "bytes": 0, "offsets": {}, "problem": ""}
+    try:
+        manifest = store.manifest(position)
+        entry["files"] = len(manifest.files)
+        entry["bytes"] = sum(file.size for file in manifest.files.values())
+        entry["offsets"] = dict(manifest.offsets)
+        if verify:
+            store.verify(position)
+    except CheckpointError as error:
+        entry["problem"] = str(error)
+    return entry
+
+
+def _table(location: str, found: list[dict[str, Any]]) -> None:
+    console = Console()
+    console.print(f"{len(found)} complete checkpoints in {location}", highlight=False, soft_wrap=True)
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in ("position", "files", "bytes"):
+        table.add_column(name, justify="right")
+    table.add_column("state")
+    for entry in found:
+        state = f"[red]{entry['problem']}[/red]" if entry["problem"] else "whole"
+        table.add_row(str(entry["position"]), str(entry["files"]), f"{entry['bytes']:,}", state)
+    if found:
+        console.print(table)

@@ -1,0 +1,35 @@
+"""`reprise graph`: a topology as a picture or as text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from controller.cli.options import topology_option
+from spark_jobs.topology import expand, load_topology
+from spark_jobs.topology.draw import draw
+from spark_jobs.topology.text import as_text
+
+
+@click.command("graph")
+@topology_option
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="FILE.svg or FILE.png; without it, text."
+)
+def command(file: Path, output: Path | None) -> None:
+    """Draw a topology: operators, partitions, subscriptions, and its queries by priority.
+
+    \b
+    Examples:
+      reprise graph -f examples/topology2.yaml
+      reprise graph -f examples/flights.yaml -o flights.svg
+    """
+    topology = expand(load_topology(file))
+    if output is None:
+        click.echo(as_text(topology), nl=False)
+        return
+    if output.suffix not in (".svg", ".png"):
+        raise click.BadParameter(f"{output.name} must end in .svg or .png", param_hint="--output")
+    draw(topology, output)
+    click.echo(f"{output} drawn")
