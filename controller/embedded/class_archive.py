@@ -27,10 +27,11 @@ from controller.embedded.errors import EmbeddedError, StartError
 from controller.embedded.jvm import Jvm, class_path
 from controller.embedded.warden import Warden
 
-_LAYOUT = "1"
+_LAYOUT = "3"
 """Raise when flags or training change in a way that calls for a new archive."""
-_TRAINING_TIMEOUT_S = 240.0
+_TRAINING_TIMEOUT_S = 600.0
 _DUMP_TIMEOUT_S = 240.0
+_TRY_AGAIN_AFTER_S = 86400.0
 _UNUSED_AFTER_S = 30 * 86400.0
 
 
@@ -73,6 +74,8 @@ def ensure_archive(jvm: Jvm, warden: Warden, progress: Callable[[str], None]) ->
     archive, failure = folder / f"classes-{key}.jsa", folder / f"classes-{key}.failed"
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if failure.exists() and failure.stat().st_mtime < time.time() - _TRY_AGAIN_AFTER_S:
+            failure.unlink(missing_ok=True)
         if not archive.exists() and not failure.exists():
             progress("making the class archive, once for this Java and pyspark (about a minute)")
             with _alone(folder / f"classes-{key}.lock"):
@@ -102,13 +105,16 @@ def _make(jvm: Jvm, warden: Warden, archive: Path, failure: Path) -> None:
     work.mkdir(exist_ok=True)
     fresh = archive.with_suffix(f".{os.getpid()}")
     try:
+        _probe(jvm, warden, work)
         _train(jvm, warden, work)
         texts = [path.read_text(encoding="utf-8") for path in work.glob("*.classes")]
         (work / "all.list").write_text("\n".join(merge_class_lists(texts)), encoding="utf-8")
-        _dump(jvm, warden, work, fresh)
+        _dump(jvm, warden, work / "all.list", fresh)
         fresh.replace(archive)
     except EmbeddedError as error:
-        failure.write_text(f"{error}\n\nRemove this file to try again.\n", encoding="utf-8")
+        failure.write_text(
+            f"{error}\n\nThe next start after a day, or without this file, tries again.\n", encoding="utf-8"
+        )
     finally:
         fresh.unlink(missing_ok=True)
 
@@ -119,15 +125,25 @@ def _train(jvm: Jvm, warden: Warden, work: Path) -> None:
     _run(command, environment, warden, work / "training.log", _TRAINING_TIMEOUT_S)
 
 
-def _dump(jvm: Jvm, warden: Warden, work: Path, target: Path) -> None:
-    plain = replace(jvm, archive=None, options=())
+def _probe(jvm: Jvm, warden: Warden, work: Path) -> None:
+    """Find out in seconds whether this Java takes an archive for this class path at all (21 does not
+    always)."""
+    tiny, target = work / "probe.list", work / "probe.jsa"
+    tiny.write_text("java/lang/Object\norg/slf4j/Logger\n", encoding="utf-8")
+    _dump(jvm, warden, tiny, target)
+    strict = replace(jvm, archive=target, options=("-Xshare:on",)).command("-version", heap_mb=64)
+    _run(strict, jvm.environment("127.0.0.1"), warden, work / "probe.log", _DUMP_TIMEOUT_S)
+
+
+def _dump(jvm: Jvm, warden: Warden, class_list: Path, target: Path) -> None:
+    log = class_list.with_suffix(".log")
     command = [
-        str(jvm.java_home / "bin" / "java"), "-cp", class_path(jvm.conf_dir, jvm.home), "-Xshare:dump",
-        f"-XX:SharedClassListFile={work / 'all.list'}", f"-XX:SharedArchiveFile={target}", "-XX:+UseSerialGC",
+        str(jvm.java_home / "bin" / "java"), "-cp", class_path(jvm.home), "-Xshare:dump",
+        f"-XX:SharedClassListFile={class_list}", f"-XX:SharedArchiveFile={target}", "-XX:+UseSerialGC",
     ]  # fmt: skip
-    _run(command, plain.environment("127.0.0.1"), warden, work / "dump.log", _DUMP_TIMEOUT_S)
+    _run(command, jvm.environment("127.0.0.1"), warden, log, _DUMP_TIMEOUT_S)
     if not target.exists():
-        raise StartError(f"java -Xshare:dump wrote no archive: {launch.tail(work / 'dump.log')}")
+        raise StartError(f"java -Xshare:dump wrote no archive: {launch.tail(log)}")
 
 
 def _run(

@@ -86,9 +86,7 @@ class EmbeddedCluster:
         self.log_dir = config.log_dir or warden.scratch / "logs"
         self.log_dir.mkdir(parents=True, exist_ok=True)
         java = find_java(warden.scratch / "java", force_bundled=config.force_bundled_java)
-        self._jvm = Jvm(
-            java, warden.scratch / "no-conf", warden.scratch / "log4j2.properties", config.java_options
-        )
+        self._jvm = Jvm(java, warden.scratch / "log4j2.properties", config.java_options)
         self._jvm.write_log_config()
         if config.class_archive:
             archive = ensure_archive(self._jvm, warden, progress)

