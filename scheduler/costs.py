@@ -3,8 +3,8 @@
 The greater of what is declared and what is measured, at least 1 milli-CPU. Seed 003 plans under the
 assumption that the cluster was not overloaded before the failure (section 4.4); where measurement says that a
 node was, the measured part is scaled down until its partitions fit under its cap. So an arrangement that ran
-can run again on as many nodes of the same size, and a hot partition that takes more than a capped node has
-to give is not lost for ever.
+can run again on as many nodes of the same size. For the same reason the measured part never exceeds what one
+node of the topology has under the cap: a hot partition is not lost for ever, it gets a node for itself.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def normal_costs(view: View) -> dict[str, int]:
     desired = view.snapshot.desired
     assignment = desired.assignment if desired else {}
     declared = {p.id: max(1, p.cpu_milli) for p in view.snapshot.topology.partitions}
-    stats = view.snapshot.stats
-    measured = {p: max(c, floor(stats[p].cpu_milli) if p in stats else 0) for p, c in declared.items()}
+    most = view.policy.cap_of(view.policy.node_cpu_milli)
+    measured = {p: max(c, min(most, _measured(view, p))) for p, c in declared.items()}
     costs: dict[str, int] = {}
     for node_id, members in _by_node(declared, assignment).items():
         for group in [members] if node_id else [[p] for p in members]:
@@ -36,6 +36,11 @@ def free_capacity(view: View, costs: Mapping[str, int], held: Mapping[str, str])
         if node in used:
             used[node] += costs.get(partition, 1)
     return {node.id: max(0, view.policy.cap_of(node.cpu_milli) - used[node.id]) for node in view.usable}
+
+
+def _measured(view: View, partition: str) -> int:
+    stats = view.snapshot.stats.get(partition)
+    return floor(stats.cpu_milli) if stats else 0
 
 
 def _by_node(partitions: Iterable[str], assignment: Mapping[str, str]) -> dict[str, list[str]]:

@@ -32,7 +32,7 @@ def plan_by_plan(s: Situation, first: bool) -> Decision | None:
     lost = [p for p in view.failed if p in before.assignment]
     rollback = first or (bool(lost) and not view.snapshot.topology.deterministic)
     candidates = tuple(view.failed) if rollback else view.movable
-    if not first and (not view.failed or (not lost and s.nothing_new(candidates))):
+    if not first and not lost and s.nothing_more(candidates):
         return None
     planned = plan_recovery(view, s.costs, view.survivors, candidates, s.clock)
     trigger = _trigger(s, first, bool(lost))
@@ -64,7 +64,9 @@ def restore_whole(s: Situation, first: bool) -> Decision | None:
     """Blocking recovery: everything that is failed at once, with a rollback of all, or nothing yet."""
     view, before = s.view, s.desired
     candidates = tuple(view.failed)
-    if not candidates or (not first and s.nothing_new(candidates)):
+    last = s.open.considered
+    fewer = last is not None and last.waiting != frozenset(candidates)
+    if not candidates or (not first and not fewer and s.nothing_more(candidates)):
         return None
     planned = plan_recovery(view, s.costs, view.survivors, candidates, s.clock)
     if set(planned.added) != set(candidates):
@@ -147,8 +149,9 @@ def _not_yet(s: Situation, planned: Planned, candidates: tuple[str, ...]) -> Dec
     queries = [c.query for c in planned.candidates]
     planned = replace(planned, left_out={**planned.left_out, **dict.fromkeys(queries, reason)})
     incident = replace(s.open, phase=Phase.WAITING, considered=s.considered(candidates, {}))
-    record = s.record(planned, "blocking", None, {}, note=reason)
-    return carried_out("wait-for-capacity", reason, record, None, incident.log(s.now, "waiting", reason))
+    after = s.desired.next(punctuate=False) if s.desired.punctuate else None
+    record = s.record(planned, "blocking", after, {}, note=reason)
+    return carried_out("wait-for-capacity", reason, record, after, incident.log(s.now, "waiting", reason))
 
 
 def _summary(planned: Planned) -> str:

@@ -72,7 +72,10 @@ def quarantine(s: Situation) -> Decision | None:
     steps: list[Step] = [WriteDesired(after), WritePoison(Poison(s.desired.driver, dict(view.poison)))]
     reason = "; ".join(f"{p}: {why}" for p, why in new.items())
     if s.incident is not None:
-        steps.append(WriteIncident(s.incident.log(s.now, "poison", reason)))
+        incident = replace(
+            s.incident, considered=None
+        )  # what only the poisoned queries needed can go last now
+        steps.append(WriteIncident(incident.log(s.now, "poison", reason)))
     return act("quarantine", reason, *steps)
 
 

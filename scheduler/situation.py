@@ -51,11 +51,11 @@ class Situation:
         declared = {p.id: max(1, p.cpu_milli) for p in self.view.snapshot.topology.partitions}
         return {**declared, **self.open.costs}
 
-    def nothing_new(self, candidates: Iterable[str]) -> bool:
-        """Whether the last plan of the incident looked at these failed partitions and at all usable nodes."""
+    def nothing_more(self, candidates: Iterable[str]) -> bool:
+        """Whether the last plan of the incident looked at all of these failed partitions and usable nodes."""
         last = self.open.considered
         return (
-            last is not None and last.waiting == frozenset(candidates) and self.view.usable_ids <= last.nodes
+            last is not None and last.waiting >= frozenset(candidates) and last.nodes >= self.view.usable_ids
         )
 
     def plan_id(self) -> str:
