@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from algorithms.best_density_fast import best_density_fast
+from algorithms.partition_search import PartitionSearch
 from algorithms.problem import Deadline, Outcome, Problem
 from algorithms.reduce import reduce_problem
 from algorithms.swap_state import SwapState
@@ -23,7 +24,7 @@ REST_DROPPED = (4, 9)
 """Steps for which a dropped query may not return: drawn from this range, times the round's patience."""
 REST_ADDED = (1, 4)
 """Steps for which an added query may not leave, likewise."""
-PATIENCE = (1, 1, 1, 3)
+PATIENCE = (1, 1, 3)
 """Factors on the rests, round after round. Short rests are best for 500 queries; a long one now and then gets
 small dense instances out of local optima that short ones never left."""
 FRESH = 4
@@ -35,7 +36,7 @@ STALL = 300
 """Steps without a better plan after which the plan is partly destroyed and rebuilt."""
 DESTROY = (0.15, 0.8)
 """Share of the queries that a restart drops."""
-START_SHARE = 0.25
+START_SHARE = 0.15
 """Share of the time that BestDensity may take before the search starts from what it has."""
 MAX_CELLS = 30_000_000
 """Queries times partitions beyond which the dense tables would not fit the memory of a small coordinator."""
@@ -71,7 +72,7 @@ def timed_start(problem: Problem, deadline: Deadline) -> tuple[tuple[int, ...], 
 
 def search(problem: Problem, start: tuple[int, ...], stop: Callable[[], bool]) -> tuple[tuple[int, ...], int]:
     """(the best queries met, steps made); `start` must be feasible."""
-    state = SwapState(problem)
+    state, partitions = SwapState(problem), PartitionSearch(problem)
     for query in start:
         state.insert(query)
     rng = np.random.default_rng(len(problem.masks))
@@ -92,9 +93,14 @@ def search(problem: Problem, start: tuple[int, ...], stop: Callable[[], bool]) -
                 best, best_value = local, local_value
         if stalled > STALL or not moved:
             rounds += 1
-            fresh = rounds % FRESH == 0
-            base = np.zeros_like(best) if fresh else best if rounds % 2 else local
-            _restart(state, base, rng, NOISE["fresh" if fresh else "rebuild"])
+            if rounds % 2:
+                base, made = partitions.round(best if rounds % 4 == 1 else local, rounds // 2, rng, stop)
+                steps += made
+                _load(state, base)
+            else:
+                fresh = rounds % FRESH == 0
+                base = np.zeros_like(best) if fresh else local
+                _restart(state, base, rng, NOISE["fresh" if fresh else "rebuild"])
             patience = PATIENCE[rounds % len(PATIENCE)]
             rests[:] = 0
             local, local_value, stalled = state.chosen.copy(), state.value, 0
@@ -151,13 +157,19 @@ def _step(
     return True
 
 
+def _load(state: SwapState, chosen: npt.NDArray[np.bool_]) -> None:
+    state.clear()
+    for query in np.flatnonzero(chosen):
+        state.insert(int(query))
+
+
 def _restart(state: SwapState, base: npt.NDArray[np.bool_], rng: np.random.Generator, noise: float) -> None:
     """Keep a random part of `base` and fill up greedily by noisy density."""
     members = np.flatnonzero(base)
     kept = members[rng.random(len(members)) >= rng.uniform(*DESTROY)]
-    state.clear()
-    for query in kept:
-        state.insert(int(query))
+    kept_mask = np.zeros_like(base)
+    kept_mask[kept] = True
+    _load(state, kept_mask)
     sharers = np.maximum(1, (state.needs > 0).sum(axis=1))
     split = state.needs / sharers[:, None]
     while True:
