@@ -67,22 +67,28 @@ def first_failure(actions: Iterable[Mapping[str, Any]], opened: Iterable[float])
 def availability(
     writes: Mapping[str, Writes],
     priorities: Mapping[str, int],
-    zero: float,
+    span: tuple[float, float],
     failure: float | None,
+    done: bool,
     criterion: Criterion,
 ) -> Availability | None:
-    """None when nothing was written.  Queries that never wrote anything are unavailable throughout."""
-    ends = [w.written.max() for w in writes.values() if w.written.size]
-    if not ends:
+    """None when nothing was written.  Queries that never wrote anything are unavailable throughout.
+
+    `span`: when the stream began and when the run ended; `done`: the stream ended, so after the last batch that anybody
+    wrote nothing is due.
+    """
+    written = {query: w for query, w in writes.items() if w.written.size}
+    if not written:
         return None
-    end = max(*ends, zero + STEP_S)
-    points = min(MAX_POINTS, int((end - zero) / STEP_S) + 2)
-    grid = np.linspace(zero, end, points)
-    empty = Writes(np.empty(0, np.int64), np.empty(0), np.empty(0))
+    zero = span[0]
+    last = max(float(w.written.max()) for w in written.values())
+    end = max(last if done else span[1], last, zero + STEP_S)
+    final = max(int(w.batches[-1]) for w in written.values()) if done else None
+    grid = np.linspace(zero, end, min(MAX_POINTS, int((end - zero) / STEP_S) + 2))
     found = {}
     for query, priority in priorities.items():
-        one = series(query, priority, writes.get(query, empty), grid, failure, criterion)
-        if query not in writes:
-            one = Series(query, priority, 0.0, grid - zero, np.zeros(points, dtype=np.bool_))
-        found[query] = one
+        if query in written:
+            found[query] = series((query, priority), written[query], grid, failure, final, criterion)
+        else:
+            found[query] = Series(query, priority, 0.0, grid - zero, np.zeros(len(grid), dtype=np.bool_))
     return Availability(grid, zero, failure, criterion, found, weighted_share(found))

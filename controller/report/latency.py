@@ -32,6 +32,8 @@ class Criterion:
     window_s: float
     tolerance_s: float
     theta: float = THETA
+    interval_s: float = 0.0
+    """Between batches: when the one after the last that was written is due."""
 
     def limit(self, baseline_s: float) -> float:
         """The mean latency from which on a query is not available, seconds."""
@@ -41,7 +43,11 @@ class Criterion:
 def criterion_for(batch_interval_s: float) -> Criterion:
     """The window holds at least three batches.  Tolerance: one batch, as outputs come batch by batch, and one second for
     a machine that starts JVMs beside the run."""
-    return Criterion(window_s=max(2.0, 3 * batch_interval_s), tolerance_s=1.0 + batch_interval_s)
+    return Criterion(
+        window_s=max(2.0, 3 * batch_interval_s),
+        tolerance_s=1.0 + batch_interval_s,
+        interval_s=batch_interval_s,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +78,21 @@ def baseline(writes: Writes, failure: float | None) -> float:
 
 
 def series(
-    query: str, priority: int, writes: Writes, grid: Seconds, failure: float | None, criterion: Criterion
+    query: tuple[str, int],
+    writes: Writes,
+    grid: Seconds,
+    failure: float | None,
+    final: int | None,
+    criterion: Criterion,
 ) -> Series:
-    """A query's latency and availability at the times of `grid` (unix seconds, rising)."""
+    """A query's (id, priority) latency and availability at the times of `grid` (unix seconds, rising).
+
+    `final`: the last batch of the stream, None if the stream had not ended.
+    """
     usual = baseline(writes, failure)
-    latency = np.maximum(_windowed(writes, grid, criterion.window_s), _age(writes, grid))
-    return Series(query, priority, usual, latency, latency < criterion.limit(usual))
+    age = _age(writes, grid, final, criterion.interval_s)
+    latency = np.maximum(_windowed(writes, grid, criterion.window_s), age)
+    return Series(*query, usual, latency, latency < criterion.limit(usual))
 
 
 def _windowed(writes: Writes, grid: Seconds, window_s: float) -> Seconds:
@@ -93,14 +108,13 @@ def _windowed(writes: Writes, grid: Seconds, window_s: float) -> Seconds:
     return found
 
 
-def _age(writes: Writes, grid: Seconds) -> Seconds:
+def _age(writes: Writes, grid: Seconds, final: int | None, interval_s: float) -> Seconds:
     """Age of the oldest batch that is due and not written.  A query writes its batches in their order."""
-    if not writes.batches.size:
-        return np.zeros_like(grid)
     # at time t the batches up to index k are written when the latest write among them is not after t
     done = np.maximum.accumulate(writes.written)
     following = np.searchsorted(done, grid, side="right")
-    due = np.append(writes.due, np.inf)  # after the last batch nothing is due any more
+    finished = final is not None and writes.batches[-1] >= final
+    due = np.append(writes.due, np.inf if finished else writes.due[-1] + interval_s)
     found: Seconds = np.maximum(grid - due[following], 0.0)
     return found
 

@@ -29,10 +29,10 @@ def draw(found: Availability, marks: Sequence[tuple[float, str, str]], title: st
     written = []
     for suffix, canvas in _CANVAS.items():
         rows = len(found.queries)
-        figure = Figure(figsize=(10.5, 4.6 + 0.19 * rows), layout="constrained")
+        figure = Figure(figsize=(10.5, 5.2 + 0.19 * rows), layout="constrained")
         canvas(figure)
         top, middle, bottom = figure.subplots(
-            3, 1, sharex=True, gridspec_kw={"height_ratios": [2.0, 1.6, max(1.0, 0.17 * rows)]}
+            3, 1, sharex=True, gridspec_kw={"height_ratios": [2.0, 1.6, max(0.9, 0.17 * rows)]}
         )
         _share(top, found)
         _latency(middle, found)
@@ -53,6 +53,7 @@ def _share(axes: Any, found: Availability) -> None:
     total = len(found.queries)
     axes.step(found.elapsed, found.count, where="post", color=_BLUE, lw=1.6, label="available queries")
     axes.set_ylim(0, total * 1.08 + 0.2)
+    axes.yaxis.get_major_locator().set_params(integer=True)
     axes.set_ylabel(f"available queries (of {total})", color=_BLUE)
     right = axes.twinx()
     right.fill_between(found.elapsed, 100 * found.share, step="post", color=_UP, alpha=0.18, lw=0)
@@ -85,7 +86,7 @@ def _rows(axes: Any, found: Availability) -> None:
         axes.axhline(edge, color="white", lw=0.8)
     axes.invert_yaxis()
     axes.set_yticks(np.arange(len(ordered)) + 0.5, [f"{s.query}  p{s.priority}" for s in ordered], size=6.5)
-    axes.set_ylabel("query available (green)")
+    axes.set_ylabel("available\n(green)")
 
 
 def _vertical(axes: Any, marks: Sequence[tuple[float, str, str]]) -> None:

@@ -24,13 +24,6 @@ def timeline(
     lines: list[tuple[float, str, str]] = [(float(a["time"]), *_action(a)) for a in actions]
     for incident in incidents:
         lines += [(event.time, event.name, event.detail) for event in incident.events if event.name != "plan"]
-        for query, times in incident.queries.items():
-            marks = (
-                ("lost", times.lost_at),
-                ("restored", times.restored_at),
-                ("caught up", times.caught_up_at),
-            )
-            lines += [(at, f"query {word}", query) for word, at in marks if at is not None]
     lines += [(plan.time, "plan", f"{plan.id} {plan_summary(plan)}") for plan in plans]
     lines.sort(key=lambda line: line[0])
     return [

@@ -32,9 +32,10 @@ def write_report(
     zero = float(record.get("zero", record["started"]))
     priorities = {q.id: q.priority for q in expand(resource).queries.values()}
     failure = first_failure(record["actions"], [i.opened_at for i in incidents])
-    found = availability(
-        read_events(layout.events), priorities, zero, failure, criterion_for(resource.batch_interval_s)
-    )
+    span = (zero, float(record.get("ended", zero)))
+    done = record.get("outcome") == "done"
+    criterion = criterion_for(resource.batch_interval_s)
+    found = availability(read_events(layout.events), priorities, span, failure, done, criterion)
     lines = timeline(record["actions"], incidents, plans, zero)
     by_id = {plan.id: plan for plan in plans}
     report = {

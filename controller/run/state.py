@@ -1,7 +1,7 @@
 """How each query stands: derived from an observation alone, so `run` and `status` cannot disagree.
 
-A query is available when all of its partitions are at work and its output is close to the horizon (seed 003, Def. 1:
-not before all are).  It is recovering when everything it needs is placed on living nodes but not yet there, or behind;
+A query is available when all of its partitions are at work and, while an incident is open, its output is close to the
+horizon (seed 003, Def. 1: not before all are).  Outside of incidents a query that is behind is slow, not down.  It is recovering when everything it needs is placed on living nodes but not yet there, or behind;
 it waits when something it needs has no place, and then the newest plan says why.
 """
 
@@ -88,7 +88,7 @@ def _query_state(query: Query, seen: Observation) -> QueryState:
     if restoring:
         reason = f"{len(restoring)} of {len(query.partitions)} partitions are being restored"
         return QueryState(query.id, query.priority, Status.RECOVERING, lag, reason)
-    if lag > CAUGHT_UP_BATCHES:
+    if lag > CAUGHT_UP_BATCHES and seen.incident is not None:
         return QueryState(query.id, query.priority, Status.RECOVERING, lag, "catching up")
     return QueryState(query.id, query.priority, Status.AVAILABLE, lag)
 
