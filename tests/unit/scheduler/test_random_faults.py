@@ -41,7 +41,7 @@ ACTIONS = [
 
 
 class Faults:
-    """Applies one action after the other; `pick` chooses its target."""
+    """One method an action; `pick` chooses its target."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -49,62 +49,82 @@ class Faults:
         self.names = NODES
 
     def apply(self, action: str, pick: int) -> None:
-        world, names = self.world, self.world.names()
-        match action:
-            case "kill" | "kill-two":
-                for k in range(2 if action == "kill-two" else 1):
-                    if names:
-                        world.kill(names[(pick + k) % len(names)])
-            case "add":
-                self.names += 1
-                world.add(f"n{self.names}", [1000, 500, 2000][pick % 3])
-            case "add-returning":
-                gone = [n for n in sorted(world.incarnations) if n not in names]
-                if gone:
-                    world.add(gone[pick % len(gone)])
-            case "drive":
-                world.drive()
-            case "coordinate":
-                world.coordinate()
-            case "run":
-                world.run(0.3 + pick % 5)
-            case "crash-before-commit":
-                world.look()
-            case "second-coordinator":
-                first, second = world.look(), world.look()
-                done = world.commit(*first)
-                assert not (done and world.commit(*second))
-            case "late-commit":
-                held, self.held = self.held, world.look()
-                if held is not None:
-                    world.commit(*held)
-            case "wait" | "long-wait":
-                world.now += 130.0 if action == "long-wait" else 1.1
-            case "driver-restart":
-                world.start_driver()
-            case "zookeeper-away":
-                world.session = False
-                assert not world.coordinate().steps
-                world.session = True
-            case "pause":
-                world.paused = not world.paused
-            case _:
-                self._damage(action, pick)
-        world.check_flags()
+        getattr(self, action.replace("-", "_"))(pick)
+        self.world.check_flags()
 
-    def _damage(self, action: str, pick: int) -> None:
-        world = self.world
-        partition = world.topology.partitions[pick % len(world.topology.partitions)].id
-        match action:
-            case "lose-state":
-                world.lose_state(partition)
-            case "poison":
-                if world.driver and not world.poison_at:
-                    world.poison_at[partition] = world.driver.horizon + 2
-            case "damage-checkpoint":
-                world.damaged |= {max(world.checkpoints, default=0)} - {0}
-            case "stats":
-                world.stats[partition] = PartitionStats(float(pick * 7 % 1500))
+    def kill(self, pick: int) -> None:
+        names = self.world.names()
+        if names:
+            self.world.kill(names[pick % len(names)])
+
+    def kill_two(self, pick: int) -> None:
+        self.kill(pick)
+        self.kill(pick)
+
+    def add(self, pick: int) -> None:
+        self.names += 1
+        self.world.add(f"n{self.names}", [1000, 500, 2000][pick % 3])
+
+    def add_returning(self, pick: int) -> None:
+        gone = sorted(set(self.world.incarnations) - set(self.world.names()))
+        if gone:
+            self.world.add(gone[pick % len(gone)])
+
+    def drive(self, _: int) -> None:
+        self.world.drive()
+
+    def coordinate(self, _: int) -> None:
+        self.world.coordinate()
+
+    def run(self, pick: int) -> None:
+        self.world.run(0.3 + pick % 5)
+
+    def crash_before_commit(self, _: int) -> None:
+        self.world.look()
+
+    def second_coordinator(self, _: int) -> None:
+        first, second = self.world.look(), self.world.look()
+        done = self.world.commit(*first)
+        assert not (done and self.world.commit(*second))
+
+    def late_commit(self, _: int) -> None:
+        held, self.held = self.held, self.world.look()
+        if held is not None:
+            self.world.commit(*held)
+
+    def wait(self, _: int) -> None:
+        self.world.now += 1.1
+
+    def long_wait(self, _: int) -> None:
+        self.world.now += 130.0
+
+    def driver_restart(self, _: int) -> None:
+        self.world.start_driver()
+
+    def zookeeper_away(self, _: int) -> None:
+        self.world.session = False
+        assert not self.world.coordinate().steps
+        self.world.session = True
+
+    def pause(self, _: int) -> None:
+        self.world.paused = not self.world.paused
+
+    def lose_state(self, pick: int) -> None:
+        self.world.lose_state(self._partition(pick))
+
+    def poison(self, pick: int) -> None:
+        if self.world.driver and not self.world.poison_at:
+            self.world.poison_at[self._partition(pick)] = self.world.driver.horizon + 2
+
+    def damage_checkpoint(self, _: int) -> None:
+        self.world.damaged |= {max(self.world.checkpoints, default=0)} - {0}
+
+    def stats(self, pick: int) -> None:
+        self.world.stats[self._partition(pick)] = PartitionStats(float(pick * 7 % 1500))
+
+    def _partition(self, pick: int) -> str:
+        partitions = self.world.topology.partitions
+        return partitions[pick % len(partitions)].id
 
     def heal(self) -> None:
         """Capacity for everything, and no more faults."""

@@ -1,0 +1,122 @@
+"""The pure parts of the adapters: the window of statistics, the view of a topology, crash points, operations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from samples import DESIRED, INCIDENT, PLAN, POISON
+
+from controller.coordination.coordinator import CrashPoint
+from controller.coordination.records import parse_stats
+from controller.coordination.stats_window import WINDOW_S, StatsWindow
+from controller.coordination.topology_view import policy_of, view_of
+from controller.coordination.transaction import Versions, operations
+from scheduler import (
+    AddPlan,
+    CloseIncident,
+    Decision,
+    Outcome,
+    Step,
+    Strategy,
+    WriteDesired,
+    WriteIncident,
+    WritePoison,
+)
+from spark_jobs.topology import load_topology
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+def stats(cpu: float) -> bytes:
+    return f'{{"sink.0": {{"cpu_milli": {cpu}}}}}'.encode()
+
+
+def test_the_load_before_a_failure_is_not_forgotten() -> None:
+    window = StatsWindow()
+    assert window.add(0.0, None, parse_stats) == {}
+    for now, cpu in [(0.0, 300.0), (3.0, 400.0), (6.0, 0.0), (6.3, 0.0)]:
+        found = window.add(now, stats(cpu), parse_stats)
+    assert found["sink.0"].cpu_milli == 400.0
+    late = window.add(3.0 + WINDOW_S, stats(10.0), parse_stats)
+    assert late["sink.0"].cpu_milli == 10.0
+
+
+def test_statistics_that_stay_are_kept_however_old() -> None:
+    window = StatsWindow()
+    window.add(0.0, stats(300.0), parse_stats)
+    assert window.add(1000.0, stats(300.0), parse_stats)["sink.0"].cpu_milli == 300.0
+
+
+def test_the_view_of_a_topology() -> None:
+    resource = load_topology(EXAMPLES / "minimal.yaml")
+    view = view_of(resource)
+    ids = [p.id for p in view.partitions]
+    for k, partition in enumerate(view.partitions):
+        assert set(partition.upstream) <= set(ids[:k])  # topological order
+        assert partition.cpu_milli >= 1
+    assert all(query.id in query.partitions for query in view.queries)
+    assert view.deterministic
+    policy = policy_of(resource, 0.5, 7.0)
+    assert policy.strategy is Strategy(resource.recovery.strategy)
+    assert (policy.settle_s, policy.driver_grace_s) == (0.5, 7.0)
+    assert policy.nodes_wanted == resource.nodes.count
+
+
+def test_crash_points() -> None:
+    assert CrashPoint.parse("commit:plan-first") == CrashPoint("commit", "plan-first")
+    CrashPoint.parse("decide:*").hit("commit", "plan-first")  # another moment: nothing happens
+    CrashPoint.parse("decide:start").hit("decide", "plan-first")  # another rule
+    for text in ("plan-first", "later:plan-first", "commit:"):
+        with pytest.raises(ValueError, match="not written"):
+            CrashPoint.parse(text)
+
+
+class Recorded:
+    """Stands for a kazoo transaction."""
+
+    def __init__(self) -> None:
+        self.operations: list[tuple[object, ...]] = []
+
+    def create(self, path: str, data: bytes) -> None:
+        self.operations.append(("create", path))
+
+    def set_data(self, path: str, data: bytes, version: int) -> None:
+        self.operations.append(("set", path, version))
+
+    def delete(self, path: str, version: int) -> None:
+        self.operations.append(("delete", path, version))
+
+    def check(self, path: str, version: int) -> None:
+        self.operations.append(("check", path, version))
+
+
+@pytest.mark.parametrize(
+    ("steps", "versions", "expected"),
+    [
+        ([WriteDesired(DESIRED)], Versions(), [("create", "/r/desired")]),
+        ([WriteDesired(DESIRED)], Versions(desired=4), [("set", "/r/desired", 4)]),
+        (
+            [AddPlan(PLAN), WriteIncident(INCIDENT)],
+            Versions(desired=4, incident=2),
+            [("check", "/r/desired", 4), ("create", f"/r/plans/{PLAN.id}"), ("set", "/r/incident", 2)],
+        ),
+        (
+            [WriteDesired(DESIRED), CloseIncident(INCIDENT), WritePoison(POISON)],
+            Versions(desired=4, incident=2, poison=0),
+            [
+                ("set", "/r/desired", 4),
+                ("create", f"/r/incidents/{INCIDENT.id}"),
+                ("delete", "/r/incident", 2),
+                ("set", "/r/poison", 0),
+            ],
+        ),
+    ],
+)
+def test_the_desired_state_is_always_written_or_checked(
+    steps: list[Step], versions: Versions, expected: list[tuple[object, ...]]
+) -> None:
+    transaction = Recorded()
+    for operation in operations("/r", versions, Decision(Outcome.ACT, "rule", "why", tuple(steps))):
+        operation(transaction)
+    assert transaction.operations == expected

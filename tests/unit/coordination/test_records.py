@@ -1,0 +1,115 @@
+"""Records survive the way through JSON, and whatever is wrong with one is said with znode and field."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from samples import DESIRED, INCIDENT, PLAN, POISON, PROGRESS, replace
+
+from controller.coordination.errors import RecordError
+from controller.coordination.records import (
+    encode_desired,
+    encode_poison,
+    encode_progress,
+    encode_stats,
+    parse_desired,
+    parse_node,
+    parse_poison,
+    parse_progress,
+    parse_stats,
+)
+from controller.coordination.recovery_records import (
+    encode_incident,
+    encode_plan,
+    parse_incident,
+    parse_plan,
+)
+from controller.embedded.node_tree import NodeRecord
+from scheduler import Node, PartitionStats
+
+PARSERS: dict[str, tuple[Callable[[bytes, str], Any], bytes]] = {
+    "progress": (parse_progress, encode_progress(PROGRESS)),
+    "desired": (parse_desired, encode_desired(DESIRED)),
+    "poison": (parse_poison, encode_poison(POISON)),
+    "incident": (parse_incident, encode_incident(INCIDENT)),
+    "plan": (parse_plan, encode_plan(PLAN)),
+    "stats": (parse_stats, encode_stats({"sink.0": PartitionStats(1.5, 2.0, 3)})),
+    "node": (parse_node, NodeRecord("n1", "127.0.1.1", 2, 17, 1000, 9.5).encode()),
+}
+
+
+def test_round_trips() -> None:
+    assert parse_progress(encode_progress(PROGRESS)) == PROGRESS
+    assert parse_desired(encode_desired(DESIRED)) == DESIRED
+    assert parse_poison(encode_poison(POISON)) == POISON
+    assert parse_incident(encode_incident(INCIDENT)) == INCIDENT
+    assert parse_incident(encode_incident(replace(INCIDENT, considered=None, closed_at=3.0))).closed_at == 3.0
+    assert parse_plan(encode_plan(PLAN)) == PLAN
+    stats = {"sink.0": PartitionStats(1.5, 2.0, 3)}
+    assert parse_stats(encode_stats(stats)) == stats
+
+
+def test_the_node_agents_record_is_understood() -> None:
+    assert parse_node(PARSERS["node"][1]) == Node("n1", 2, 1000)
+
+
+def test_a_driver_may_say_little() -> None:
+    assert parse_progress(b'{"driver": "1"}').positions == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "field"),
+    [
+        ("desired", {"seq": "3"}, "$.seq"),
+        ("desired", {"seq": True}, "$.seq"),
+        ("desired", {"assignment": {"sink.0": "n1"}}, "$.assignment.sink.0"),
+        ("desired", {"assignment": ["sink.0"]}, "$.assignment"),
+        ("desired", {"retain": None}, "$.retain"),
+        ("progress", {"positions": {"sink.0": 1.5}}, "$.positions.sink.0"),
+        ("progress", {"nodes": ["n1#1", 2]}, "$.nodes[1]"),
+        ("progress", {"driver": 1}, "$.driver"),
+        ("incident", {"kind": "odd"}, "$.kind"),
+        ("incident", {"lost": [{"node": "n1#1"}]}, "$.lost[0].time"),
+        ("incident", {"queries": {"sink.0": {"lost_at": "now"}}}, "$.queries.sink.0.lost_at"),
+        ("incident", {"considered": {"nodes": []}}, "$.considered.waiting"),
+        ("plan", {"candidates": [{"query": "q"}]}, "$.candidates[0].priority"),
+        ("plan", {"plan": "none"}, "$.plan"),
+        ("stats", {"sink.0": {"cpu_milli": -1}}, "$.sink.0.cpu_milli"),
+        ("node", {"node": "n#1"}, "$.node"),
+        ("node", {"cpu_milli": -5}, "$.cpu_milli"),
+    ],
+)
+def test_what_is_wrong_is_named(name: str, change: dict[str, Any], field: str) -> None:
+    parse, good = PARSERS[name]
+    with pytest.raises(RecordError) as caught:
+        parse(json.dumps({**json.loads(good), **change}).encode(), f"/root/{name}")
+    assert caught.value.path == f"/root/{name}"
+    assert caught.value.field == field
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.sampled_from(sorted(PARSERS)), st.data())
+def test_any_bytes_give_a_value_or_a_record_error(name: str, data: st.DataObject) -> None:
+    parse, good = PARSERS[name]
+    value = json.loads(good)
+    field = data.draw(st.sampled_from(sorted(value)))
+    raw = data.draw(
+        st.binary(max_size=20)
+        | st.builds(lambda new: json.dumps({**value, field: new}).encode(), JSON)
+        | st.just(json.dumps({k: v for k, v in value.items() if k != field}).encode())
+    )
+    try:
+        parse(raw, "/root")
+    except RecordError as error:
+        assert error.reason

@@ -1,0 +1,315 @@
+"""The store and the coordinator on a real ZooKeeper: transactions, races, sessions that are suspended and lost,
+and processes that are killed at a step boundary."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+from samples import INCIDENT, PLAN, POLICY, TOPOLOGY, replace
+
+from controller.coordination import paths
+from controller.coordination.coordinator import Coordinator
+from controller.coordination.errors import RecordError, SessionError, StaleError
+from controller.coordination.records import encode_progress, parse_desired
+from controller.coordination.store import Store
+from controller.embedded.java import find_java
+from controller.embedded.jvm import Jvm
+from controller.embedded.node_tree import NodeRecord
+from controller.embedded.warden import Warden
+from controller.embedded.zk_client import make_client
+from controller.embedded.zookeeper import ZooKeeperServer
+from scheduler import (
+    AddPlan,
+    Decision,
+    Desired,
+    Outcome,
+    Progress,
+    Step,
+    WriteDesired,
+    WriteIncident,
+    decide,
+)
+from spark_jobs.topology import load_topology, to_json
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+@pytest.fixture(scope="module")
+def warden() -> Iterator[Warden]:
+    warden = Warden()
+    yield warden
+    warden.close()
+
+
+@pytest.fixture(scope="module")
+def server(warden: Warden) -> Iterator[ZooKeeperServer]:
+    jvm = Jvm(find_java(warden.scratch / "java"), warden.scratch / "log4j2.properties")
+    jvm.write_log_config()
+    server = ZooKeeperServer(jvm, warden)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def root(request: pytest.FixtureRequest) -> str:
+    return f"/reprise/test/{request.node.name.replace('[', '-').strip(']')}"
+
+
+Connect = Callable[[], Store]
+
+
+@pytest.fixture
+def connect(server: ZooKeeperServer, root: str) -> Iterator[Connect]:
+    """Stores with a session each."""
+    clients: list[KazooClient] = []
+
+    def new() -> Store:
+        client = make_client(server.hosts, 2.0)
+        client.start(timeout=30)
+        clients.append(client)
+        store = Store(client, root, TOPOLOGY, time.time, grace_s=0.2)
+        store.open()
+        return store
+
+    yield new
+    for client in clients:
+        client.stop()
+        client.close()
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.02)
+
+
+def put(store: Store, name: str, data: bytes, ephemeral: bool = False) -> None:
+    path = f"{store.root}/{name}"
+    if store.client.exists(path):
+        store.client.set(path, data)
+    else:
+        store.client.create(path, data, ephemeral=ephemeral, makepath=True)
+
+
+def add_node(store: Store, name: str, incarnation: int = 1) -> None:
+    put(store, f"nodes/{name}", NodeRecord(name, "127.0.0.1", incarnation, 1, 1000, 0.0).encode(), True)
+
+
+def report(store: Store, **fields: object) -> None:
+    put(store, paths.PROGRESS, encode_progress(replace(Progress("1"), **fields)))
+
+
+def ready(store: Store, *nodes: str) -> None:
+    for node in nodes:
+        add_node(store, node)
+    report(store, nodes=frozenset(f"{node}#1" for node in nodes))
+
+
+def leads(store: Store, path: str, pid: int) -> bool:
+    try:
+        return bool(json.loads(store.client.get(path)[0])["pid"] == pid)
+    except NoNodeError:
+        return False
+
+
+def acts(*steps: Step) -> Decision:
+    return Decision(Outcome.ACT, "test", "because", steps)
+
+
+def test_a_snapshot_holds_all_records(connect: Connect) -> None:
+    store = connect()
+    ready(store, "n1", "n2")
+    for k in (2, 4, 6, 8):
+        put(store, f"checkpoints/{k:08d}", b"{}")
+    put(store, paths.STATS, b'{"sink.0": {"cpu_milli": 12.5}}')
+    put(store, paths.PAUSED, b"true")
+    put(store, "nodes/broken", b"not a record")
+    snapshot = store.read().snapshot
+    assert snapshot.session
+    assert [node.id for node in snapshot.nodes] == ["n1#1", "n2#1"]
+    assert snapshot.checkpoints == {4, 6, 8}  # those that are kept
+    assert snapshot.stats["sink.0"].cpu_milli == 12.5
+    assert snapshot.paused
+    assert snapshot.progress is not None
+    assert snapshot.desired is None
+
+
+def test_a_decision_is_one_transaction(connect: Connect) -> None:
+    store = connect()
+    before = store.read()
+    start = Desired(1, 1, 0, "1", {"sink.0": "n1#1"})
+    decision = acts(WriteDesired(start), AddPlan(PLAN), WriteIncident(INCIDENT))
+    store.client.create(f"{store.root}/plans/{PLAN.id}", b"{}")  # makes one of three operations impossible
+    with pytest.raises(StaleError, match="NodeExists"):
+        store.commit(before, decision)
+    assert store.read().snapshot.desired is None
+    store.client.delete(f"{store.root}/plans/{PLAN.id}")
+    store.commit(before, decision)
+    after = store.read().snapshot
+    assert (after.desired, after.incident) == (start, INCIDENT)
+
+
+def test_of_two_coordinators_one_is_refused(connect: Connect) -> None:
+    first, second = connect(), connect()
+    ready(first, "n1", "n2")
+    one, other = first.read(), second.read()
+    first.commit(one, decide(one.snapshot, POLICY))
+    with pytest.raises(StaleError):
+        second.commit(other, decide(other.snapshot, POLICY))
+    late = second.read()
+    first.commit(first.read(), acts(WriteDesired(late.snapshot.desired.next())))  # type: ignore[union-attr]
+    with pytest.raises(StaleError, match=r"BadVersion|RolledBack"):
+        second.commit(late, acts(WriteIncident(INCIDENT)))  # writes no desired state, but rests on it
+
+
+def test_only_the_leader_acts_and_a_successor_takes_over(connect: Connect) -> None:
+    first, second = connect(), connect()
+    assert first.lead({"pid": 1})
+    assert not second.lead({"pid": 2})
+    assert first.lead({"pid": 1})
+    first.tell({"rule": "start-waits"})
+    raw, _ = second.client.get(f"{second.root}/{paths.COORDINATOR}")
+    assert json.loads(raw) == {"rule": "start-waits"}
+    first.client.stop()
+    assert not first.lead({"pid": 1})
+    until(lambda: second.lead({"pid": 2}), "the successor leads")
+
+
+def test_the_coordinator_starts_a_topology_and_waits_for_news(connect: Connect) -> None:
+    store = connect()
+    coordinator = Coordinator(store, POLICY)
+    waiting = coordinator.turn()
+    assert waiting is not None
+    assert waiting.rule == "no-driver"
+    ready(store, "n1", "n2")
+    until(store.changed.is_set, "a watch fires")
+    started = coordinator.turn()
+    assert started is not None
+    assert started.rule == "start"
+    report(
+        store, seq=1, generation=1, nodes=frozenset({"n1#1", "n2#1"}), positions={"source.0": 1, "sink.0": 1}
+    )
+    assert coordinator.turn().rule == "nothing-to-do"  # type: ignore[union-attr]
+    store.client.delete(f"{store.root}/nodes/n1")
+    until(lambda: [n.id for n in store.read().snapshot.nodes] == ["n2#1"], "the node is gone")
+    assert coordinator.turn().rule == "failure-detected"  # type: ignore[union-attr]
+
+
+def test_a_broken_record_stops_decisions_and_says_why(
+    connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = connect()
+    ready(store, "n1", "n2")
+    put(store, paths.PROGRESS, b'{"driver": 7}')
+    with pytest.raises(RecordError, match=r"progress: \$\.driver"):
+        store.read()
+    assert Coordinator(store, POLICY).turn() is None
+    assert "$.driver" in caplog.text
+
+
+def test_without_a_session_nothing_is_known_and_nothing_written(
+    connect: Connect, server: ZooKeeperServer
+) -> None:
+    store = connect()
+    ready(store, "n1", "n2")
+    reading = store.read()
+    decision = decide(reading.snapshot, POLICY)
+    server.freeze()
+    try:
+        until(lambda: not store.connected, "the session is suspended")
+        unknown = store.read().snapshot
+        assert not unknown.session
+        assert decide(unknown, POLICY).outcome is Outcome.UNKNOWN
+        with pytest.raises(SessionError):
+            store.commit(reading, decision)
+        assert not store.lead({})
+    finally:
+        server.thaw()
+    until(lambda: store.read().snapshot.session, "the session is trusted again")
+    assert store.read().snapshot.desired is None  # the write was rejected, not queued
+
+
+def test_a_restart_of_zookeeper_is_no_loss_of_nodes(connect: Connect, server: ZooKeeperServer) -> None:
+    store, agent = connect(), connect()
+    ready(agent, "n1", "n2")
+    coordinator = Coordinator(store, POLICY)
+    assert coordinator.turn().rule == "start"  # type: ignore[union-attr]
+    report(
+        agent, seq=1, generation=1, nodes=frozenset({"n1#1", "n2#1"}), positions={"source.0": 1, "sink.0": 1}
+    )
+    server.restart()
+    rules = set()
+
+    def back() -> bool:
+        decision = coordinator.turn()
+        rules.add(decision.rule if decision else "standing-by")
+        return "nothing-to-do" in rules
+
+    until(back, "decisions go on")
+    assert rules <= {"nothing-to-do", "no-session", "standing-by"}
+
+
+@pytest.mark.parametrize(
+    "step", ["decide:start", "commit:start", "decide:failure-detected", "commit:plan-blocking"]
+)
+def test_a_coordinator_killed_at_a_step_is_continued_by_its_successor(
+    connect: Connect, server: ZooKeeperServer, root: str, tmp_path: Path, step: str
+) -> None:
+    """The processes as they are started in production; this test plays the driver and the nodes."""
+    store = connect()
+    topology = tmp_path / "topology.json"
+    resource = load_topology(EXAMPLES / "minimal.yaml")
+    topology.write_text(to_json(resource))
+    command = [sys.executable, "-m", "controller.coordination", "--zk", server.hosts, "--root", root]
+    command += ["--topology", str(topology), "--settle", "0.1", "--session-timeout", "1.0"]
+    ready(store, *(f"n{k}" for k in range(1, resource.nodes.count + 2)))
+    nodes = store.read().snapshot.progress.nodes  # type: ignore[union-attr]
+
+    def desired() -> Desired | None:
+        found = store.read().snapshot.desired
+        if found is not None:
+            at_work = {
+                p: 1 for p, n in found.assignment.items() if store.client.exists(f"{root}/nodes/{n[:-2]}")
+            }
+            report(store, seq=found.seq, generation=found.generation, nodes=nodes, positions=at_work)
+        return found
+
+    with (tmp_path / "log").open("w") as log:
+        first = subprocess.Popen([*command, "--crash-after", step], stderr=log)
+        second = None
+        try:
+            if "start" not in step:
+                until(lambda: desired() is not None, "the topology is started")
+                store.client.delete(f"{root}/nodes/n1")
+            until(lambda: (desired(), first.poll())[1] is not None, "the coordinator dies")
+            assert first.returncode == -signal.SIGKILL
+            second = subprocess.Popen(command, stderr=log)
+            if "start" in step:
+                until(lambda: desired() is not None, "the successor starts the topology")
+            else:
+                until(lambda: (desired() or Desired(0, 0, 0, "")).generation == 2, "the failure is recovered")
+                assert "n1#1" not in parse_desired(store.client.get(f"{root}/desired")[0]).assignment.values()
+            leader = f"{root}/{paths.COORDINATOR}"
+            until(lambda: leads(store, leader, second.pid), "the successor leads")
+            second.terminate()
+            assert second.wait(20) == 0
+        finally:
+            for process in (first, second):
+                if process is not None and process.poll() is None:
+                    os.kill(process.pid, signal.SIGKILL)
+                    process.wait()
+    raw, stat = store.client.get(f"{root}/{paths.DESIRED}")
+    assert parse_desired(raw).seq == stat.version + 1  # each write was the successor of the one before
