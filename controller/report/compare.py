@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from controller.report.errors import ReportError
+
 Piece = tuple[str, int]
 """Output partition and batch."""
 _FILE = re.compile(r"batch-(\d+)\.\w+")
@@ -33,7 +35,7 @@ class Comparison:
 
 
 def compare(a: str | Path, b: str | Path) -> Comparison:
-    """Compare the sink output of two run folders (or of two sink folders).  FileNotFoundError when one has none."""
+    """Compare the sink output of two run folders (or of two sink folders).  ReportError when one is not there."""
     left, twice_left = pieces(a)
     right, twice_right = pieces(b)
     common = left.keys() & right.keys()
@@ -51,7 +53,7 @@ def pieces(folder: str | Path) -> tuple[Mapping[Piece, Path], set[Piece]]:
     """The output files of a run by (partition, batch), and the pieces that are there more than once."""
     root = Path(folder) / "sink" if (Path(folder) / "sink").is_dir() else Path(folder)
     if not root.is_dir():
-        raise FileNotFoundError(f"{folder}: no such folder")
+        raise ReportError(f"{folder}: no such folder")
     found: dict[Piece, Path] = {}
     twice: set[Piece] = set()
     for path in root.glob("*/*/batch-*"):

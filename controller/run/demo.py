@@ -23,7 +23,7 @@ from rich.console import Console
 from controller.cli.live import display_for
 from controller.embedded.cluster import EmbeddedCluster
 from controller.embedded.config import ClusterConfig
-from controller.run.config import RunConfig, RunResult, load
+from controller.run.config import Outcome, RunConfig, RunResult, load
 from controller.run.demo_verdict import Verdict, judge, show
 from controller.run.faults import Fault, load_faults
 from controller.run.supervisor import run_topology
@@ -101,6 +101,8 @@ def _run(
     began = time.monotonic()
     with display_for(console, f"{resource.name} ({name})", quiet) as display:
         result = run_topology(config, display.watch, display.progress)
+    if result.outcome is Outcome.INTERRUPTED:
+        raise KeyboardInterrupt
     reason = f": {result.reason}" if result.reason else ""
     console.print(
         f"{name}: {result.outcome.value}{reason} after {time.monotonic() - began:.0f} s", highlight=False
@@ -109,8 +111,11 @@ def _run(
 
 
 def _plan(options: argparse.Namespace) -> Plan:
+    asked = load(options.file)
+    # the same capacity on fewer nodes, or the topology would not fit
+    cpu_milli = round(1000 * asked.nodes.cpu_cores * asked.nodes.count / options.nodes)
     changes = {f"sources[{name}].with.step": options.step for name in options.sources}
-    changes["batch.interval"] = options.interval
+    changes |= {"batch.interval": options.interval, "nodes.cpu": f"{cpu_milli}m"}
 
     def make(**more: str) -> StreamTopology:
         return load(options.file, nodes=options.nodes, overrides={**changes, **more})

@@ -1,8 +1,9 @@
 """How each query stands: derived from an observation alone, so `run` and `status` cannot disagree.
 
 A query is available when all of its partitions are at work and, while an incident is open, its output is close to the
-horizon (seed 003, Def. 1: not before all are).  Outside of incidents a query that is behind is slow, not down.  It is recovering when everything it needs is placed on living nodes but not yet there, or behind;
-it waits when something it needs has no place, and then the newest plan says why.
+horizon (seed 003, Def. 1: not before all are).  Outside of incidents a query that is behind is slow, not down.  It is
+recovering when everything it needs is placed on living nodes but not yet there, or behind; it waits when something it
+needs has no place, and then the newest plan says why.
 """
 
 from __future__ import annotations

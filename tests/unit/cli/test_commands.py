@@ -1,0 +1,207 @@
+"""The command line without a cluster: what it answers, and how it says no."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from controller.cli import main
+from controller.cli.app import COMMANDS
+from controller.report.layout import new_record, write_json
+from spark_jobs.checkpoints import CheckpointStore, Manifest
+from spark_jobs.topology import load_topology, to_json
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+MINIMAL = str(EXAMPLES / "minimal.yaml")
+
+
+def reprise(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, [str(a) for a in arguments])
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_teaches_with_an_example(name: str) -> None:
+    result = reprise(name, "--help")
+    assert result.exit_code == 0
+    assert f"reprise {name} " in result.output
+
+
+def test_help_lists_all_commands_and_the_exit_codes() -> None:
+    result = reprise("--help")
+    assert all(name in result.output for name in COMMANDS)
+    assert "Exit codes:" in result.output
+
+
+def test_help_does_not_import_spark() -> None:
+    program = "import sys; from controller.cli import main; sys.exit('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda p: p.stem)
+def test_the_examples_are_valid(path: Path) -> None:
+    result = reprise("validate", "-f", path)
+    assert result.exit_code == 0, result.output
+    assert "valid; " in result.output
+
+
+def _edited(tmp_path: Path, old: str, new: str) -> Path:
+    path = tmp_path / "T.yaml"
+    text = Path(MINIMAL).read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    return path
+
+
+BAD_TOPOLOGIES = [
+    ("keys: [tag]", "key: [tag]", "spec.operators[count].with"),
+    ("parallelism: 2", "paralelism: 2", "did you mean 'parallelism'"),
+    ("priority: 1,", "priority: 11,", "spec.operators[count].output.priority"),
+    ("from: parser", "from: nobody", "nobody"),
+    (":KeyedCount", ":KeyedCounts", "KeyedCounts"),
+    ("kind: StreamTopology", "kind: [", "not YAML"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "words"), BAD_TOPOLOGIES)
+def test_a_wrong_topology_is_one_line_and_exit_code_2(tmp_path: Path, old: str, new: str, words: str) -> None:
+    path = _edited(tmp_path, old, new)
+    for arguments in (
+        ["validate", "-f", path],
+        ["run", "-f", path, "--out", tmp_path / "out"],
+        ["graph", "-f", path],
+    ):
+        result = reprise(*arguments)
+        assert result.exit_code == 2
+        assert result.stderr.startswith("error: ")
+        assert words in result.stderr
+        assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def _write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_run_refuses_bad_input_before_it_touches_anything(tmp_path: Path) -> None:
+    faults = _write(tmp_path / "F.yaml", "- {at: 1s, kill: [n1], add: 2}")
+    out = tmp_path / "out"
+    for arguments, words in [
+        (["--faults", faults], "F.yaml: [0]: needs exactly one action"),
+        (["--faults", tmp_path / "none.yaml"], "cannot be read"),
+        (["--set", "recovery.strategie=blocking"], "did you mean 'strategy'"),
+        (["--set", "recovery"], "PATH=VALUE"),
+        (["--set", "sources[nobody].with.rate=1"], "nobody"),
+        (["--nodes", "0"], "--nodes"),
+        (["--timeout", "soon"], "not a duration"),
+        (["--strategy", "hope"], "hope"),
+    ]:
+        result = reprise("run", "-f", MINIMAL, "--out", out, *arguments)
+        assert result.exit_code == 2, arguments
+        assert words in result.stderr
+    assert not out.exists()
+
+
+def test_run_does_not_mix_results(tmp_path: Path) -> None:
+    (tmp_path / "sink").mkdir()
+    result = reprise("run", "-f", MINIMAL, "--out", tmp_path)
+    assert result.exit_code == 2
+    assert "--resume" in result.stderr
+
+
+def test_graph_as_text_and_as_picture(tmp_path: Path) -> None:
+    result = reprise("graph", "-f", MINIMAL)
+    assert "count.0" in result.output
+    picture = tmp_path / "g.svg"
+    assert reprise("graph", "-f", MINIMAL, "-o", picture).exit_code == 0
+    assert "<svg" in picture.read_text()
+    assert reprise("graph", "-f", MINIMAL, "-o", tmp_path / "g.gif").exit_code == 2
+
+
+def test_compare_says_no_with_exit_code_1(tmp_path: Path) -> None:
+    for name, data in (("a", "x"), ("b", "y")):
+        folder = tmp_path / name / "sink" / "count" / "0"
+        folder.mkdir(parents=True)
+        _write(folder / "batch-00000007.jsonl", data)
+    same = reprise("compare", tmp_path / "a", tmp_path / "a")
+    assert (same.exit_code, same.output.split(":")[0]) == (0, "identical")
+    other = reprise("compare", tmp_path / "a", tmp_path / "b")
+    assert other.exit_code == 1
+    assert "different (1): count.0 batch 7" in other.output
+    assert json.loads(reprise("compare", "-o", "json", tmp_path / "a", tmp_path / "b").output)[
+        "different"
+    ] == [["count.0", 7]]
+    assert reprise("compare", tmp_path / "a", tmp_path / "c").exit_code == 2
+
+
+INSTANCE: dict[str, Any] = {
+    "capacity": 5,
+    "partitions": [{"id": "a", "cost": 3}, {"id": "b", "cost": 2}, {"id": "c", "cost": 4}],
+    "queries": [
+        {"id": "q1", "priority": 5, "partitions": ["a", "b"]},
+        {"id": "q2", "priority": 3, "partitions": ["c"]},
+    ],
+}
+
+
+def test_plan_from_a_file(tmp_path: Path) -> None:
+    path = _write(tmp_path / "i.json", json.dumps(INSTANCE))
+    plan = json.loads(reprise("plan", "-i", path, "--algorithm", "ilp", "-o", "json").output)
+    assert (plan["value"], plan["queries"], plan["optimal"]) == (5, ["q1"], True)
+    table = reprise("plan", "-i", path).output
+    assert "q1" in table
+    assert "waits: q2" in table
+
+
+def test_plan_refuses_what_it_cannot_plan(tmp_path: Path) -> None:
+    path = _write(tmp_path / "i.json", json.dumps({**INSTANCE, "capacity": -1}))
+    wrong = reprise("plan", "-i", path)
+    assert (wrong.exit_code, wrong.stderr.split(":")[1].strip()) == (2, "capacity")
+    path = _write(tmp_path / "j.json", json.dumps(INSTANCE))
+    assert "no planner 'luck'" in reprise("plan", "-i", path, "--algorithm", "luck").stderr
+    assert reprise("plan").exit_code == 2
+    assert reprise("plan", "--from-incident", tmp_path).exit_code == 2
+
+
+def test_checkpoints_are_listed_and_damage_is_exit_code_1(tmp_path: Path) -> None:
+    store = CheckpointStore(str(tmp_path / "cp"))
+    file = store.write_state(10, "count.0", "x", {})
+    store.complete(Manifest(10, {"count.0": file}, {"tweets.0": 100}))
+    listed = json.loads(reprise("checkpoints", "--location", tmp_path / "cp", "-o", "json").output)
+    assert [(c["position"], c["files"], c["problem"]) for c in listed["checkpoints"]] == [(10, 1, "")]
+    next((tmp_path / "cp").rglob("*.state")).write_bytes(b"rubbish")
+    damaged = reprise("checkpoints", "--location", tmp_path / "cp")
+    assert damaged.exit_code == 1
+    assert "damaged" in damaged.output
+    assert reprise("checkpoints", "--location", tmp_path / "cp", "--no-verify").exit_code == 0
+    assert reprise("checkpoints").exit_code == 2
+
+
+def test_history_needs_a_finished_run(tmp_path: Path) -> None:
+    result = reprise("history", "--out", tmp_path)
+    assert (result.exit_code, "no finished run" in result.stderr) == (2, True)
+    _write(tmp_path / "incident.json", "{}")
+    assert reprise("history", "--out", tmp_path).exit_code == 2
+
+
+def test_status_of_nothing_is_exit_code_4_and_says_what_to_do(tmp_path: Path) -> None:
+    resource = load_topology(MINIMAL)
+    _write(tmp_path / "topology.json", to_json(resource))
+    write_json(tmp_path / "run.json", new_record(resource) | {"outcome": "done"})
+    result = reprise("status", "--out", tmp_path)
+    assert result.exit_code == 4
+    assert "reprise history" in result.stderr
+    assert reprise("status", "--out", tmp_path / "none").exit_code == 2
+    assert reprise("status", "--zk", "127.0.0.1:1").exit_code == 2
+
+
+def test_an_unknown_command_is_answered_with_the_known_ones() -> None:
+    result = reprise("fly")
+    assert result.exit_code == 2
+    assert "run, status" in result.stderr

@@ -1,0 +1,95 @@
+"""What a person sees while a topology runs, with and without a terminal."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from typing import Any
+
+from rich.console import Console
+
+from controller.cli.live import Lines, Page, Silent, action_text, display_for
+from controller.run.observation import Observation
+from controller.run.state import QueryState, RunState, Status
+from scheduler import Desired, Incident, Kind, Node, Phase, PlanRecord, Progress
+
+NODES = {"n1#1": Node("n1", 1, 1000), "n2#1": Node("n2", 1, 1000)}
+WELL = RunState(
+    Observation(
+        0.0, True, NODES, Progress("1", horizon=7, nodes=frozenset(NODES)), desired=Desired(1, 1, 0, "1")
+    ),
+    (QueryState("top.0", 9, Status.AVAILABLE, 0), QueryState("low.0", 1, Status.AVAILABLE, 1)),
+)
+INCIDENT = Incident("inc-1", Kind.CORRELATED, Phase.WAITING, 0.0, 5, 2, 2, 0.0, plans=("inc-1-p1",))
+PLAN = PlanRecord(
+    "inc-1-p1", "inc-1", 1.0, "first", True, 5, 2, {}, (),
+    {"queries": ["top.0"], "value": 9, "bound": 9, "optimal": True, "algorithm": "ilp"}, {"top.0": "n1#1"}, 0.0,
+    {"low.0": "needs 40 more"},
+)  # fmt: skip
+ILL = RunState(
+    replace(WELL.observation, incident=INCIDENT, plans={"inc-1-p1": PLAN}),
+    (
+        QueryState("top.0", 9, Status.RECOVERING, 4, "catching up"),
+        QueryState("low.0", 1, Status.WAITING, 6, "needs 40 more"),
+    ),
+    frozenset({"n2#1"}),
+)
+KILL = {"time": 1.0, "elapsed": 1.0, "action": "kill", "nodes": ["n3"]}
+
+
+def _console(terminal: bool, **more: Any) -> tuple[Console, io.StringIO]:
+    text = io.StringIO()
+    return Console(file=text, force_terminal=terminal, width=140, height=40, **more), text
+
+
+def test_without_a_terminal_only_changes_are_told() -> None:
+    console, text = _console(False)
+    lines = Lines(console, "pair")
+    for _ in range(3):
+        lines.watch(WELL, [])
+    assert len(text.getvalue().splitlines()) == 1
+    lines.watch(ILL, [KILL])
+    lines.watch(ILL, [KILL])
+    told = text.getvalue().splitlines()[1:]
+    assert told[0].endswith("kill n3")
+    assert told[1] == "incident inc-1 correlated, waiting"
+    assert "brings back top.0 (priority 9, optimal by ilp); 1 queries wait" in told[2]
+    assert "1 recovering, 1 waiting  weighted 0 %" in told[3]
+    assert len(told) == 4
+    lines.watch(WELL, [KILL])
+    assert "incident closed" in text.getvalue()
+
+
+def test_the_page_shows_why_a_query_waits() -> None:
+    console, text = _console(True)
+    with Page(console, "pair") as page:
+        page.watch(ILL, [KILL])
+    shown = text.getvalue()
+    for words in ("top.0", "needs 40 more", "inc-1", "batch 7", "n2+", "kill n3"):
+        assert words in shown
+
+
+def test_no_color_is_respected(monkeypatch: Any) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    console, text = _console(True)
+    with Page(console, "pair") as page:
+        page.watch(ILL, [])
+    assert "\x1b[31m" not in text.getvalue()
+    assert "\x1b[32m" not in text.getvalue()
+
+
+def test_the_display_suits_the_console() -> None:
+    assert isinstance(display_for(_console(True)[0], "x", quiet=False), Page)
+    assert isinstance(display_for(_console(False)[0], "x", quiet=False), Lines)
+    quiet = display_for(_console(True)[0], "x", quiet=True)
+    assert type(quiet) is Silent
+
+
+def test_zookeeper_away_is_said() -> None:
+    console, text = _console(False)
+    Lines(console, "pair").watch(replace(WELL, observation=replace(WELL.observation, connected=False)), [])
+    assert "ZooKeeper does not answer" in text.getvalue()
+
+
+def test_what_was_not_done_is_loud() -> None:
+    assert "NOT DONE: no node n9" in action_text({"action": "kill", "error": "no node n9"})
