@@ -32,6 +32,8 @@ def plan_by_plan(s: Situation, first: bool) -> Decision | None:
     lost = [p for p in view.failed if p in before.assignment]
     rollback = first or (bool(lost) and not view.snapshot.topology.deterministic)
     candidates = tuple(view.failed) if rollback else view.movable
+    if not rollback and len(candidates) < len(view.failed):
+        return _taken_off(s) if lost else None
     if not first and not lost and s.nothing_more(candidates):
         return None
     planned = plan_recovery(view, s.costs, view.survivors, candidates, s.clock)
@@ -58,6 +60,18 @@ def plan_by_plan(s: Situation, first: bool) -> Decision | None:
         told,
         incident.log(s.now, "plan", f"{plan_id} {trigger}: {_summary(planned)}"),
     )
+
+
+def _taken_off(s: Situation) -> Decision:
+    """What failed on living nodes is taken from them. The plan follows when the driver has seen it: planned at
+    once without these partitions, others would get the room that they leave."""
+    lost = [p for p in s.view.failed if p in s.desired.assignment]
+    after = s.desired.next(
+        assignment=dict(s.view.survivors), retain=True, ordered=True, punctuate=False, plan=None
+    )
+    reason = "; ".join(f"{p}: {s.view.failed[p]}" for p in lost)
+    incident = replace(s.open, phase=Phase.RECOVERING).log(s.now, "taken-off", reason)
+    return act("taken-off", reason, WriteDesired(after), WriteIncident(incident))
 
 
 def restore_whole(s: Situation, first: bool) -> Decision | None:

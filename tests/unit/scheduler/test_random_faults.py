@@ -143,7 +143,7 @@ class Faults:
         raise AssertionError("\n".join([*world.log, repr(world.incident), repr(world.driver)]))
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     strategy=st.sampled_from(list(Strategy)),
     deterministic=st.booleans(),
