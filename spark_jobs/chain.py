@@ -21,7 +21,7 @@ from pyspark.serializers import BatchedSerializer, CPickleSerializer
 
 from spark_jobs.command import Command, Report
 from spark_jobs.errors import DataPlaneError
-from spark_jobs.shim import Anchor, Stage
+from spark_jobs.shim import Anchor, Stage, Warm
 
 SETTINGS = {
     "spark.task.maxFailures": "1",
@@ -54,6 +54,33 @@ def _slot(slot: int) -> int:
     return slot
 
 
+def _placed(context: SparkContext, hosts: Sequence[str], values: Sequence[Any]) -> RDD[Any]:
+    """An RDD with one partition a slot, preferably at the slot's host, holding (slot, value)."""
+    jvm: Any = context._jvm
+    convert = jvm.scala.jdk.javaapi.CollectionConverters
+    serializer = CPickleSerializer()
+    rows = jvm.java.util.ArrayList()
+    for slot, (value, host) in enumerate(zip(values, hosts, strict=True)):
+        place = jvm.java.util.ArrayList()
+        place.add(host)
+        rows.add(jvm.scala.Tuple2(serializer.dumps([(slot, value)]), convert.asScala(place).toSeq()))
+    tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
+    java: Any = context._jsc
+    made = java.sc().makeRDD(convert.asScala(rows).toSeq(), tag)
+    return RDD(made.toJavaRDD(), context, BatchedSerializer(serializer, 1))
+
+
+def warm(context: SparkContext, host: str) -> None:
+    """Start the Python worker and the partition host of a node, so that no superstep waits for them.
+
+    Raises ChainError when that fails.  Runs as a job of its own, beside the chains of the nodes that are at work.
+    """
+    try:
+        _placed(context, [host], [("at", host)]).mapPartitionsWithIndex(Warm()).collect()
+    except Exception as error:
+        raise ChainError(f"node at {host} is not ready: {_first_line(error)}") from error
+
+
 class Chain:
     """Runs jobs over a fixed list of slots; a new list of nodes makes a new Chain."""
 
@@ -64,19 +91,7 @@ class Chain:
         self._anchor = self._placed(rows).mapPartitionsWithIndex(Anchor()).partitionBy(len(rows), _slot)
 
     def _placed(self, values: Sequence[Any]) -> RDD[Any]:
-        """One partition a slot, at the slot's host, holding (slot, value)."""
-        jvm: Any = self._context._jvm
-        convert = jvm.scala.jdk.javaapi.CollectionConverters
-        serializer = CPickleSerializer()
-        rows = jvm.java.util.ArrayList()
-        for slot, (value, host) in enumerate(zip(values, self.hosts, strict=True)):
-            place = jvm.java.util.ArrayList()
-            place.add(host)
-            rows.add(jvm.scala.Tuple2(serializer.dumps([(slot, value)]), convert.asScala(place).toSeq()))
-        tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
-        java: Any = self._context._jsc
-        made = java.sc().makeRDD(convert.asScala(rows).toSeq(), tag)
-        return RDD(made.toJavaRDD(), self._context, BatchedSerializer(serializer, 1))
+        return _placed(self._context, self.hosts, values)
 
     def run(
         self, commands: Sequence[Command], stages: int, cancelled: threading.Event, patience_s: float

@@ -28,6 +28,9 @@ log = logging.getLogger("reprise.engine")
 WINDOW = 64
 """Batches that a partition may be sent ahead of its confirmed position; bounds inboxes and what is in flight."""
 
+SLOW_S = 3.0
+"""A job that takes longer than this many seconds is worth a line in the log."""
+
 
 @dataclass(frozen=True, slots=True)
 class Desired:
@@ -179,7 +182,14 @@ class Engine:
         except DataPlaneError as error:
             self._after_failure(error)
             return True
-        self.busy_s += time.monotonic() - began
+        took = time.monotonic() - began
+        self.busy_s += took
+        if took > SLOW_S:
+            slowest = max(reports, key=lambda r: r.busy_s)
+            log.warning(
+                "slow job job=%d took=%.1f slots=%d busiest=%s busy=%.1f",
+                self.jobs, took, len(slots), slots[slowest.slot], slowest.busy_s,
+            )  # fmt: skip
         self._confirmed = self.jobs
         self._resend.clear()
         self.failures = 0
@@ -187,8 +197,7 @@ class Engine:
         for node, report in zip(slots, reports, strict=True):
             self._take(node, report)
         self._complete_checkpoints()
-        if len(self.positions) == len(self.topology.partitions):
-            self.release.start(time.time())
+        self.release.start(time.time())
         return True
 
     def _after_failure(self, error: DataPlaneError) -> None:

@@ -21,6 +21,11 @@ from spark_jobs.topology import StreamTopology, Topology, make_source
 AHEAD = 16
 
 
+def has_ended(span: Span) -> bool:
+    """Whether a range says that its source partition has ended, while others go on; kept as the complement of its end."""
+    return span[0] < 0
+
+
 class Ledger:
     """Ranges by source partition and batch, from the checkpoint at which it was opened."""
 
@@ -62,7 +67,7 @@ class Ledger:
                 break
             for partition, span in spans.items():
                 start = self._start(partition, batch, block[partition])
-                block[partition][batch] = span or (start, start)
+                block[partition][batch] = span or (~start, ~start)
         record = {"last": last, "ended_at": self.ended_at, "ranges": block}
         path = f"{self._folder}/{first:010d}.json"
         try:
@@ -78,9 +83,14 @@ class Ledger:
 
     def _start(self, partition: str, batch: int, block: Mapping[int, Span]) -> int:
         before = block.get(batch - 1) or self.ranges[partition].get(batch - 1)
-        return before[1] if before else 0
+        if before is None:
+            return 0
+        return ~before[1] if has_ended(before) else before[1]
 
     def _next(self, partition: str, batch: int, block: Mapping[int, Span]) -> Span | None:
+        before = block.get(batch - 1) or self.ranges[partition].get(batch - 1)
+        if before is not None and has_ended(before):
+            return None
         place = self._places[partition]
         start = self._start(partition, batch, block)
         end = self._sources[place.operator].advance(place, batch, start)

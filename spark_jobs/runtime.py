@@ -19,6 +19,7 @@ from spark_jobs.buffers import Budget, EdgeBuffer
 from spark_jobs.command import Span
 from spark_jobs.contract import Inbox, Input, Operator, Range, Source, Tables
 from spark_jobs.errors import StepError
+from spark_jobs.ledger import has_ended
 from spark_jobs.sinks import FileSink
 from spark_jobs.topology import Partition, route
 from spark_jobs.wire import Message, decode_table, encode_table
@@ -107,6 +108,8 @@ class SourceRuntime(Runtime):
 
     def _read(self, batch: int) -> tuple[pa.Table | None, int | None]:
         if self.final is not None and batch >= self.final:
+            return None, END_OF_TIME
+        if has_ended(self.ranges[batch]):
             return None, END_OF_TIME
         place, span = self.partition.place, Range(*self.ranges[batch])
         try:

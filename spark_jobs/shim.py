@@ -122,6 +122,16 @@ class Anchor:
             yield key, value
 
 
+class Warm:
+    """Starts the node's partition host, if it is not there, and nothing else."""
+
+    def __call__(self, slot: int, rows: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, str]]:
+        for key, value in rows:
+            _require(slot, value[1])
+            _host()
+            yield key, value[1]
+
+
 def _require(slot: int, host: str) -> None:
     here = node_host()
     if here != host:

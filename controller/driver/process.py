@@ -18,7 +18,7 @@ from typing import Any
 from pyspark import SparkContext
 
 from controller.driver.channel import Channel, ChannelError
-from spark_jobs.chain import Chain, configuration, executors
+from spark_jobs.chain import Chain, ChainError, configuration, executors, warm
 from spark_jobs.checkpoints import CheckpointStore
 from spark_jobs.command import Usage
 from spark_jobs.engine import Engine, Sites
@@ -62,6 +62,8 @@ class Driver:
         self._busy_nodes: frozenset[str] = frozenset()
         self._usable: Mapping[str, str] = {}
         self._problems: list[str] = []
+        self._warming: set[str] = set()
+        self._warm: set[str] = set()
 
     def run(self) -> None:
         """Until `stop`."""
@@ -155,8 +157,24 @@ class Driver:
     def _look_around(self) -> Mapping[str, str]:
         nodes = self.channel.read_nodes()
         registered = set(executors(self._context))
-        self._usable = {key: record.host for key, record in nodes.items() if record.host in registered}
+        present = {key: record.host for key, record in nodes.items() if record.host in registered}
+        for key, host in present.items():
+            if key not in self._warming:
+                self._warming.add(key)
+                threading.Thread(target=self._warm_up, args=(key, host), daemon=True).start()
+        self._usable = {key: host for key, host in present.items() if key in self._warm}
         return self._usable
+
+    def _warm_up(self, key: str, host: str) -> None:
+        """Make a new node ready beside the running chains; one that fails is tried again while it is there."""
+        try:
+            warm(self._context, host)
+            self._warm.add(key)
+            log.info("node ready node=%s host=%s", key, host)
+        except ChainError as error:
+            log.warning("node not ready node=%s reason=%s", key, error)
+            self._warming.discard(key)
+        self.channel.changed.set()
 
     def _say(self, problem: str) -> None:
         if problem not in self._problems[-20:]:

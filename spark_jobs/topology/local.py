@@ -36,8 +36,8 @@ class _Sent:
 def run_local(
     resource: StreamTopology, batches: int | None = None
 ) -> Iterator[Mapping[str, pa.Table | None]]:
-    """For batch 1, 2, 3, ... the rows of every partition (None: no rows), until all sources have ended or
-    `batches`."""
+    """For batch 1, 2, 3, ... the rows of every partition (None: no rows), up to and with the one that follows the
+    last of all sources (it closes every window), or up to `batches`."""
     topology = expand(resource)
     code: dict[str, Operator | Source] = {}
     state: dict[str, Any] = {}
@@ -63,9 +63,9 @@ def run_local(
                 inbox = _inbox(topology, partition, number, now, before)
                 state[pid], sent = _step(worker, partition, state[pid], inbox)
             now[pid] = sent
+        yield {pid: sent.output for pid, sent in now.items()}
         if not alive:
             return
-        yield {pid: sent.output for pid, sent in now.items()}
         before = now
 
 
