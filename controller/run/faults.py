@@ -43,6 +43,16 @@ class Trigger:
     delay_s: float = 0.0
     """Added to the moment that the trigger names."""
 
+    def describe(self) -> str:
+        """When, in a few words."""
+        moments = {
+            "at": f"{self.value:g} s into the stream",
+            "batch": f"at batch {self.value:g}",
+            "after": f"after fault {self.of}",
+            "on": f"at {self.of} {self.value:g} of the run",
+        }
+        return (f"{self.delay_s:g} s after: " if self.delay_s else "") + moments[self.kind]
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:

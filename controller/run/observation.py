@@ -6,6 +6,7 @@ the last known records stand.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,15 +18,16 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from controller.coordination import paths
 from controller.coordination.errors import CoordinationError
-from controller.coordination.records import parse_desired, parse_node, parse_progress, parse_stats
+from controller.coordination.records import parse_desired, parse_node, parse_progress
 from controller.coordination.recovery_records import parse_incident, parse_plan
 from controller.embedded.zk_client import make_client
 from controller.run.errors import RunError
 from scheduler.incident import Incident, PlanRecord
-from scheduler.model import Desired, Node, PartitionStats, Progress
+from scheduler.model import Desired, Node, Progress
 
 T = TypeVar("T")
 READ_TIMEOUT_S = 5.0
+NODES_AGAIN_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,6 @@ class Observation:
     """The open one."""
     closed: Mapping[str, Incident] = field(default_factory=dict)
     plans: Mapping[str, PlanRecord] = field(default_factory=dict)
-    stats: Mapping[str, PartitionStats] = field(default_factory=dict)
     unreadable: tuple[str, ...] = ()
     """Records that could not be parsed, with the reason."""
 
@@ -67,6 +68,9 @@ class Observer:
         self._last = Observation(0.0)
         self._plans: dict[str, PlanRecord] = {}
         self._closed: dict[str, Incident] = {}
+        self._names: list[str] = []
+        self._nodes: Mapping[str, Node] = {}
+        self._nodes_read = 0.0
         self._unreadable: list[str] = []
 
     def open(self, timeout_s: float = 15.0) -> None:
@@ -106,22 +110,30 @@ class Observer:
                 incident := self._parsed(f"{paths.INCIDENTS}/{name}", parse_incident)
             ):
                 self._closed[name] = incident
-        nodes = [self._parsed(f"{paths.NODES}/{name}", parse_node) for name in self._children(paths.NODES)]
+        nodes = self._nodes_now(now)
         incident = self._parsed(paths.INCIDENT, parse_incident)
         raw = self._raw(paths.PROGRESS)
         return Observation(
             time=now,
             connected=True,
-            nodes={node.id: node for node in nodes if node},
+            nodes=nodes,
             progress=self._parse(raw, paths.PROGRESS, parse_progress),
             problems=_problems(raw),
             desired=self._parsed(paths.DESIRED, parse_desired),
             incident=incident if incident and incident.closed_at is None else None,
             closed=dict(self._closed),
             plans=dict(self._plans),
-            stats=self._parsed(paths.STATS, parse_stats) or {},
             unreadable=tuple(self._unreadable),
         )
+
+    def _nodes_now(self, now: float) -> Mapping[str, Node]:
+        """Read again when the set of names has changed, or some seconds have passed (a new incarnation)."""
+        names = self._children(paths.NODES)
+        if names != self._names or now > self._nodes_read + NODES_AGAIN_S:
+            found = [self._parsed(f"{paths.NODES}/{name}", parse_node) for name in names]
+            self._nodes = {node.id: node for node in found if node}
+            self._names, self._nodes_read = names, now
+        return self._nodes
 
     def _children(self, name: str) -> list[str]:
         try:
@@ -152,8 +164,6 @@ class Observer:
 
 def _problems(raw: bytes | None) -> tuple[str, ...]:
     """What the driver complains of; a list of texts in its progress record."""
-    import json
-
     try:
         record: Any = json.loads(raw or b"{}")
     except ValueError:
