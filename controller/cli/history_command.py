@@ -68,7 +68,7 @@ def queries_table(incident: dict[str, Any], measured: dict[str, Any]) -> Table:
     table = Table(
         title=title, title_justify="left", box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0)
     )
-    table.add_column("query")
+    table.add_column("query", min_width=max(map(len, incident["queries"]), default=5))
     for name in ("priority", "lost at", "restored after", "caught up after", "output normal after"):
         table.add_column(name, justify="right")
     for name, query in incident["queries"].items():

@@ -64,7 +64,7 @@ def incident_line(state: RunState) -> Text | None:
 def queries_table(state: RunState, rows: int) -> Table:
     """The most valuable queries first; those that are not available before those that are when rows are short."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("query")
+    table.add_column("query", min_width=max((len(query.id) for query in state.queries), default=5))
     for title in ("priority", "lag"):
         table.add_column(title, justify="right")
     table.add_column("state")

@@ -82,7 +82,7 @@ def availability(
         return None
     zero = span[0]
     last = max(float(w.written.max()) for w in written.values())
-    end = max(last if done else span[1], last, zero + STEP_S)
+    end = max(last if done else span[1], last, zero) + STEP_S
     final = max(int(w.batches[-1]) for w in written.values()) if done else None
     grid = np.linspace(zero, end, min(MAX_POINTS, int((end - zero) / STEP_S) + 2))
     found = {}

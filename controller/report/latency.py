@@ -6,7 +6,8 @@ here l_s is a fraction of a second, and one garbage collection or one more JVM o
 So a fixed tolerance is added: available means mean latency < 1.2 l_s + tolerance, and both numbers are in every report.
 
 A query that writes nothing has no latency to average; the age of the oldest batch that is due and unwritten is then what
-a reader of its output sees, and it counts.  Without this a dead query would look as good as its last write.
+a reader of its output sees, and it counts.  Without this a dead query would look as good as its last write.  A query that
+has written the last batch of a stream that ended owes nothing and is available.
 """
 
 from __future__ import annotations
@@ -92,7 +93,13 @@ def series(
     usual = baseline(writes, failure)
     age = _age(writes, grid, final, criterion.interval_s)
     latency = np.maximum(_windowed(writes, grid, criterion.window_s), age)
-    return Series(*query, usual, latency, latency < criterion.limit(usual))
+    nothing_owed = grid >= writes.written.max() if _finished(writes, final) else np.zeros(len(grid), np.bool_)
+    return Series(*query, usual, latency, (latency < criterion.limit(usual)) | nothing_owed)
+
+
+def _finished(writes: Writes, final: int | None) -> bool:
+    """Whether the query has written its last batch: from then on its reader misses nothing."""
+    return final is not None and bool(writes.batches[-1] >= final)
 
 
 def _windowed(writes: Writes, grid: Seconds, window_s: float) -> Seconds:
@@ -113,8 +120,7 @@ def _age(writes: Writes, grid: Seconds, final: int | None, interval_s: float) ->
     # at time t the batches up to index k are written when the latest write among them is not after t
     done = np.maximum.accumulate(writes.written)
     following = np.searchsorted(done, grid, side="right")
-    finished = final is not None and writes.batches[-1] >= final
-    due = np.append(writes.due, np.inf if finished else writes.due[-1] + interval_s)
+    due = np.append(writes.due, np.inf if _finished(writes, final) else writes.due[-1] + interval_s)
     found: Seconds = np.maximum(grid - due[following], 0.0)
     return found
 

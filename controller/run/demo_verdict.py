@@ -90,7 +90,7 @@ def show(console: Console, verdict: Verdict, out: Path) -> None:
     table = Table(
         title="seconds from loss until caught up", title_justify="left", box=None, header_style="bold"
     )
-    table.add_column("query")
+    table.add_column("query", no_wrap=True)
     for name in ("priority", "incremental", "blocking"):
         table.add_column(name, justify="right")
     for row in verdict.queries:

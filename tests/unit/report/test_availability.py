@@ -70,7 +70,14 @@ def test_a_run_that_was_cut_off_does_not_make_a_dead_query_look_alive() -> None:
     )
     found = _found({"a": dead, "b": _writes([0.5] * 60)}, 20.6, done=False, end=62.0)
     assert found.again_s("a") is None
-    assert found.queries["a"].latency_s[-1] == pytest.approx(62.0 - 21.0)
+    assert found.queries["a"].latency_s[-1] == pytest.approx(62.25 - 21.0, abs=0.01)
+
+
+def test_a_query_that_has_written_the_last_batch_of_an_ended_stream_is_available() -> None:
+    found = _found({"a": _outage(40, 21, 60.0), "b": _writes([0.5] * 40)}, 20.6)
+    assert found.again_s("a") == pytest.approx(60.0 - 20.6, abs=0.3)
+    cut = _found({"a": _outage(40, 21, 60.0), "b": _writes([0.5] * 40)}, 20.6, done=False, end=60.0)
+    assert cut.again_s("a") is None
 
 
 def test_a_query_that_never_wrote_is_never_available() -> None:
