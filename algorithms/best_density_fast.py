@@ -20,9 +20,8 @@ from algorithms.problem import Problem, shares
 CHUNK_BYTES = 20_000_000
 """Bytes that the rows of one chunk may take: larger ones share more matrix products, smaller ones stay in
 cache."""
-TIMED_CHUNK = 128
-"""Rows of a chunk where a time limit is watched: tens of milliseconds for 500 queries, so that the limit is
-kept."""
+TIMED_CHUNK_BYTES = 2_000_000
+"""The same where a time limit is watched: tens of milliseconds a chunk, so that the limit is kept."""
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -58,7 +57,8 @@ def best_density_fast(
         return (), True
     tables = Tables.of(problem)
     starts = _starts(problem, tables)
-    chunk = TIMED_CHUNK if stop else max(TIMED_CHUNK, CHUNK_BYTES // (tables.parts.shape[1] * 8))
+    size = TIMED_CHUNK_BYTES if stop else CHUNK_BYTES
+    chunk = max(64, size // (tables.parts.shape[1] * 8))
     best: tuple[int, ...] = ()
     best_value = 0
     for at in range(0, len(starts), chunk):

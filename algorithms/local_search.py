@@ -1,10 +1,11 @@
 """Anytime planning: never worse than the BestDensity start, better with every moment it is given.
 
-Tabu search over adds, drops and swaps, all of which are priced at every step (`swap_state`): the move that
+Tabu search over adds, drops and swaps of queries, all priced at every step (`swap_state`): the move that
 gives most priority is taken even if it loses, ties go to the one that leaves more room, and a query that just
-moved rests for a few steps. Short rests of varying length and frequent restarts from a partly destroyed plan
-did best on generated instances of the family of He et al. (2018); see docs/planning.md. The generator of
-random numbers is seeded, so what ends a run is the clock alone.
+moved rests for a few steps. When nothing better turns up, either the plan is partly destroyed and rebuilt, or
+single partitions are moved for a while (`partition_search`), in turns: the first is strong where queries are
+many, the second where they share much. The generator of random numbers is seeded, so what ends a run is the
+clock alone.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ REST_ADDED = (1, 4)
 PATIENCE = (1, 1, 3)
 """Factors on the rests, round after round. Short rests are best for 500 queries; a long one now and then gets
 small dense instances out of local optima that short ones never left."""
-FRESH = 4
-"""Every fourth restart builds from nothing, with more noise, so that no early plan decides where the search
-stays."""
-NOISE = {"fresh": 1.0, "rebuild": 0.3}
+ROUNDS = (("partitions", "best"), ("rebuild", "best"), ("rebuild", "last"))
+"""What a stalled search does next, in turns: move partitions of the best plan, or destroy and rebuild that
+plan or the last one. Turns that start afresh did worse in the same time."""
+NOISE = 0.3
 """How far a query's density may be raised at random while a plan is filled up."""
 STALL = 300
 """Steps without a better plan after which the plan is partly destroyed and rebuilt."""
@@ -93,14 +94,14 @@ def search(problem: Problem, start: tuple[int, ...], stop: Callable[[], bool]) -
                 best, best_value = local, local_value
         if stalled > STALL or not moved:
             rounds += 1
-            if rounds % 2:
-                base, made = partitions.round(best if rounds % 4 == 1 else local, rounds // 2, rng, stop)
+            kind, source = ROUNDS[rounds % len(ROUNDS)]
+            base = best if source == "best" else local
+            if kind == "partitions":
+                base, made = partitions.round(base, rounds, rng, stop)
                 steps += made
                 _load(state, base)
             else:
-                fresh = rounds % FRESH == 0
-                base = np.zeros_like(best) if fresh else local
-                _restart(state, base, rng, NOISE["fresh" if fresh else "rebuild"])
+                _restart(state, base, rng)
             patience = PATIENCE[rounds % len(PATIENCE)]
             rests[:] = 0
             local, local_value, stalled = state.chosen.copy(), state.value, 0
@@ -163,7 +164,7 @@ def _load(state: SwapState, chosen: npt.NDArray[np.bool_]) -> None:
         state.insert(int(query))
 
 
-def _restart(state: SwapState, base: npt.NDArray[np.bool_], rng: np.random.Generator, noise: float) -> None:
+def _restart(state: SwapState, base: npt.NDArray[np.bool_], rng: np.random.Generator) -> None:
     """Keep a random part of `base` and fill up greedily by noisy density."""
     members = np.flatnonzero(base)
     kept = members[rng.random(len(members)) >= rng.uniform(*DESTROY)]
@@ -177,5 +178,5 @@ def _restart(state: SwapState, base: npt.NDArray[np.bool_], rng: np.random.Gener
         if not fits.any():
             return
         weight = split[state.users == 0].sum(axis=0) + 1e-9
-        score = np.where(fits, state.priority / weight * (1.0 + noise * rng.random(state.count)), -1.0)
+        score = np.where(fits, state.priority / weight * (1.0 + NOISE * rng.random(state.count)), -1.0)
         state.insert(int(score.argmax()))
