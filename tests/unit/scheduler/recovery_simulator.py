@@ -179,6 +179,8 @@ class World:
     log: list[str] = field(default_factory=list)
     epochs: int = 0
     incarnations: dict[str, int] = field(default_factory=dict)
+    seen: Desired | None = None
+    """The desired state that the decision being committed was made on."""
 
     # -- faults ------------------------------------------------------------------------------------------------
 
@@ -235,6 +237,7 @@ class World:
         if decision.outcome is not Outcome.ACT or version != self.version or not self.session:
             return False
         self.version += 1
+        self.seen = self.desired
         self.log.append(f"{self.now:.1f} {decision.rule}: {decision.reason}")
         for step in decision.steps:
             match step:
@@ -244,6 +247,7 @@ class World:
                 case WriteIncident(incident):
                     assert not any(incident.id == old.id for old in self.closed), "a closed incident reopened"
                     assert self.incident is None or self.incident.id == incident.id
+                    self._check_incident(incident, decision)
                     self.incident = incident
                 case CloseIncident(incident):
                     assert incident.closed_at is not None
@@ -292,6 +296,27 @@ class World:
             set(self.poison.partitions) if self.poison and self.poison.driver == desired.driver else set()
         )
         assert poisoned.isdisjoint(desired.assignment), "poison is retried"
+
+    def _check_incident(self, incident: Incident, decision: Decision) -> None:
+        """E2: nothing is called restored on the word of a report that is older than what is desired."""
+        verified = decision.rule == "restored"
+        before = self.incident.queries if self.incident else {}
+        restored = {
+            q
+            for q, t in incident.queries.items()
+            if t.restored_at is not None and (q not in before or before[q].restored_at != t.restored_at)
+        }
+        if not verified and not restored:
+            return
+        assert self.progress is not None
+        seen = self.seen or self.desired
+        assert seen is not None
+        assert self.progress.seq == seen.seq, "an old report is believed"
+        poisoned = set(self.poison.partitions) if self.poison else set()
+        needed = {p for q in self.topology.queries if q.id in restored for p in q.partitions}
+        if verified:
+            needed |= {p.id for p in self.topology.partitions} - poisoned
+        assert needed <= set(self.progress.positions)
 
     def _check_plan(self, plan: PlanRecord) -> None:
         costs = self._costs()
