@@ -1,0 +1,23 @@
+"""One cluster for all scenarios of a module: starting ten nodes is dearer than replacing those that a scenario kills."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from controller.embedded import EmbeddedCluster
+from tests.e2e import scenario
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with scenario.cluster(4) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Output of Topology 2 without faults; it does not depend on nodes or strategy."""
+    return scenario.write_expected(scenario.topology2(), tmp_path_factory.mktemp("expected"))

@@ -1,0 +1,124 @@
+"""Exactly once, whatever fails and when: real Spark, real ZooKeeper, real SIGKILL (issue: the test matrix).
+
+Ten nodes run the 17 partitions of Topology 2 under declared CPU that fills them; a node name in a fault that is not there
+any more is taken by its position.  Every scenario ends with the same verdict, `scenario.assert_exactly_once`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.embedded import EmbeddedCluster
+from tests.e2e import scenario
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+ALL_OUTPUTS = [f"@o{i}" for i in range(15)]
+
+SCENARIOS: dict[str, list[Mapping[str, Any]]] = {
+    "1 of 10": [{"batch": 12, "kill": ["n3"]}, {"on": "incident", "delay": "2s", "add": 1}],
+    "2 of 10": [{"batch": 12, "kill": ["n3", "n4"]}, {"on": "plan", "add": 2}],
+    "4 of 10": [
+        {"batch": 12, "kill": ["n3", "n4", "n5", "n6"]},
+        {"on": "plan", "add": 2},
+        {"on": "plan", "delay": "4s", "add": 2},
+    ],
+    "8 of 10": [
+        {"batch": 12, "kill": ["n3", "n4", "n5", "n6", "n7", "n8", "n9", "n10"]},
+        {"on": "plan", "add": 3},
+        {"on": "plan", "delay": "4s", "add": 3},
+        {"on": "plan", "delay": "8s", "add": 2},
+    ],
+    "upstream": [{"batch": 12, "kill": ["@source", "@parser"]}, {"on": "plan", "delay": "2s", "add": 2}],
+    "downstream": [{"batch": 12, "kill": ["@o12", "@o13", "@o14"]}, {"on": "plan", "delay": "2s", "add": 3}],
+    "all outputs": [
+        {"batch": 12, "kill": ALL_OUTPUTS},
+        {"after": "0", "delay": "3s", "add": 5},
+        {"after": "1", "delay": "5s", "add": 5},
+    ],
+    "second burst": [
+        {"batch": 12, "kill": ["n3", "n4", "n5"]},
+        {"on": "plan", "add": 2},
+        {"on": "plan", "delay": "5s", "kill": ["n1", "n6"]},
+        {"on": "plan", "delay": "6s", "add": 3},
+    ],
+    "zombies": [{"batch": 12, "freeze": ["n3", "n4"], "for": "10s"}, {"on": "plan", "delay": "2s", "add": 2}],
+    "during a checkpoint": [{"on": "checkpoint", "kill": ["n2", "n7"]}, {"on": "plan", "add": 2}],
+    "during the rollback": [
+        {"batch": 12, "kill": ["n3", "n4"]},
+        {"on": "plan", "kill": ["n5"]},
+        {"on": "plan", "delay": "1s", "add": 3},
+    ],
+    "during a plan": [
+        {"batch": 12, "kill": ["n3", "n4", "n5"]},
+        {"on": "incident", "crash": "coordinator"},
+        {"on": "incident", "delay": "1s", "kill": ["n6"]},
+        {"on": "incident", "delay": "3s", "add": 4},
+    ],
+    "coordinator killed": [
+        {"batch": 10, "crash": "coordinator"},
+        {"batch": 14, "kill": ["n8", "n9"]},
+        {"on": "plan", "crash": "coordinator"},
+        {"on": "plan", "delay": "1s", "add": 2},
+    ],
+    "zookeeper restarted": [
+        {"batch": 10, "crash": "zookeeper", "for": "3s"},
+        {"batch": 20, "kill": ["n8", "n9"]},
+        {"on": "plan", "crash": "zookeeper", "for": "3s"},
+        {"on": "plan", "delay": "8s", "add": 2},
+    ],
+    "driver killed": [{"batch": 14, "crash": "driver"}],
+    "driver killed in an incident": [
+        {"batch": 12, "kill": ["n3", "n4"]},
+        {"on": "plan", "crash": "driver"},
+        {"on": "plan", "delay": "2s", "add": 2},
+    ],
+}  # fmt: skip
+
+
+def test_no_faults(cluster: EmbeddedCluster, expected: Path, tmp_path: Path) -> None:
+    result = scenario.run(scenario.topology2(), cluster, tmp_path / "out", [])
+    scenario.assert_exactly_once(result, expected)
+    assert result.incident["incidents"] == []
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_output_is_as_without_faults(
+    name: str, cluster: EmbeddedCluster, expected: Path, tmp_path: Path
+) -> None:
+    result = scenario.run(scenario.topology2(), cluster, tmp_path / "out", SCENARIOS[name])
+    scenario.assert_exactly_once(result, expected)
+    assert result.incident["incidents"], "the faults must have been noticed"
+
+
+@pytest.mark.parametrize("strategy", ["blocking", "operator-centric", "best-case"])
+def test_the_other_strategies_keep_the_output_too(
+    strategy: str, cluster: EmbeddedCluster, expected: Path, tmp_path: Path
+) -> None:
+    resource = scenario.topology2(**{"recovery.strategy": strategy})
+    result = scenario.run(resource, cluster, tmp_path / "out", SCENARIOS["4 of 10"])
+    scenario.assert_exactly_once(result, expected)
+
+
+def test_survivors_go_on_while_others_wait(cluster: EmbeddedCluster, expected: Path, tmp_path: Path) -> None:
+    """Invariant O1: with only downstream partitions lost, the other queries write new batches before capacity returns."""
+    faults = [{"batch": 12, "kill": ["@o13", "@o14"]}, {"on": "plan", "delay": "10s", "add": 2}]
+    result = scenario.run(scenario.topology2(), cluster, tmp_path / "out", faults)
+    scenario.assert_exactly_once(result, expected)
+    lines = scenario.writes(result.out)
+    incident = result.incident["incidents"][0]
+    zero = result.record["zero"]
+    plan = zero + incident["plans"][0]["elapsed"]
+    arrival = next(zero + a["elapsed"] for a in result.record["actions"] if a["action"] == "arrived")
+    before = dict.fromkeys((w["query"] for w in lines), 0)
+    for w in (w for w in lines if w["at"] <= plan):
+        before[w["query"]] = max(before[w["query"]], w["batch"])
+    waiting = set(incident["queries"])
+    went_on = {w["query"] for w in lines if plan < w["at"] < arrival and w["batch"] > before[w["query"]]}
+    untouched = set(before) - waiting
+    assert untouched, "some queries must have survived"
+    assert untouched <= went_on, f"stopped: {untouched - went_on}"
