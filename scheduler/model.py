@@ -45,7 +45,7 @@ class Policy:
     """Nodes that the topology starts on; what is there beyond them stands by."""
     node_cpu_milli: int = 1000
     """CPU of a node that is gone, and of which nothing else is known any more."""
-    driver_grace_s: float = 20.0
+    driver_grace_s: float = 30.0
     """How long after a restart of the driver to wait for as many nodes as there were before."""
     caught_up_batches: int = 2
     """An output partition this close to the horizon has caught up."""

@@ -63,7 +63,7 @@ def plan_by_plan(s: Situation, first: bool) -> Decision | None:
 
 
 def _taken_off(s: Situation) -> Decision:
-    """What failed on living nodes is taken from them. The plan follows when the driver has seen it: planned at
+    """What failed on usable nodes is taken from them. The plan follows when the driver has seen it: planned at
     once without these partitions, others would get the room that they leave."""
     lost = [p for p in s.view.failed if p in s.desired.assignment]
     after = s.desired.next(

@@ -117,6 +117,9 @@ def settled(s: Situation) -> Decision | None:
         return wait("settling", f"{incident.settle_until - s.now:.1f} s more for the rest of the burst")
     if incident.driver_until is not None and ready < incident.nodes_before and s.now < incident.driver_until:
         return wait("settling", f"{ready} of {incident.nodes_before} nodes are back with the new driver")
+    if incident.driver_until is not None and ready == 0:
+        later = replace(incident, driver_until=s.now + policy.driver_grace_s)
+        return act("settling", "no node is back with the new driver", WriteIncident(later))
     count = lost_within_window(s.view, incident)
     if incident.kind is Kind.BLOCKING and count >= policy.correlated_nodes:
         incident = replace(incident, kind=Kind.CORRELATED)

@@ -54,14 +54,15 @@ class View:
 
     @property
     def movable(self) -> tuple[str, ...]:
-        """Failed partitions that a plan without rollback may place. A partition that failed on a living node is
+        """Failed partitions that a plan without rollback may place. A partition that failed on a usable node is
         first taken from it, and is free once the driver has seen that: only then can it tell a new try, perhaps
         on the same node, from the old."""
         assignment = self.snapshot.desired.assignment if self.snapshot.desired else {}
+        usable = self.usable_ids
         return tuple(
             p
             for p in self.failed
-            if (assignment[p] not in self.alive if p in assignment else self.acked or p not in self.reported)
+            if (assignment[p] not in usable if p in assignment else self.acked or p not in self.reported)
         )
 
     def poisoned(self, query: QueryView) -> str | None:

@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--python-path", default="", help="where user classes are found, separated by colons")
     parser.add_argument("--settle", type=float, default=1.0, help="seconds to wait for the rest of a burst")
     parser.add_argument(
-        "--driver-grace", type=float, default=20.0, help="longest wait, s, for the nodes of a new driver"
+        "--driver-grace", type=float, default=30.0, help="longest wait, s, for the nodes of a new driver"
     )
     parser.add_argument(
         "--reconnect-grace", type=float, default=1.0, help="seconds without decisions after a reconnection"

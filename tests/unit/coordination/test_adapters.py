@@ -35,10 +35,12 @@ def stats(cpu: float) -> bytes:
 def test_the_load_before_a_failure_is_not_forgotten() -> None:
     window = StatsWindow()
     assert window.add(0.0, None, parse_stats) == {}
-    for now, cpu in [(0.0, 300.0), (3.0, 400.0), (6.0, 0.0), (6.3, 0.0)]:
-        found = window.add(now, stats(cpu), parse_stats)
-    assert found["sink.0"].cpu_milli == 400.0
-    late = window.add(3.0 + WINDOW_S, stats(10.0), parse_stats)
+    # catching up after the start, normal running, then the failure that nobody has noticed yet
+    for k, cpu in enumerate([900.0, 300.0, 310.0, 320.0, 0.0, 0.1]):
+        found = window.add(3.0 * k, stats(cpu), parse_stats)
+        window.add(3.0 * k + 0.3, stats(cpu), parse_stats)  # the same record, read again, counts once
+    assert found["sink.0"].cpu_milli == 310.0
+    late = window.add(15.0 + WINDOW_S, stats(10.0), parse_stats)
     assert late["sink.0"].cpu_milli == 10.0
 
 

@@ -179,8 +179,10 @@ class World:
     log: list[str] = field(default_factory=list)
     epochs: int = 0
     incarnations: dict[str, int] = field(default_factory=dict)
-    seen: Desired | None = None
-    """The desired state that the decision being committed was made on."""
+    before_seq: int = 0
+    """Of the desired state that the decision being committed was made on."""
+    basis: dict[int, tuple[Decision, Progress | None]] = field(default_factory=dict)
+    """The report that each decision was made on."""
 
     # -- faults ------------------------------------------------------------------------------------------------
 
@@ -230,14 +232,16 @@ class World:
 
     def look(self) -> tuple[int, Decision]:
         """A coordinator reads and decides; what it does with that is up to it."""
-        return self.version, decide(self.snapshot(), self.policy)
+        decision = decide(self.snapshot(), self.policy)
+        self.basis[id(decision)] = (decision, self.progress)
+        return self.version, decision
 
     def commit(self, version: int, decision: Decision) -> bool:
         """All of a decision or nothing; refused when any record has been rewritten since it was read."""
         if decision.outcome is not Outcome.ACT or version != self.version or not self.session:
             return False
         self.version += 1
-        self.seen = self.desired
+        self.before_seq = self.desired.seq if self.desired else 0
         self.log.append(f"{self.now:.1f} {decision.rule}: {decision.reason}")
         for step in decision.steps:
             match step:
@@ -308,15 +312,15 @@ class World:
         }
         if not verified and not restored:
             return
-        assert self.progress is not None
-        seen = self.seen or self.desired
-        assert seen is not None
-        assert self.progress.seq == seen.seq, "an old report is believed"
+        _, progress = self.basis[id(decision)]
+        assert progress is not None
+        assert self.desired is not None
+        assert progress.seq == self.before_seq, "an old report is believed"
         poisoned = set(self.poison.partitions) if self.poison else set()
         needed = {p for q in self.topology.queries if q.id in restored for p in q.partitions}
         if verified:
             needed |= {p.id for p in self.topology.partitions} - poisoned
-        assert needed <= set(self.progress.positions)
+        assert needed <= set(progress.positions)
 
     def _check_plan(self, plan: PlanRecord) -> None:
         costs = self._costs()

@@ -129,6 +129,21 @@ def test_a_new_driver_with_too_few_nodes_gives_up_waiting(strategy: Strategy) ->
     assert w.healthy(), w.log
 
 
+def test_a_new_driver_without_any_node_is_given_more_time() -> None:
+    w = world(driver_grace_s=10.0)
+    w.start_driver()
+    w.kill("n1", "n2", "n3", "n4")
+    w.run(25.0)
+    assert w.incident is not None
+    assert w.incident.phase is Phase.SETTLING
+    for k in range(4):
+        w.add(f"n{k + 5}")
+        w.run(1.0)
+    w.run(4.0)
+    assert len(w.plans) == 1  # one plan on all nodes, not one that crowds the first
+    assert w.healthy()
+
+
 def test_a_driver_that_restarts_in_the_middle_of_an_incident() -> None:
     w = world(cpu=200)
     w.kill("n1", "n2")
@@ -136,7 +151,7 @@ def test_a_driver_that_restarts_in_the_middle_of_an_incident() -> None:
     generation = w.desired.generation  # type: ignore[union-attr]
     w.start_driver()
     w.add("n5")
-    w.run(25.0)
+    w.run(35.0)
     assert w.incident is not None
     assert w.incident.kind is Kind.CORRELATED
     assert w.desired.generation > generation  # type: ignore[union-attr]
