@@ -1,0 +1,170 @@
+"""One run of Reprise: with everything that guards it, or as a bare data plane.
+
+Bare: the driver alone, told once what runs where by a desired record like the coordinator's; no coordinator, no
+checkpoints.  The nodes' heartbeats and the driver's progress record remain, as they are how a driver finds its nodes.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from controller.embedded.cluster import EmbeddedCluster
+from controller.embedded.zk_client import make_client
+from controller.report import layout as files
+from controller.run.commands import services_of
+from controller.run.config import Outcome, RunConfig
+from controller.run.observation import Observer
+from controller.run.services import Service
+from controller.run.supervisor import run_topology
+from scheduler.placement import spread
+from spark_jobs.topology import StreamTopology, expand
+
+POLL_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One look at a running driver: jobs so far, the least position, operators' CPU in thousandths of a core."""
+
+    time: float
+    jobs: int
+    position: int
+    cpu_milli: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A finished run; `samples` only of bare ones, `reason` empty when it ended well."""
+
+    out: Path
+    reason: str = ""
+    samples: tuple[Sample, ...] = ()
+    assignment: Mapping[str, str] | None = None
+
+
+def guarded(resource: StreamTopology, cluster: EmbeddedCluster, out: Path, timeout_s: float) -> Ran:
+    """Coordinator, checkpoints, statistics: as `reprise run` does it."""
+    result = run_topology(RunConfig(resource=resource, out=out, cluster=cluster, timeout_s=timeout_s))
+    if result.outcome is Outcome.INTERRUPTED:
+        raise KeyboardInterrupt
+    observer = Observer(cluster.zk_hosts, str(result.record["root"]))
+    observer.open()
+    try:
+        desired = observer.read().desired
+    finally:
+        observer.close()
+    reason = "" if result.ok else f"{result.outcome.value} {result.reason}"
+    return Ran(out, reason, assignment=dict(desired.assignment) if desired else None)
+
+
+def bare(
+    resource: StreamTopology,
+    cluster: EmbeddedCluster,
+    out: Path,
+    timeout_s: float,
+    assignment: Mapping[str, str] | None = None,
+    retain: bool = False,
+) -> Ran:
+    """The driver alone; `retain`: buffering and ordering on from the first batch, and nothing is ever dropped."""
+    layout = files.prepare(out, resource, resume=False)
+    root = f"/reprise/benchmarks/{resource.name}-{time.time_ns()}"
+    cluster.serve(root)
+    config = RunConfig(resource=resource, out=out, cluster=cluster)
+    driver = services_of(config, layout, cluster, root)["driver"]
+    deadline = time.monotonic() + timeout_s
+    try:
+        with _client(cluster) as zk:
+            driver.start()
+            nodes = _ready_nodes(zk, root, driver, resource.nodes.count, deadline)
+            placed = dict(assignment) if assignment else placement(resource, nodes)
+            zk.create(f"{root}/desired", json.dumps(desired(placed, retain)).encode(), makepath=True)
+            samples = tuple(_until_done(zk, root, driver, deadline))
+        return Ran(out, "", samples, placed)
+    except TimeoutError as error:
+        return Ran(out, f"{error}; log in {driver.log}")
+    finally:
+        driver.stop(10.0)
+        cluster.unserve(root)
+
+
+def placement(resource: StreamTopology, nodes: list[str]) -> dict[str, str]:
+    """As the coordinator places a topology at its start.  ValueError when it does not fit."""
+    topology = expand(resource)
+    costs = {p.id: max(1, round(1000 * p.cpu_cores)) for p in topology.partitions.values()}
+    room = int(1000 * resource.nodes.cpu_cores * resource.recovery.cpu_cap)
+    placed = spread(topology.order, costs, dict.fromkeys(nodes, room))
+    if placed is None:
+        raise ValueError(f"{len(nodes)} nodes are too few for {sum(costs.values())} milli-CPU")
+    return placed
+
+
+def desired(assignment: Mapping[str, str], retain: bool) -> dict[str, Any]:
+    """The record that the first driver of a root obeys (`controller.driver.channel.parse_desired`)."""
+    return {
+        "seq": 1, "generation": 0, "checkpoint": 0, "assignment": dict(assignment), "retain": retain,
+        "ordered": retain, "punctuate": False, "paused": False, "driver": "1",
+    }  # fmt: skip
+
+
+@contextmanager
+def _client(cluster: EmbeddedCluster) -> Iterator[KazooClient]:
+    client = make_client(cluster.zk_hosts, 10.0)
+    client.start(timeout=30)
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+def _ready_nodes(zk: KazooClient, root: str, driver: Service, count: int, deadline: float) -> list[str]:
+    """Nodes that the driver has warmed up: one that is desired before is taken for lost."""
+    while True:
+        nodes = list(_read(zk, f"{root}/progress").get("nodes", []))
+        if len(nodes) >= count:
+            return sorted(nodes)
+        _check(driver, deadline, f"only {len(nodes)} of {count} nodes were ready")
+        time.sleep(POLL_S)
+
+
+def _until_done(zk: KazooClient, root: str, driver: Service, deadline: float) -> Iterator[Sample]:
+    while True:
+        progress, stats = _read(zk, f"{root}/progress"), _read(zk, f"{root}/stats")
+        cpu = sum(float(one["cpu_milli"]) for one in stats.values())
+        positions = progress.get("positions", {})
+        yield Sample(
+            float(progress.get("time", 0.0)),
+            int(progress.get("jobs", 0)),
+            min(positions.values(), default=0),
+            cpu,
+        )
+        if progress.get("done"):
+            return
+        if progress.get("failed"):
+            raise TimeoutError(f"partitions failed: {progress['failed']}")
+        _check(driver, deadline, "not done in time")
+        time.sleep(POLL_S)
+
+
+def _check(driver: Service, deadline: float, what: str) -> None:
+    if not driver.alive:
+        raise TimeoutError("the driver has ended")
+    if time.monotonic() > deadline:
+        raise TimeoutError(what)
+
+
+def _read(zk: KazooClient, path: str) -> dict[str, Any]:
+    try:
+        found = json.loads(zk.get(path)[0] or b"{}")
+    except NoNodeError:
+        return {}
+    return found if isinstance(found, dict) else {}

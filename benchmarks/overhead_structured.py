@@ -1,0 +1,149 @@
+"""The peer: Spark Structured Streaming runs the same aggregation over the same files on the same workers.
+
+Run as a process of its own, since a Python process has one Spark application.  As many executors and cores as Reprise has,
+shuffle partitions = nodes, the default state store, a local checkpoint folder, and a sink that drops the rows: whatever the
+sink costs is in Reprise's figures only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from controller.embedded.cluster import EmbeddedCluster
+from controller.embedded.warden import MARK
+from controller.run.services import Service
+
+SCHEMA = "time long, tweet long, hashtags array<string>"
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """One micro-batch: unix seconds at which it began and ended, tuples."""
+
+    began: float
+    ended: float
+    rows: int
+
+
+def run(
+    cluster: EmbeddedCluster, data: Path, out: Path, *, nodes: int, memory_mb: int, files_a_batch: int,
+    interval_s: float, total: int, timeout_s: float,
+) -> list[Trigger]:  # fmt: skip
+    """Its triggers with input, in order; empty when it did not end in time (the log is in `out`).
+
+    `interval_s` 0: each trigger as soon as the one before has ended.
+    """
+    out.mkdir(parents=True)
+    command = [
+        *(sys.executable, "-m", "benchmarks.overhead_structured", "--master", cluster.master_url),
+        *("--data", str(data), "--out", str(out.resolve()), "--nodes", str(nodes)),
+        *("--memory", f"{memory_mb}m", "--host", cluster.zookeeper.host, "--files", str(files_a_batch)),
+        *("--interval", str(interval_s), "--total", str(total)),
+        f"--java-options={cluster.executor_java_options()}",
+    ]
+    submit = ["--driver-memory", "768m", "--driver-java-options", cluster.driver_java_options()]
+    spark = {**cluster.spark_env(), "PYSPARK_SUBMIT_ARGS": shlex.join([*submit, "pyspark-shell"])}
+    here = {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+    service = Service("structured", command, {MARK: cluster.token} | spark | here, out / "log.txt")
+    service.start()
+    deadline = time.monotonic() + timeout_s
+    try:
+        while service.alive and time.monotonic() < deadline:
+            time.sleep(0.5)
+    finally:
+        service.stop(10.0)
+    found = out / "progress.json"
+    return parse(json.loads(found.read_text())) if found.exists() else []
+
+
+def parse(progress: list[dict[str, Any]]) -> list[Trigger]:
+    """From Structured Streaming's progress records; triggers without input are left out."""
+    found = []
+    for record in progress:
+        began = datetime.fromisoformat(record["timestamp"].replace("Z", "+00:00")).timestamp()
+        took = record["durationMs"].get("triggerExecution", 0) / 1000
+        if record["numInputRows"]:
+            found.append(Trigger(began, began + took, int(record["numInputRows"])))
+    return found
+
+
+def main() -> None:
+    options = _options()
+    from pyspark.sql import SparkSession
+    from pyspark.sql import functions as f
+
+    settings = {
+        "spark.executor.memory": options.memory,
+        "spark.executor.cores": "1",
+        "spark.executor.extraJavaOptions": options.java_options,
+        "spark.driver.host": options.host,
+        "spark.driver.bindAddress": options.host,
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": str(options.nodes),
+        "spark.sql.streaming.numRecentProgressUpdates": "100000",
+    }
+    builder = SparkSession.builder.master(options.master).appName("structured")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    _wait_for_executors(spark.sparkContext, options.nodes)
+    tweets = (
+        spark.readStream.schema(SCHEMA)
+        .option("maxFilesPerTrigger", options.files)
+        .parquet(f"file://{options.data}")
+    )
+    counts = tweets.select(f.explode("hashtags").alias("tag")).groupBy("tag").count()
+    writer = counts.writeStream.outputMode("update").format("noop")
+    writer = writer.option("checkpointLocation", f"file://{options.out}/checkpoint")
+    if options.interval > 0:
+        writer = writer.trigger(processingTime=f"{round(options.interval * 1000)} milliseconds")
+    query = writer.start()
+    while query.isActive and sum(p["numInputRows"] for p in query.recentProgress) < options.total:
+        time.sleep(0.5)
+    records = [json.loads(json.dumps(_plain(p))) for p in query.recentProgress]
+    (options.out / "progress.json").write_text(json.dumps(records))
+    query.stop()
+    spark.stop()
+
+
+def _plain(progress: Any) -> dict[str, Any]:
+    """The three fields that are used; progress is a dict in some versions of Spark, an object in others."""
+    fields = ("timestamp", "numInputRows", "durationMs")
+    if isinstance(progress, dict):
+        return {name: progress[name] for name in fields}
+    return {name: getattr(progress, name) for name in fields}
+
+
+def _wait_for_executors(context: Any, nodes: int) -> None:
+    from spark_jobs.chain import executors
+
+    while len(executors(context)) < nodes:
+        time.sleep(0.2)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.overhead_structured", description=__doc__)
+    parser.add_argument("--master", required=True)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--nodes", type=int, required=True)
+    parser.add_argument("--memory", required=True)
+    parser.add_argument("--host", required=True)
+    parser.add_argument("--files", type=int, required=True)
+    parser.add_argument("--interval", type=float, required=True)
+    parser.add_argument("--total", type=int, required=True)
+    parser.add_argument("--java-options", default="")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
