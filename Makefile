@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test test-fast lint bench-recovery bench-overhead bench-planners clean
+.PHONY: help setup demo test test-fast test-soak lint bench-recovery bench-overhead bench-planners clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -26,16 +26,18 @@ lint: setup  ## style, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test-fast: setup  ## lint and the tests that start no cluster
-	$(MAKE) lint
-	$(BIN)/python -m pytest -q -m "not slow"
+test-fast: lint  ## lint and the tests that start no cluster
+	$(BIN)/python -m pytest -q -n 2 -m "not slow and not soak"
 
-test: setup  ## lint and all tests, on real Spark, ZooKeeper and nodes
-	$(MAKE) lint
-	$(BIN)/python -m pytest -q
+test: lint  ## lint and all kinds of tests, on real Spark, ZooKeeper and nodes
+	$(BIN)/python -m pytest -q -n 2 -m "not slow and not soak"
+	$(BIN)/python -m pytest -q -m "slow and not soak" --durations=15
+
+test-soak: setup  ## the whole fault matrix and all random schedules
+	$(BIN)/python -m pytest -q -m soak --durations=30
 
 bench-planners: setup  ## fig. 16 of the paper, planners against the optimum
-	$(BIN)/python -m benchmarks.planners
+	nice $(BIN)/python -m benchmarks.planners --out out/planners
 
 bench-recovery: setup  ## figs. 12 and 15: incremental, blocking, operator-centric, best case
 	$(BIN)/python -m benchmarks.recovery --out out/bench-recovery

@@ -80,13 +80,23 @@ SCENARIOS: dict[str, list[Mapping[str, Any]]] = {
 }  # fmt: skip
 
 
+CORE = ("8 of 10", "second burst", "zombies", "coordinator killed", "zookeeper restarted", "driver killed")
+"""Run by `make test`; the others by `make test-soak`, which takes about an hour on two cores."""
+
+
+def _kinds() -> list[Any]:
+    return [
+        pytest.param(name, marks=[] if name in CORE else [pytest.mark.soak], id=name) for name in SCENARIOS
+    ]
+
+
 def test_no_faults(cluster: EmbeddedCluster, expected: Path, tmp_path: Path) -> None:
     result = scenario.run(scenario.topology2(), cluster, tmp_path / "out", [])
     scenario.assert_exactly_once(result, expected)
     assert result.incident["incidents"] == []
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", _kinds())
 def test_output_is_as_without_faults(
     name: str, cluster: EmbeddedCluster, expected: Path, tmp_path: Path
 ) -> None:
@@ -95,6 +105,7 @@ def test_output_is_as_without_faults(
     assert result.incident["incidents"], "the faults must have been noticed"
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("strategy", ["blocking", "operator-centric", "best-case"])
 def test_the_other_strategies_keep_the_output_too(
     strategy: str, cluster: EmbeddedCluster, expected: Path, tmp_path: Path

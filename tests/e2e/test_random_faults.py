@@ -17,6 +17,8 @@ from tests.e2e import scenario
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SEEDS = 20
+CORE = 3
+"""Seeds run by `make test`; all by `make test-soak`."""
 
 
 def resource() -> StreamTopology:
@@ -48,7 +50,13 @@ def schedule(seed: int) -> list[dict[str, Any]]:
     return faults
 
 
-@pytest.mark.parametrize("seed", range(SEEDS), ids=lambda s: f"seed{s}")
+def _seeds() -> list[Any]:
+    return [
+        pytest.param(s, marks=[] if s < CORE else [pytest.mark.soak], id=f"seed{s}") for s in range(SEEDS)
+    ]
+
+
+@pytest.mark.parametrize("seed", _seeds())
 def test_random_schedule(seed: int, cluster: EmbeddedCluster, expected_minimal: Path, tmp_path: Path) -> None:
     result = scenario.run(resource(), cluster, tmp_path / "out", schedule(seed))
     scenario.assert_exactly_once(result, expected_minimal)
