@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -45,11 +46,12 @@ def main(arguments: list[str] | None = None) -> int:
     if options.out.exists():
         shutil.rmtree(options.out)
     options.out.mkdir(parents=True)
+    signal.signal(signal.SIGTERM, _interrupt)
     runs = Bench(options, console).run()
     grids = [report.table(runs), report.superstep(runs)]
     lines = report.verdicts(report.ratios(runs))
     lines += [f"**{run.mode}, round {run.round}: {run.reason}**" for run in runs if run.reason]
-    loads = [load for run in runs for load in run.load]
+    loads = [load for run in runs for load in run.load] or [os.getloadavg()[0]]
     lines.append(
         f"load average of the machine while this ran: {min(loads):g} .. {max(loads):g}, {os.cpu_count()} cores"
     )
@@ -87,13 +89,17 @@ class Bench:
             cpu_milli=NODE_CPU_MILLI,
             start_timeout_s=400.0,
         )
-        found = []
-        with EmbeddedCluster(config) as cluster:
-            for number in range(1, self.options.rounds + 1):
-                for mode in THROUGHPUT_MODES:
-                    found.append(self._measured(cluster, mode, number, paced=False))
-                for mode in LATENCY_MODES if self.options.paced else ():
-                    found.append(self._measured(cluster, mode, number, paced=True))
+        plan = [(mode, False) for mode in THROUGHPUT_MODES]
+        plan += [(mode, True) for mode in LATENCY_MODES if self.options.paced]
+        found: list[Measured] = []
+        try:
+            with EmbeddedCluster(config) as cluster:
+                for number in range(1, self.options.rounds + 1):
+                    for mode, paced in plan:
+                        if mode in self.options.contestants:
+                            found.append(self._measured(cluster, mode, number, paced=paced))
+        except KeyboardInterrupt:
+            self.console.print("interrupted; what was measured until then:")
         return found
 
     def _measured(self, cluster: EmbeddedCluster, mode: str, number: int, paced: bool) -> Measured:
@@ -159,6 +165,10 @@ class Bench:
         return replace(empty, throughput=measure.structured_throughput(triggers, data))
 
 
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 def _brief(found: Measured) -> str:
     parts = []
     if found.throughput is not None:
@@ -180,6 +190,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--keys", choices=sorted(KEYS), default="10k", help="hashtags in the state")
     parser.add_argument("--nodes", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--contestants", nargs="+", choices=THROUGHPUT_MODES, default=list(THROUGHPUT_MODES))
     parser.add_argument("--rows", type=int, default=2000, help="tweets a batch, as fast as possible")
     parser.add_argument("--batches", type=int, default=800, help="as fast as possible")
     parser.add_argument("--triggers", type=int, default=60, help="of Structured Streaming with a batch each")

@@ -72,16 +72,19 @@ def main(arguments: list[str] | None = None) -> int:
 def _runs(options: argparse.Namespace, console: Console) -> list[Run]:
     resource = topology(options, "incremental", 0)
     config = ClusterConfig(nodes=options.nodes, cpu_milli=cpu_milli(resource), start_timeout_s=400.0)
-    found = []
-    with EmbeddedCluster(config) as cluster:
-        for seed in range(options.seeds):
-            for strategy in options.strategies:
-                console.print(f"seed {seed}: {strategy} ...", highlight=False)
-                found.append(_run(options, cluster, strategy, seed))
-                result = found[-1].result
-                if result.outcome is Outcome.INTERRUPTED:
-                    raise KeyboardInterrupt
-                console.print(f"  {result.outcome.value} {result.reason}", highlight=False)
+    found: list[Run] = []
+    try:
+        with EmbeddedCluster(config) as cluster:
+            for seed in range(options.seeds):
+                for strategy in options.strategies:
+                    console.print(f"seed {seed}: {strategy} ...", highlight=False)
+                    run = _run(options, cluster, strategy, seed)
+                    if run.result.outcome is Outcome.INTERRUPTED:
+                        raise KeyboardInterrupt
+                    found.append(run)
+                    console.print(f"  {run.result.outcome.value} {run.result.reason}", highlight=False)
+    except KeyboardInterrupt:
+        console.print("interrupted; what was measured until then:")
     return found
 
 
@@ -167,7 +170,7 @@ def _report(runs: Sequence[Run], options: argparse.Namespace) -> Report:
         lines += [f"**seed {seed}: {text}**" for text in _problems(mine, entries)]
         curves = {run.strategy: run.curve for run in mine if run.curve is not None}
         plot(curves, f"{title}, seed {seed}", options.out / f"recovery-{seed}.png")
-    if not lines:
+    if not lines and len(figures) == options.seeds * len(STRATEGIES):
         lines.append(
             "Every run showed best-case >= incremental > operator-centric, blocking; all outputs identical."
         )
