@@ -190,7 +190,7 @@ def _ratios(figures: Sequence[dict[str, Any]]) -> dict[str, float]:
 def _entries(runs: Sequence[Run], share: Any) -> list[dict[str, Any]]:
     ended = [run.curve.elapsed[-1] for run in runs if run.curve is not None]
     horizon = max(ended, default=0.0)
-    entries = []
+    entries: list[dict[str, Any]] = []
     for run in runs:
         if run.curve is None:
             entries.append(
@@ -232,9 +232,9 @@ def _problems(runs: Sequence[Run], entries: Sequence[dict[str, Any]]) -> list[st
         f"{run.strategy}: {run.result.outcome.value} {run.result.reason}" for run in runs if not run.result.ok
     ]
     found += measure.order_broken({e["strategy"]: e["area_s"] for e in entries if "area_s" in e})
-    first, *others = [run for run in runs if run.result.ok] or [None]
-    for run in others:
-        assert first is not None and run is not None
+    ended = [run for run in runs if run.result.ok]
+    for run in ended[1:]:
+        first = ended[0]
         same = compare(first.result.out, run.result.out)
         if not same.identical:
             found.append(
