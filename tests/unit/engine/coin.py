@@ -36,3 +36,15 @@ class Total(Operator):
 
     def restore(self, place: Place, tables: Tables) -> Any:
         return tables["total"]["total"][0].as_py()
+
+
+class RaisesAt(Operator):
+    """Raises at one batch."""
+
+    def __init__(self, batch: int) -> None:
+        self.batch = batch
+
+    def step(self, state: Any, inbox: Inbox) -> tuple[Any, pa.Table | None]:
+        if inbox.batch == self.batch:
+            raise ValueError("no sevens")
+        return state, inbox.table()

@@ -1,0 +1,128 @@
+"""What is not a node loss: code that raises, damaged checkpoints, a sink that cannot write, buffers that grow."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.errors import CheckpointError
+from spark_jobs.topology import load_text, override
+from tests.unit.engine.local import World
+from tests.unit.engine.test_recovery import DIAMOND, past
+
+RAISING = """
+apiVersion: reprise.dev/v1alpha1
+kind: StreamTopology
+metadata: {name: raising}
+spec:
+  batch: {interval: 100ms}
+  sources:
+    - {name: tweets, class: "spark_jobs.sources:HashtagSource", with: {rate: 100, interval: 100ms, batches: 20, tags: 9}}
+  operators:
+    - {name: bad, class: "tests.unit.engine.coin:RaisesAt", with: {batch: 7}, inputs: [{from: tweets}], output: {}}
+    - {name: good, class: "spark_jobs.operators:Sink", inputs: [{from: tweets}], output: {}}
+  checkpoint: {everyBatches: 5}
+  nodes: {count: 2}
+"""
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    world = World(load_text(DIAMOND), tmp_path, "w")
+    world.nodes.start("a", "b")
+    world.want(1, 0, world.spread("a", "b"))
+    return world
+
+
+@pytest.fixture(scope="module")
+def diamond_output(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    world = World(load_text(DIAMOND), tmp_path_factory.mktemp("expected"), "w")
+    world.nodes.start("a")
+    world.want(1, 0, world.spread("a"))
+    world.run(lambda e: e.done)
+    return world.output()
+
+
+def test_a_poison_batch_is_named_and_not_retried(tmp_path: Path) -> None:
+    world = World(load_text(RAISING), tmp_path, "w")
+    world.nodes.start("a", "b")
+    world.want(1, 0, world.spread("a", "b"))
+    world.run(lambda e: e.done)
+    engine = world.engine
+    assert engine.failed["bad.0"].startswith(
+        "poison: operator bad, partition bad.0, batch 7: ValueError: no sevens"
+    )
+    assert "bad.0" not in engine.positions
+    assert engine.positions["good.0"] == engine.final
+    written = world.output()
+    assert len([name for name in written if name.startswith("bad/")]) == 6
+    assert len([name for name in written if name.startswith("good/")]) == engine.final
+
+
+def test_a_damaged_state_file_is_reported_and_the_one_before_serves(
+    world: World, diamond_output: dict[str, bytes]
+) -> None:
+    world.run(past(35))
+    k = world.engine.punctuations.newest
+    older = world.engine.store.positions()[-2]
+    victim = next((world.checkpoints / f"cp-{k:08d}").glob("count.1.*"))
+    victim.write_bytes(victim.read_bytes()[:-3])
+    world.driver()
+    world.want(2, k, world.spread("a", "b"))
+    world.run(lambda e: bool(e.failed))
+    assert "damaged" in world.engine.failed["count.1"]
+    assert world.engine.bad_checkpoints == {k}
+    world.want(3, older, world.spread("a", "b"))
+    world.run(lambda e: e.done)
+    assert world.output() == diamond_output
+
+
+def test_a_checkpoint_without_manifest_is_refused(world: World) -> None:
+    with pytest.raises(CheckpointError, match=r"COMPLETE\.json"):
+        world.want(2, 77, world.spread("a", "b"))
+    assert world.engine.bad_checkpoints == {77}
+
+
+def test_a_sink_that_cannot_write_delays_and_loses_nothing(
+    world: World, diamond_output: dict[str, bytes]
+) -> None:
+    world.run(past(12))
+    folder = world.sink / "top" / "0"
+    aside = folder.rename(folder.with_name("aside"))
+    folder.write_text("not a folder")
+    for _ in range(4):
+        world.engine.tick(world.nodes.living(), threading.Event())
+    stuck = world.engine.positions["top.0"]
+    assert any("top.0: batch" in p and "cannot write" in p for p in world.engine.problems)
+    assert world.engine.positions["parse.0"] > stuck
+    assert not world.engine.failed
+    folder.unlink()
+    aside.rename(folder)
+    world.run(lambda e: e.done)
+    assert world.output() == diamond_output
+
+
+def test_buffers_of_a_long_incident_stay_within_memory_and_spill(
+    tmp_path: Path, diamond_output: dict[str, bytes]
+) -> None:
+    """Invariant R1: half the partitions are missing for the whole stream."""
+    limit = 16 * 1024
+    world = World(override(load_text(DIAMOND), {"recovery.bufferMemory": "16Ki"}), tmp_path, "w")
+    world.nodes.start("a", "b")
+    there = [p for p in world.topology.order if not p.startswith(("count", "top"))]
+    world.want(1, 0, world.spread("a", "b", only=there), retain=True)
+    most = 0
+    final = len(diamond_output) // len(world.topology.queries)
+    for _ in range(400):
+        world.engine.tick(world.nodes.living(), threading.Event())
+        most = max([most, *(memory for memory, _ in world.engine.buffers.values())])
+        if min(world.engine.positions.values()) >= final:
+            break
+    assert min(world.engine.positions.values()) == final
+    assert sum(disk for _, disk in world.engine.buffers.values()) > limit
+    assert most <= limit
+    world.want(1, 0, world.spread("a", "b"), retain=True)
+    world.run(lambda e: e.done)
+    assert world.output() == diamond_output
