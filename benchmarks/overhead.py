@@ -158,7 +158,9 @@ class Bench:
             total=data.total * data.rows,
             timeout_s=self.options.timeout,
         )
-        reason = "" if triggers else f"did not end within {self.options.timeout:g} s"
+        seen = sum(trigger.rows for trigger in triggers)
+        wanted = data.total * data.rows
+        reason = "" if seen >= wanted else f"{seen} of {wanted} tweets within {self.options.timeout:g} s"
         empty = Measured(mode, 0, (0.0, 0.0), reason=reason)
         if paced:
             return replace(empty, latency=measure.structured_latency(triggers, data, self.options.interval))

@@ -19,6 +19,7 @@ from typing import Any
 
 from controller.embedded.cluster import EmbeddedCluster
 from controller.embedded.warden import MARK
+from controller.report.layout import write_atomically
 from controller.run.services import Service
 
 SCHEMA = "time long, tweet long, hashtags array<string>"
@@ -37,7 +38,7 @@ def run(
     cluster: EmbeddedCluster, data: Path, out: Path, *, nodes: int, memory_mb: int, files_a_batch: int,
     interval_s: float, total: int, timeout_s: float,
 ) -> list[Trigger]:  # fmt: skip
-    """Its triggers with input, in order; empty when it did not end in time (the log is in `out`).
+    """Its triggers with input, in order, as far as it got in time; none when it failed (the log is in `out`).
 
     `interval_s` 0: each trigger as soon as the one before has ended.
     """
@@ -107,20 +108,21 @@ def main() -> None:
     if options.interval > 0:
         writer = writer.trigger(processingTime=f"{round(options.interval * 1000)} milliseconds")
     query = writer.start()
-    while query.isActive and sum(p["numInputRows"] for p in query.recentProgress) < options.total:
+    seen = 0
+    while query.isActive and seen < options.total:
         time.sleep(0.5)
-    records = [json.loads(json.dumps(_plain(p))) for p in query.recentProgress]
-    (options.out / "progress.json").write_text(json.dumps(records))
+        records = [_plain(p) for p in query.recentProgress]
+        seen = sum(record["numInputRows"] for record in records)
+        write_atomically(
+            options.out / "progress.json", json.dumps(records)
+        )  # counts also when time is up first
     query.stop()
     spark.stop()
 
 
 def _plain(progress: Any) -> dict[str, Any]:
-    """The three fields that are used; progress is a dict in some versions of Spark, an object in others."""
-    fields = ("timestamp", "numInputRows", "durationMs")
-    if isinstance(progress, dict):
-        return {name: progress[name] for name in fields}
-    return {name: getattr(progress, name) for name in fields}
+    """The three fields that are used; by their properties, which fill in what a record leaves out."""
+    return {name: getattr(progress, name) for name in ("timestamp", "numInputRows", "durationMs")}
 
 
 def _wait_for_executors(context: Any, nodes: int) -> None:
