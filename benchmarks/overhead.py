@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -42,7 +43,7 @@ LATENCY_MODES = ("idle", "off", "ordered", "structured")
 
 def main(arguments: list[str] | None = None) -> int:
     options = _options(arguments)
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 200)
     if options.out.exists():
         shutil.rmtree(options.out)
     options.out.mkdir(parents=True)

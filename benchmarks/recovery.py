@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +54,7 @@ class Run:
 
 def main(arguments: list[str] | None = None) -> int:
     options = _options(arguments)
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 200)
     if options.out.exists():
         shutil.rmtree(options.out)
     options.out.mkdir(parents=True)
