@@ -100,8 +100,9 @@ def pause_changed(s: Situation) -> Decision | None:
 
 
 def false_alarm(s: Situation) -> Decision | None:
-    """What seemed lost came back as it was, before anything was done about it."""
-    if s.view.failed or s.open.kind is not Kind.BLOCKING or s.open.plans:
+    """What seemed lost came back as it was, before anything was done about it. A driver that has not taken over
+    the desired state yet says nothing about losses: that is unknown, and not a sign that all is well."""
+    if s.view.failed or not s.view.acked or s.open.kind is not Kind.BLOCKING or s.open.plans:
         return None
     reason = "nothing is failed any more"
     incident = replace(s.open, phase=Phase.CLOSED, closed_at=s.now).log(s.now, "false-alarm", reason)

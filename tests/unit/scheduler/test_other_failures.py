@@ -71,6 +71,9 @@ def test_a_node_that_comes_back_as_it_was_is_a_false_alarm() -> None:
     assert not w.desired.punctuate  # type: ignore[union-attr]
     w.nodes[node.id] = node
     w.coordinate()
+    assert not w.closed, "the driver has not said yet that it still has everything"
+    w.drive()
+    w.coordinate()
     assert w.closed[0].events[-1].name == "false-alarm"
     assert w.desired.punctuate  # type: ignore[union-attr]
     assert w.desired.generation == 1  # type: ignore[union-attr]
