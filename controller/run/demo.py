@@ -30,8 +30,8 @@ from controller.run.supervisor import run_topology
 from spark_jobs.topology import StreamTopology
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-STEP = "132h"
-"""Event time of a batch: the year in 67 batches."""
+STEP = "156h"
+"""Event time of a batch: the year in 57 batches."""
 REFERENCE_INTERVAL = "250ms"
 RUN_TIMEOUT_S = 300.0
 """Of one run; on two idle cores each takes less than a third of it."""

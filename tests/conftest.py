@@ -1,0 +1,6 @@
+"""For all tests: properties are judged by their answers, not by how busy the machine is."""
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("reprise", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("reprise")
