@@ -16,6 +16,10 @@ from scheduler.recovery import recover
 from scheduler.situation import Situation
 from scheduler.steps import CloseIncident, Decision, Step, WriteDesired, WriteIncident, WritePoison, act, wait
 
+ANSWER_S = 5.0
+"""How long to wait, once a burst has settled, for the driver to say what it lost: it sees executors go before their
+heartbeats end, and a plan that knows only a part of the burst is spent on nodes that are gone."""
+
 
 def driver_restarted(s: Situation) -> Decision | None:
     """A new driver has no state: all is failed. It gets nothing to do before its nodes are back."""
@@ -116,6 +120,9 @@ def settled(s: Situation) -> Decision | None:
     ready = len(s.view.usable)
     if s.now < incident.settle_until:
         return wait("settling", f"{incident.settle_until - s.now:.1f} s more for the rest of the burst")
+    unanswered = incident.driver_until is None and not s.view.acked
+    if unanswered and s.now < incident.settle_until + ANSWER_S:
+        return wait("settling", "the driver has not said yet what it lost")
     if incident.driver_until is not None and ready < incident.nodes_before and s.now < incident.driver_until:
         return wait("settling", f"{ready} of {incident.nodes_before} nodes are back with the new driver")
     if incident.driver_until is not None and ready == 0:
