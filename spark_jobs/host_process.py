@@ -23,9 +23,7 @@ import psutil
 
 from spark_jobs.command import Command
 from spark_jobs.host import Host
-
-HANDSHAKE = "partition-host.json"
-"""File in the executor's folder: address, key and pid of its host."""
+from spark_jobs.shim import HANDSHAKE
 
 
 def _watch(parent: int, created: float, folder: Path) -> None:

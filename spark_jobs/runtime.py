@@ -20,12 +20,10 @@ from spark_jobs.command import Span
 from spark_jobs.contract import Inbox, Input, Operator, Range, Source, Tables
 from spark_jobs.errors import StepError
 from spark_jobs.ledger import has_ended
+from spark_jobs.operators.frames import END_OF_TIME
 from spark_jobs.sinks import FileSink
 from spark_jobs.topology import Partition, route
 from spark_jobs.wire import Message, decode_table, encode_table
-
-END_OF_TIME = 2**62
-"""The watermark of the final batch: every window closes."""
 
 FEEDBACK = "feedback/"
 """Prefix of the checkpointed tables that hold a partition's last output over its feedback edges."""

@@ -21,6 +21,8 @@ from typing import Any
 from spark_jobs.errors import DataPlaneError, HostLostError, SlotMisplacedError
 
 HANDSHAKE = "partition-host.json"
+"""File in the executor's folder: name, key and pid of its partition host."""
+
 START_TIMEOUT_S = 60.0
 
 _connection: Connection | None = None
