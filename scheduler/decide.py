@@ -49,6 +49,7 @@ TABLE: Mapping[State, tuple[Rule, ...]] = {
     State.RECOVERING: (
         rules.driver_restarted,
         rules.checkpoint_damaged,
+        rules.buffers_dropped,
         rules.quarantine,
         rules.upgraded,
         rules.replan,
@@ -59,6 +60,7 @@ TABLE: Mapping[State, tuple[Rule, ...]] = {
         rules.driver_restarted,
         rules.checkpoint_complete,
         rules.checkpoint_damaged,
+        rules.buffers_dropped,
         rules.quarantine,
         rules.upgraded,
         rules.replan,

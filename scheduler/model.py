@@ -115,6 +115,7 @@ class Progress:
     done: bool = False
     checkpoint: int = 0
     bad_checkpoints: frozenset[int] = frozenset()
+    gaps: frozenset[str] = frozenset()
     buffers: Mapping[str, int] = field(default_factory=dict)
     time: float = 0.0
 

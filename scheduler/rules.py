@@ -64,6 +64,24 @@ def checkpoint_damaged(s: Situation) -> Decision | None:
     return act("checkpoint-damaged", reason, WriteDesired(after), WriteIncident(incident))
 
 
+def buffers_dropped(s: Situation) -> Decision | None:
+    """A restored partition needs output that its upstreams dropped for want of room: all go back to the checkpoint."""
+    view, progress = s.view, s.view.snapshot.progress
+    if progress is None or not view.acked or not progress.gaps or progress.generation != s.desired.generation:
+        return None
+    after = s.desired.next(
+        checkpoint=view.newest_checkpoint,
+        generation=s.desired.generation + 1,
+        assignment=dict(view.survivors),
+        punctuate=False,
+    )
+    reason = f"buffers were full: no output is left for {', '.join(sorted(progress.gaps))}"
+    incident = replace(
+        s.open, phase=Phase.RECOVERING, checkpoint=after.checkpoint, generation=after.generation
+    ).log(s.now, "buffers-dropped", reason)
+    return act("buffers-dropped", reason, WriteDesired(after), WriteIncident(incident))
+
+
 def quarantine(s: Situation) -> Decision | None:
     """Code that raised is put aside: recorded, taken off its node, never retried while this driver lives."""
     view, stored = s.view, s.view.snapshot.poison

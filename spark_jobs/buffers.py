@@ -3,7 +3,9 @@
 Normal running: an entry is dropped as soon as its target is known to have applied it, so a buffer holds what is in flight
 and no more (invariant M1).  From the first plan of an incident (`retain`), entries stay until the next global checkpoint
 covers them (seed 003, section 4.2), so that a partition restored later, or lost again, can be fed from its upstreams.
-Memory is bounded (R1): past the node's budget, the oldest entries move to files in the node's spill folder.
+Memory is bounded (R1): past the node's budget, the oldest entries move to files in the node's spill folder.  When that is
+full, too, a batch is refused (it waits), and `relieve` may drop what its target has applied: that target cannot be fed
+from here any more if it is lost before the next checkpoint, and `rewind` says so.
 
 Entries are encoded once, when they are produced: the same bytes go to the wire, to the spill file and to a replay.
 """
@@ -50,17 +52,29 @@ class EdgeBuffer:
     entries: dict[int, Entry] = field(default_factory=dict)
     inline: set[int] = field(default_factory=set)
     """Batches whose bytes are in memory, so that spilling need not search."""
+    floor: int = 0
+    """The first batch that is not given up: what is before it can be sent to nobody again."""
 
-    def put(self, batch: int, watermark: int | None, body: bytes) -> None:
-        """Append one batch; spills the oldest entries of this buffer while the node is over its budget."""
+    def put(self, batch: int, watermark: int | None, body: bytes, force: bool = False) -> None:
+        """Append one batch; spills the oldest entries of this buffer while the node is over its budget.
+
+        Raises BufferError, and keeps nothing of the batch, when the node has no room for it, unless `force` is set.
+        """
         if batch in self.entries:
             return
         self.entries[batch] = Entry(watermark, body, len(body))
-        if body:
-            self.inline.add(batch)
-            self.budget.memory += len(body)
-            if self.budget.memory > self.budget.memory_limit:
+        if not body:
+            return
+        self.inline.add(batch)
+        self.budget.memory += len(body)
+        if self.budget.memory > self.budget.memory_limit:
+            try:
                 self._spill()
+            except (BufferError, OSError):
+                if force:
+                    return
+                self._forget(batch)
+                raise
 
     def _spill(self) -> None:
         for batch in sorted(self.inline):
@@ -73,9 +87,13 @@ class EdgeBuffer:
                     f"{self.budget.disk} bytes on disk (recovery.bufferDisk)"
                 )
             self.budget.files += 1
-            entry.path = self.budget.folder / f"{self.budget.files}.spill"
-            entry.path.write_bytes(entry.body)
-            entry.body = None
+            path = self.budget.folder / f"{self.budget.files}.spill"
+            try:
+                path.write_bytes(entry.body)
+            except OSError:
+                path.unlink(missing_ok=True)
+                raise
+            entry.path, entry.body = path, None
             self.inline.discard(batch)
             self.budget.memory -= entry.size
             self.budget.disk += entry.size
@@ -90,13 +108,31 @@ class EdgeBuffer:
     def trim(self, upto: int) -> None:
         """Forget batches up to and including `upto`."""
         for batch in [b for b in self.entries if b <= upto]:
-            entry = self.entries.pop(batch)
-            self.inline.discard(batch)
-            if entry.path is not None:
-                entry.path.unlink(missing_ok=True)
-                self.budget.disk -= entry.size
-            else:
-                self.budget.memory -= entry.size
+            self._forget(batch)
+
+    def holds_before(self, batch: int) -> bool:
+        """Whether rows of an earlier batch are here."""
+        return any(b < batch and entry.size for b, entry in self.entries.items())
+
+    def relieve(self, upto: int) -> None:
+        """Give up batches up to and including `upto`, which the target has applied, though it may be lost again."""
+        if any(b <= upto for b in self.entries):
+            self.floor = upto + 1
+            self.trim(upto)
+
+    def rewind(self, batch: int) -> bool:
+        """Send from `batch` on again; False when it was given up."""
+        self.cursor = batch
+        return batch >= self.floor
+
+    def _forget(self, batch: int) -> None:
+        entry = self.entries.pop(batch)
+        self.inline.discard(batch)
+        if entry.path is not None:
+            entry.path.unlink(missing_ok=True)
+            self.budget.disk -= entry.size
+        else:
+            self.budget.memory -= entry.size
 
     def clear(self) -> None:
         """Forget everything."""

@@ -167,7 +167,10 @@ class CheckpointStore:
         if len(complete) < keep:
             return
         oldest = complete[-keep]
-        for path in self._fs.glob(self._path("cp-*")):
-            name = path.rsplit("/", 1)[1].removeprefix("cp-")
-            if name.isdigit() and int(name) < oldest:
-                self._fs.rm(path, recursive=True)
+        try:
+            for path in self._fs.glob(self._path("cp-*")):
+                name = path.rsplit("/", 1)[1].removeprefix("cp-")
+                if name.isdigit() and int(name) < oldest:
+                    self._fs.rm(path, recursive=True)
+        except OSError as error:
+            raise CheckpointError(f"cannot remove old checkpoints in {self.location}: {error}") from error

@@ -102,7 +102,8 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a host did in one job.  `outputs`: (output partition, batch, unix seconds) of each sink write."""
+    """What a host did in one job.  `outputs`: (output partition, batch, unix seconds) of each sink write.  `gaps`:
+    partitions that need output of this host which was dropped for want of room."""
 
     slot: int
     host: str
@@ -117,6 +118,7 @@ class Report:
     disk: int = 0
     busy_s: float = 0.0
     staged: int = 0
+    gaps: tuple[str, ...] = ()
 
     def encode(self) -> bytes:
         """JSON bytes."""
@@ -130,7 +132,7 @@ class Report:
             raw["acks"] = tuple(Ack(**a) for a in raw["acks"])
             raw["usage"] = {p: Usage(**u) for p, u in raw["usage"].items()}
             raw["outputs"] = tuple((p, b, t) for p, b, t in raw["outputs"])
-            raw["problems"] = tuple(raw["problems"])
+            raw["problems"], raw["gaps"] = tuple(raw["problems"]), tuple(raw["gaps"])
             return Report(**raw)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise WireError(f"not a report: {error}") from error

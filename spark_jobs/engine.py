@@ -17,7 +17,7 @@ from typing import Protocol
 
 from spark_jobs.checkpoints import CheckpointStore, Manifest
 from spark_jobs.command import Command, Install, Report, Usage
-from spark_jobs.errors import DataPlaneError
+from spark_jobs.errors import CheckpointError, DataPlaneError
 from spark_jobs.ledger import Ledger
 from spark_jobs.punctuation import Punctuations
 from spark_jobs.release import Release
@@ -84,6 +84,8 @@ class Engine:
     positions: dict[str, int] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     bad_checkpoints: set[int] = field(default_factory=set)
+    gaps: set[str] = field(default_factory=set)
+    """Partitions whose upstreams dropped for want of room what they need: only a rollback of all feeds them."""
     usage: dict[str, Usage] = field(default_factory=dict)
     outputs: list[tuple[str, int, float]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -118,6 +120,7 @@ class Engine:
             self._installation.clear()
             self._known.clear()
             self._resend.clear()
+            self.gaps.clear()
             self.punctuations.forget()
             self.horizon = desired.checkpoint
         before, self.desired = self.desired, desired
@@ -213,7 +216,13 @@ class Engine:
         due = self.release.due(time.time(), min(self.positions.values(), default=0))
         if not self.desired.retain:
             due = min(due, min(self.positions.values(), default=0) + WINDOW)
-        reach = self.ledger.reach(due)
+        try:
+            reach = self.ledger.reach(due)
+        except (
+            CheckpointError
+        ) as error:  # no batch without its ranges on record; tried again with the next job
+            self.problems.append(str(error))
+            return
         if self.ledger.ended_at is not None and due > self.ledger.ended_at:
             reach = self.ledger.ended_at + 1
         everyone = self.desired.punctuate and len(self.positions) == len(self.topology.partitions)
@@ -280,14 +289,23 @@ class Engine:
         self.usage.update(report.usage)
         self.outputs += report.outputs
         self.problems += report.problems
+        self.gaps.update(p for p in report.gaps if p in self.positions)
         self.buffers[node] = (report.memory, report.disk)
         self.staged[node] = report.staged
 
     def _complete_checkpoints(self) -> None:
-        for position, files in self.punctuations.complete(self.topology.partitions):
-            self.store.complete(Manifest(position, files, self.ledger.offsets(position)))
-            self.store.prune(self.resource.checkpoint.keep)
+        for position, files in self.punctuations.acknowledged(self.topology.partitions):
+            try:
+                self.store.complete(Manifest(position, files, self.ledger.offsets(position)))
+            except CheckpointError as error:  # tried again with the next job
+                self.problems.append(str(error))
+                return
+            self.punctuations.complete(position)
             log.info("checkpoint complete position=%d files=%d", position, len(files))
+            try:
+                self.store.prune(self.resource.checkpoint.keep)
+            except CheckpointError as error:
+                self.problems.append(str(error))
 
     # -- what is true --------------------------------------------------------------------------------------------------
 

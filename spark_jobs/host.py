@@ -48,6 +48,7 @@ class Host:
         self._acks: list[Ack] = []
         self._outputs: list[tuple[str, int, float]] = []
         self._problems: list[str] = []
+        self._gaps: set[str] = set()
         self._busy_s = 0.0
         self._text = ""
 
@@ -64,6 +65,7 @@ class Host:
         self.epoch, self.command = command.epoch, command
         self._replies.clear()
         self._busy_s = 0.0
+        self._gaps.clear()
         if command.confirmed >= self._reported:  # else the last report was lost with its job: say it again
             self._acks, self._outputs, self._problems = [], [], []
         self._host_exactly(command)
@@ -106,6 +108,7 @@ class Host:
             disk=self._budget.disk,
             busy_s=self._busy_s,
             staged=sum(len(r.staged or ()) for r in self.runtimes.values() if isinstance(r, OperatorRuntime)),
+            gaps=tuple(sorted(self._gaps)),
         )
 
     def close(self) -> None:
@@ -194,9 +197,12 @@ class Host:
 
     def _refresh(self, command: Command) -> None:
         """Bring sources, cursors and buffers in line with what the driver knows."""
+        self._writer.keep(command.punctuations)
         for partition, runtime in self.runtimes.items():
             if isinstance(runtime, SourceRuntime):
-                runtime.horizon, runtime.final = command.horizon, command.final
+                readers = [command.positions[t] for t in runtime.buffers.keys() & command.positions.keys()]
+                reach = min(readers, default=command.horizon) + command.window
+                runtime.horizon, runtime.final = min(command.horizon, reach), command.final
                 runtime.ranges.update(command.ranges.get(partition, {}))
                 for old in [b for b in runtime.ranges if b <= command.checkpoint]:
                     del runtime.ranges[old]
@@ -204,7 +210,9 @@ class Host:
                 self._publish(runtime, command.published)
             for target in runtime.buffers:
                 if target in command.resend and target in command.positions:
-                    runtime.rewind(target, command.positions[target])
+                    whole = runtime.rewind(target, command.positions[target])
+                    if not whole and not isinstance(runtime, SourceRuntime):
+                        self._gaps.add(target)
                 if command.retain and not isinstance(runtime, SourceRuntime):
                     runtime.trim(target, command.checkpoint)
                 elif target in command.positions:
@@ -252,12 +260,21 @@ class Host:
             return False
         except (SinkError, BufferError, OSError) as error:  # the batch stays unfinished and is tried again
             self._problems.append(f"{partition}: batch {runtime.position + 1} waits: {error}")
+            if isinstance(error, BufferError) and command.retain:
+                self._relieve(command)
             return False
         if isinstance(runtime, OperatorRuntime) and runtime.sink is not None:
             self._outputs.append((partition, runtime.position, time.time()))
         if runtime.position in command.punctuations:
             self._writer.submit(partition, runtime.position, runtime.freeze())
         return True
+
+    def _relieve(self, command: Command) -> None:
+        """Without room for more, output goes that partitions at work have applied: else a full node would never reach
+        the checkpoint that empties it.  Should one of them be lost before that, all go back to the last checkpoint."""
+        for runtime in self.runtimes.values():
+            for target in runtime.buffers.keys() & command.positions.keys():
+                runtime.relieve(target, command.positions[target])
 
     def _hand_over(self, partition: str, command: Command) -> None:
         """Messages for partitions of this very node need no shuffle."""

@@ -61,12 +61,15 @@ class Punctuations:
             file = None if ack.file is None else StateFile(**ack.file)
             self._acks[ack.position][ack.partition] = file
 
-    def complete(self, partitions: Collection[str]) -> Iterator[tuple[int, dict[str, StateFile]]]:
-        """Checkpoints that every partition has acknowledged, oldest first, with their files; older open ones are dropped."""
+    def acknowledged(self, partitions: Collection[str]) -> Iterator[tuple[int, dict[str, StateFile]]]:
+        """Open checkpoints that every partition has acknowledged, oldest first, with their files."""
         for position in self.open:
-            acks = self._acks[position]
+            acks = self._acks.get(position, {})
             if all(p in acks for p in partitions):
-                self.newest = position
-                for older in [k for k in self._acks if k <= position]:
-                    del self._acks[older]
                 yield position, {p: f for p, f in acks.items() if f is not None}
+
+    def complete(self, position: int) -> None:
+        """The record of this checkpoint is stored; older open ones are dropped."""
+        self.newest = position
+        for older in [k for k in self._acks if k <= position]:
+            del self._acks[older]

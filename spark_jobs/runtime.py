@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -61,7 +62,17 @@ class Runtime(ABC):
                     part = parts.get(int(target.rpartition(".")[2]))
                     if id(part) not in bodies:
                         bodies[id(part)] = encode_table(part)
-                    self.buffers[target].put(batch, watermark, bodies[id(part)])
+                    self._put(target, batch, watermark, bodies[id(part)])
+
+    def _put(self, target: str, batch: int, watermark: int | None, body: bytes) -> None:
+        """Buffer one batch for one target.  A partition that holds nothing older may do so on a full node: else the one
+        that lags most could wait for room that others take with what they produced for it."""
+        try:
+            self.buffers[target].put(batch, watermark, body)
+        except BufferError:
+            if any(buffer.holds_before(batch) for buffer in self.buffers.values()):
+                raise
+            self.buffers[target].put(batch, watermark, body, force=True)
 
     def _next(self, target: str, position: int) -> int:
         """The first batch that `target` still needs when it is at `position`."""
@@ -71,9 +82,13 @@ class Runtime(ABC):
         """Drop output for `target` that it cannot ask for again once it has applied (or checkpointed) batch `upto`."""
         self.buffers[target].trim(upto - 1 if target in self.feedback else upto)
 
-    def rewind(self, target: str, position: int) -> None:
-        """Send `target` again what follows batch `position`."""
-        self.buffers[target].cursor = self._next(target, position)
+    def relieve(self, target: str, position: int) -> None:
+        """Drop what `target` has applied, without regard to whether it may be lost: the node has no room."""
+        self.buffers[target].relieve(position - 1 if target in self.feedback else position)
+
+    def rewind(self, target: str, position: int) -> bool:
+        """Send `target` again what follows batch `position`; False when that was dropped for want of room."""
+        return self.buffers[target].rewind(self._next(target, position))
 
     def pending(self, target: str, upto: int) -> Iterator[tuple[Message, bytes]]:
         """Messages for `target` from its cursor to `upto`; moves the cursor."""
@@ -115,6 +130,10 @@ class SourceRuntime(Runtime):
             return table, self.source.watermark(place, batch, span)
         except Exception as error:
             raise StepError(place.operator, place.partition, batch, error) from error
+
+    def _put(self, target: str, batch: int, watermark: int | None, body: bytes) -> None:
+        with suppress(BufferError):  # it can be read again
+            self.buffers[target].put(batch, watermark, body)
 
     def _readable(self, batch: int) -> bool:
         return batch in self.ranges or (self.final is not None and batch >= self.final)

@@ -1,14 +1,15 @@
 """Checkpoint writing off the critical path: a frozen state is encoded and stored by one background thread.
 
 `freeze` runs on the processing thread and must be quick; what it returns is immutable, so processing goes on at once
-(design, section 3).  The queue is bounded by the punctuations that are under way, which the driver limits.
+(design, section 3).  The queue is bounded by the punctuations that are under way, which the driver limits.  A store that
+refuses (a full disk) is asked again for as long as the punctuation is open: a checkpoint is late then, and not lost.
 """
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict
 
 from spark_jobs.checkpoints import CheckpointStore
@@ -17,6 +18,9 @@ from spark_jobs.contract import Tables
 from spark_jobs.errors import DataPlaneError
 
 Encode = Callable[[], Tables]
+
+RETRY_S = 1.0
+"""Between two attempts to store a snapshot."""
 
 
 class SnapshotWriter:
@@ -29,6 +33,8 @@ class SnapshotWriter:
         self._lock = threading.Lock()
         self._acks: list[Ack] = []
         self._problems: list[str] = []
+        self._open: Collection[int] = ()
+        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name="snapshots", daemon=True)
         self._thread.start()
 
@@ -40,6 +46,10 @@ class SnapshotWriter:
         else:
             self._jobs.put((partition, position, encode))
 
+    def keep(self, punctuations: Collection[int]) -> None:
+        """The punctuations that are open: a snapshot of another is worth no second attempt."""
+        self._open = punctuations
+
     def collect(self) -> tuple[list[Ack], list[str]]:
         """What was stored, and what went wrong, since the last call."""
         with self._lock:
@@ -48,7 +58,8 @@ class SnapshotWriter:
         return acks, problems
 
     def close(self) -> None:
-        """Finish what is queued, then end the thread."""
+        """Try once what is queued, then end the thread."""
+        self._closing.set()
         self._jobs.put(None)
         self._thread.join()
 
@@ -60,6 +71,8 @@ class SnapshotWriter:
             except (DataPlaneError, OSError, ValueError, ArithmeticError) as error:
                 with self._lock:
                     self._problems.append(f"{partition}: checkpoint {position} not stored: {error}")
+                if not self._closing.wait(RETRY_S) and position in self._open:
+                    self._jobs.put(job)
             else:
                 with self._lock:
                     self._acks.append(Ack(partition, position, asdict(file)))

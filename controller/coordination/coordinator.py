@@ -15,9 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from algorithms import PlanningError
+from controller.coordination import history
 from controller.coordination.errors import RecordError, SessionError, StaleError
 from controller.coordination.store import Reading, Store
 from scheduler import Decision, InvariantViolation, Outcome, Policy, decide
+from scheduler.steps import CloseIncident
 
 log = logging.getLogger("reprise.coordinator")
 
@@ -96,6 +98,8 @@ class Coordinator:
             log.warning("event=uncertain rule=%s reason=%r", decision.rule, str(error))
             return False
         _log_decision(reading, decision)
+        if any(isinstance(step, CloseIncident) for step in decision.steps):
+            history.prune(self.store.client, self.store.root)
         if self.crash:
             self.crash.hit("commit", decision.rule)
         if decision.rule != "observed":

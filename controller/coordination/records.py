@@ -31,6 +31,7 @@ def encode_progress(x: Progress) -> bytes:
             **asdict(x),
             "nodes": sorted(x.nodes),
             "bad_checkpoints": sorted(x.bad_checkpoints),
+            "gaps": sorted(x.gaps),
             "positions": dict(x.positions),
             "failed": dict(x.failed),
             "buffers": dict(x.buffers),
@@ -53,6 +54,7 @@ def parse_progress(raw: bytes, path: str = paths.PROGRESS) -> Progress:
         done=f.flag("done", False),
         checkpoint=f.integer("checkpoint", 0),
         bad_checkpoints=frozenset(f.items("bad_checkpoints", as_integer, [])),
+        gaps=frozenset(f.items("gaps", as_text, [])),
         buffers=f.mapping("buffers", as_integer, {}),
         time=f.number("time", 0.0),
     )

@@ -132,6 +132,16 @@ class Channel:
                 log.warning("desired not read error=%r", error)
         return self._desired
 
+    def forget_checkpoints(self, keep: int) -> None:
+        """Remove the records of all but the newest `keep` checkpoints; their files are gone, too."""
+        folder = f"{self._root}/checkpoints"
+        try:
+            if self.connected:
+                for name in sorted(self._zk.get_children(folder))[:-keep]:
+                    self._zk.delete(f"{folder}/{name}")
+        except KazooException as error:
+            log.warning("old checkpoint records stay error=%r", error)
+
     def publish(self, name: str, record: Mapping[str, Any]) -> bool:
         """Write one of the driver's own znodes; False when ZooKeeper is away or refuses."""
         if not self.connected:

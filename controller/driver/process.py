@@ -186,6 +186,7 @@ class Driver:
         size = sum(f.size for f in manifest.files.values())
         record = {"position": position, "time": time.time(), "bytes": size, "offsets": dict(manifest.offsets)}
         self.channel.publish(f"checkpoints/{position:08d}", record)
+        self.channel.forget_checkpoints(self.resource.checkpoint.keep)
 
     def _write_events(self, events: Any) -> None:
         engine = self._engine
@@ -198,8 +199,11 @@ class Driver:
             }
             events.write(json.dumps(line) + "\n")
         if engine.outputs:
-            events.flush()
             engine.outputs.clear()
+            try:
+                events.flush()
+            except OSError as error:  # the lines stay in the file's buffer, and go with the next
+                self._say(f"events wait: {error}")
         for problem in engine.problems:
             self._say(problem)
         engine.problems.clear()
@@ -238,6 +242,7 @@ class Driver:
             "done": engine.done,
             "checkpoint": engine.punctuations.newest,
             "bad_checkpoints": sorted(engine.bad_checkpoints),
+            "gaps": sorted(engine.gaps),
             "buffers": {
                 "memory": sum(m for m, _ in list(engine.buffers.values())),
                 "disk": sum(d for _, d in list(engine.buffers.values())),

@@ -176,7 +176,6 @@ class _Run:
         if self.zero is None and moved:
             self.zero = self.record["zero"] = time.time()
             self._say({"time": self.zero, "action": "stream-began"})
-            files.write_json(self.layout.record, self.record)
 
     def _revive(self, injector: Injector) -> None:
         for service in injector.services.values():
@@ -193,8 +192,14 @@ class _Run:
         if self.seen.progress is not None:
             action["batch"] = self.seen.progress.horizon
         self.actions.append(action)
-        if action["action"] != "stream-began":
+        self._save()
+
+    def _save(self) -> None:
+        """Bring `run.json` up to date; a full disk must not end the run that it is about."""
+        try:
             files.write_json(self.layout.record, self.record)
+        except OSError as error:
+            log.warning("run record not written: %s", error)
 
     def _thaw(self, cluster: EmbeddedCluster, injector: Injector) -> None:
         """A cluster that is given back has no frozen node and a living ZooKeeper."""

@@ -15,7 +15,7 @@ from controller.embedded import ClusterConfig, EmbeddedCluster
 from controller.report.compare import compare
 from controller.run.config import Outcome, RunConfig, RunResult
 from controller.run.faults import parse_faults
-from controller.run.supervisor import run_topology
+from controller.run.supervisor import Watcher, run_topology
 from spark_jobs.contract import Place
 from spark_jobs.sinks import FileSink
 from spark_jobs.topology import StreamTopology, load_topology, override
@@ -55,12 +55,17 @@ def write_expected(resource: StreamTopology, folder: Path) -> Path:
 
 
 def run(
-    resource: StreamTopology, on: EmbeddedCluster, out: Path, faults: Sequence[Mapping[str, Any]], **more: Any
+    resource: StreamTopology,
+    on: EmbeddedCluster,
+    out: Path,
+    faults: Sequence[Mapping[str, Any]],
+    watch: Watcher = lambda _state, _actions: None,
+    **more: Any,
 ) -> RunResult:
-    """One run on a cluster that is there."""
+    """One run on a cluster that is there; `watch` sees its state several times a second."""
     parsed = parse_faults([dict(f) for f in faults], "faults", resource.nodes.count)
     config = RunConfig(resource=resource, out=out, faults=parsed, timeout_s=TIMEOUT_S, cluster=on, **more)
-    return run_topology(config)
+    return run_topology(config, watch)
 
 
 def assert_exactly_once(result: RunResult, expected: Path) -> None:

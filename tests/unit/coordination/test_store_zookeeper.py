@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from samples import INCIDENT, PLAN, POLICY, TOPOLOGY, replace
 
-from controller.coordination import paths
+from controller.coordination import history, paths
 from controller.coordination.coordinator import Coordinator
 from controller.coordination.errors import RecordError, SessionError, StaleError
 from controller.coordination.records import encode_progress, parse_desired
@@ -160,6 +160,21 @@ def test_a_decision_is_one_transaction(connect: Connect) -> None:
     store.commit(before, decision)
     after = store.read().snapshot
     assert (after.desired, after.incident) == (start, INCIDENT)
+
+
+def test_only_the_newest_incidents_and_their_plans_stay_on_record(connect: Connect) -> None:
+    store = connect()
+    for number in range(1, 6):
+        put(store, f"incidents/inc-{number:06d}", b"{}")
+        for plan in (1, 2):
+            put(store, f"plans/inc-{number:06d}-p{plan}", b"{}")
+    assert history.prune(store.client, store.root, keep=2) == 3
+    assert history.prune(store.client, store.root, keep=2) == 0
+    left = {
+        name: sorted(store.client.get_children(f"{store.root}/{name}")) for name in ("incidents", "plans")
+    }
+    assert left["incidents"] == ["inc-000004", "inc-000005"]
+    assert left["plans"] == [f"inc-{n:06d}-p{p}" for n in (4, 5) for p in (1, 2)]
 
 
 def test_of_two_coordinators_one_is_refused(connect: Connect) -> None:

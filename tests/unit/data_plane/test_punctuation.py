@@ -45,9 +45,11 @@ def test_complete_when_all_have_answered() -> None:
     ack(p, 20, "a", "b")
     ack(p, 10, "a")
     p.acknowledge(Ack("a", 99, None))
-    done = list(p.complete(["a", "b"]))
+    done = list(p.acknowledged(["a", "b"]))
     assert [k for k, _ in done] == [20]
     assert set(done[0][1]) == {"a", "b"}
+    assert (p.newest, p.open) == (0, (10, 20))
+    p.complete(20)
     assert (p.newest, p.open) == (20, ())
 
 
@@ -62,4 +64,4 @@ def test_stateless_partitions_have_no_file() -> None:
     p = Punctuations(BY_BATCHES)
     p.announce(0, 10, None, True, 0.0)
     p.acknowledge(Ack("a", 10, None))
-    assert list(p.complete(["a"])) == [(10, {})]
+    assert list(p.acknowledged(["a"])) == [(10, {})]

@@ -126,3 +126,48 @@ def test_buffers_of_a_long_incident_stay_within_memory_and_spill(
     world.want(1, 0, world.spread("a", "b"), retain=True)
     world.run(lambda e: e.done)
     assert world.output() == diamond_output
+
+
+def small(tmp_path: Path) -> World:
+    """All partitions at work on two nodes that may buffer 24 KiB each and spill nothing; no checkpoint before the end."""
+    changes = {"recovery.bufferMemory": "24Ki", "recovery.bufferDisk": "0", "checkpoint.everyBatches": 500}
+    world = World(override(load_text(DIAMOND), changes), tmp_path, "w")
+    world.nodes.start("a", "b")
+    world.want(1, 0, world.spread("a", "b"), retain=True)
+    return world
+
+
+def test_full_buffers_do_not_stop_partitions_whose_targets_are_all_at_work(
+    tmp_path: Path, diamond_output: dict[str, bytes]
+) -> None:
+    world = small(tmp_path)
+    most = 0
+
+    def done(_: object) -> bool:
+        nonlocal most
+        most = max([most, *(memory for memory, _ in world.engine.buffers.values())])
+        return world.engine.done
+
+    world.run(done)
+    assert any("buffers of this node are full" in p for p in world.engine.problems)
+    largest = 2 * 1024  # a batch of a partition, of which each may hold one beyond the limit
+    assert most <= 24 * 1024 + 4 * largest
+    assert world.output() == diamond_output
+
+
+def test_output_that_was_given_up_is_missed_only_by_who_needs_it_and_a_rollback_mends_it(
+    tmp_path: Path, diamond_output: dict[str, bytes]
+) -> None:
+    world = small(tmp_path)
+    world.run(lambda e: past(30)(e) and any("are full" in p for p in e.problems))
+    assert not world.engine.gaps
+    world.nodes.lose("b")
+    world.nodes.start("c")
+    instead = {p: "c" if n == "b" else n for p, n in world.spread("a", "b").items()}
+    world.want(1, 0, instead, retain=True)
+    world.run(lambda e: bool(e.gaps))
+    assert all(instead[p] == "c" for p in world.engine.gaps)
+    world.want(2, 0, instead, retain=True)
+    assert not world.engine.gaps
+    world.run(lambda e: e.done)
+    assert world.output() == diamond_output

@@ -66,6 +66,7 @@ class Driver:
     positions: dict[str, int] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     bad: set[int] = field(default_factory=set)
+    gaps: set[str] = field(default_factory=set)
     horizon: int = 0
     punctuation: int | None = None
     nodes: frozenset[str] = frozenset()
@@ -85,6 +86,7 @@ class Driver:
         if rollback:
             for states in (self.positions, self.failed, self.retained_since):
                 states.clear()
+            self.gaps.clear()
             self.horizon, self.punctuation = desired.checkpoint, None
         for p in [p for p in self.positions if p not in desired.assignment]:
             self._lose(p, "not assigned")
@@ -93,15 +95,19 @@ class Driver:
         for p, node in desired.assignment.items():
             moved = known.assignment.get(p) != node
             if (rollback or moved or p not in self.positions) and (rollback or moved or p not in self.failed):
-                if not rollback:
-                    world.check_replayable(self, p)
-                self.positions[p] = desired.checkpoint
-                self.failed.pop(p, None)
-        for p in self.positions:
-            if not desired.retain:
-                self.retained_since.pop(p, None)
-            else:
-                self.retained_since.setdefault(p, self.positions[p])
+                self._install(p, desired.checkpoint, rollback, world)
+        kept = self.retained_since if desired.retain else {}
+        self.retained_since = {p: kept.get(p, position) for p, position in self.positions.items()}
+        if not desired.retain:
+            self.retained_since.clear()
+
+    def _install(self, p: str, checkpoint: int, rollback: bool, world: World) -> None:
+        if not rollback and world.full:
+            self.gaps.add(p)
+        elif not rollback:
+            world.check_replayable(self, p)
+        self.positions[p] = checkpoint
+        self.failed.pop(p, None)
 
     def tick(self, world: World) -> None:
         self.nodes = frozenset(world.nodes)
@@ -127,7 +133,7 @@ class Driver:
 
     def _advance(self, partition: PartitionView, world: World) -> None:
         p = partition.id
-        if p not in self.positions:
+        if p not in self.positions or p in self.gaps:
             return
         reach = min((self.positions.get(u, -1) for u in partition.upstream), default=self.horizon)
         if p in world.poison_at and reach >= world.poison_at[p]:
@@ -152,6 +158,7 @@ class Driver:
             horizon=self.horizon,
             checkpoint=self.checkpoint,
             bad_checkpoints=frozenset(self.bad),
+            gaps=frozenset(self.gaps),
         )
 
 
@@ -174,6 +181,8 @@ class World:
     poison_at: dict[str, int] = field(default_factory=dict)
     session: bool = True
     paused: bool = False
+    full: bool = False
+    """Buffers have given up what a partition needs that is restored without a rollback."""
     plans: list[PlanRecord] = field(default_factory=list)
     closed: list[Incident] = field(default_factory=list)
     log: list[str] = field(default_factory=list)

@@ -177,6 +177,26 @@ def test_damaged_checkpoints_lead_to_older_ones_and_to_the_initial_state_at_last
     assert newest in w.closed[0].bad_checkpoints
 
 
+def test_buffers_that_were_full_cost_a_rollback_of_all_and_nothing_else() -> None:
+    w = world(cpu=200)
+    w.kill("n1", "n2")
+    w.run(3.0)
+    assert w.desired is not None
+    generation = w.desired.generation
+    waiting = set(w.incident.considered.waiting)  # type: ignore[union-attr]
+    assert waiting
+    w.full = True
+    w.add("n5")
+    w.run(3.0)
+    assert "buffers-dropped" in rules(w)
+    assert w.desired.generation == generation + 1
+    w.full = False
+    w.add("n6")
+    w.run(10.0)
+    assert rules(w).count("buffers-dropped") == 1
+    assert w.healthy(), w.log
+
+
 def test_poison_is_set_aside_and_opens_no_incident() -> None:
     w = world()
     w.poison_at["sink.0"] = w.driver.horizon + 2  # type: ignore[union-attr]
