@@ -89,6 +89,7 @@ class Bench:
             worker_memory_mb=memory + memory // 2,
             cpu_milli=NODE_CPU_MILLI,
             start_timeout_s=400.0,
+            java_options=("-XX:TieredStopAtLevel=4",),
         )
         plan = [(mode, False) for mode in THROUGHPUT_MODES]
         plan += [(mode, True) for mode in LATENCY_MODES if self.options.paced]

@@ -18,6 +18,9 @@ from pathlib import Path
 
 from spark_jobs.wire import Message
 
+IN_FLIGHT = 16 * 2**20
+"""Bytes that may be on their way to a target, beyond what it has confirmed: bounds its inbox, which no budget counts."""
+
 
 @dataclass(slots=True)
 class Budget:
@@ -98,9 +101,18 @@ class EdgeBuffer:
             self.budget.memory -= entry.size
             self.budget.disk += entry.size
 
-    def pending(self, upto: int) -> Iterator[tuple[Message, bytes]]:
-        """Entries from the cursor to batch `upto`, in order, while they are there; moves the cursor behind them."""
+    def pending(self, applied: int, upto: int) -> Iterator[tuple[Message, bytes]]:
+        """Entries from the cursor to batch `upto`, in order, while they are there; moves the cursor behind them.
+
+        Stops when `IN_FLIGHT` bytes are under way behind batch `applied`, the last that the target has confirmed.
+        """
+        flight = sum(
+            e.size for b in range(applied + 1, self.cursor) if (e := self.entries.get(b)) is not None
+        )
         while self.cursor <= upto and (entry := self.entries.get(self.cursor)) is not None:
+            if flight >= IN_FLIGHT:
+                return
+            flight += entry.size
             body = entry.body if entry.path is None else entry.path.read_bytes()
             yield Message(self.source, self.target, self.cursor, entry.watermark, None), body or b""
             self.cursor += 1

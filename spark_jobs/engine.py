@@ -25,7 +25,7 @@ from spark_jobs.topology import StreamTopology, Topology
 
 log = logging.getLogger("reprise.engine")
 
-WINDOW = 64
+WINDOW = 256
 """Batches that a partition may be sent ahead of its confirmed position; bounds inboxes and what is in flight."""
 
 SLOW_S = 3.0

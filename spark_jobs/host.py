@@ -284,7 +284,7 @@ class Host:
         for target in runtime.buffers:
             reader = self.runtimes.get(target)
             if isinstance(reader, OperatorRuntime) and command.routes.get(target) == command.slot:
-                for message, body in runtime.pending(target, reader.position + command.window):
+                for message, body in runtime.pending(target, reader.position, command.window):
                     reader.deliver(
                         Message(message.source, target, message.batch, message.watermark, decode_table(body))
                     )
@@ -296,9 +296,9 @@ class Host:
                 slot = command.routes.get(target)
                 if slot is None or slot == command.slot:
                     continue
-                limit = command.positions.get(target, 0) + command.window
+                applied = command.positions.get(target, 0)
                 try:
-                    by_slot.setdefault(slot, []).extend(runtime.pending(target, limit))
+                    by_slot.setdefault(slot, []).extend(runtime.pending(target, applied, command.window))
                 except StepError as error:
                     self._fail(runtime.partition.id, f"poison: {error}")
                     break

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_jobs.buffers import Budget, EdgeBuffer
+from spark_jobs.buffers import IN_FLIGHT, Budget, EdgeBuffer
 from spark_jobs.command import Span
 from spark_jobs.contract import Inbox, Input, Operator, Range, Source, Tables
 from spark_jobs.errors import StepError
@@ -90,9 +90,9 @@ class Runtime(ABC):
         """Send `target` again what follows batch `position`; False when that was dropped for want of room."""
         return self.buffers[target].rewind(self._next(target, position))
 
-    def pending(self, target: str, upto: int) -> Iterator[tuple[Message, bytes]]:
-        """Messages for `target` from its cursor to `upto`; moves the cursor."""
-        return self.buffers[target].pending(upto)
+    def pending(self, target: str, applied: int, window: int) -> Iterator[tuple[Message, bytes]]:
+        """Messages for `target`, which has applied batch `applied`, for at most `window` batches behind that."""
+        return self.buffers[target].pending(applied, applied + window)
 
     def close(self) -> None:
         """Give back the buffers' memory and disk."""
@@ -150,14 +150,17 @@ class SourceRuntime(Runtime):
         self.cpu_s += time.thread_time() - began
         return True
 
-    def pending(self, target: str, upto: int) -> Iterator[tuple[Message, bytes]]:
+    def pending(self, target: str, applied: int, window: int) -> Iterator[tuple[Message, bytes]]:
         """As for any partition; what is not in the buffer any more is read again from the source."""
         buffer = self.buffers[target]
-        while buffer.cursor <= min(upto, self.position):
-            yield from buffer.pending(upto)
-            if buffer.cursor > min(upto, self.position) or not self._readable(buffer.cursor):
+        last, again = min(applied + window, self.position), 0
+        while buffer.cursor <= last and again < IN_FLIGHT:
+            yield from buffer.pending(applied, applied + window)
+            if buffer.cursor > last or buffer.cursor in buffer.entries or not self._readable(buffer.cursor):
                 return
-            yield self._again(target, buffer.cursor)
+            message, body = self._again(target, buffer.cursor)
+            again += len(body)
+            yield message, body
             buffer.cursor += 1
 
     def _again(self, target: str, batch: int) -> tuple[Message, bytes]:

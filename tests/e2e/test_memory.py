@@ -1,5 +1,5 @@
-"""Invariant R1 on a real cluster: a state of a million keys, and ten minutes of a stream buffered while half of the partitions
-are missing, stay within what is configured; what is more goes to disk.
+"""Invariant R1 on a real cluster: a state of a million keys, and ten minutes of a stream buffered while half of the
+partitions are missing, stay within what is configured; what is more goes to disk.
 
 Ten minutes are 1,200 batches of 500 ms, released ten times as fast.  Two nodes run source and parsers, two run the counts;
 the counts are lost, and the two nodes that are left have no room for them, so parsers buffer for both until nodes come.
@@ -65,7 +65,11 @@ def topology(data: Data) -> StreamTopology:
         "recovery": {"bufferMemory": str(LIMIT), "timeLimit": "1s"},
         "nodes": {"count": 4, "cpu": "1"},
     }
-    resource = {"apiVersion": "reprise.dev/v1alpha1", "kind": "StreamTopology", "metadata": {"name": "memory"}}
+    resource = {
+        "apiVersion": "reprise.dev/v1alpha1",
+        "kind": "StreamTopology",
+        "metadata": {"name": "memory"},
+    }
     return from_json(json.dumps(resource | {"spec": spec}))
 
 
@@ -95,7 +99,7 @@ class Gauge:
     def _resident(self) -> Mapping[int, int]:
         """Resident bytes of every partition host by pid."""
         found = {}
-        for handshake in self.cluster.folder.glob("nodes/*/work/*/*/partition-host.json"):
+        for handshake in self.cluster.scratch.glob("nodes/*/work/*/*/partition-host.json"):
             try:
                 pid = int(json.loads(handshake.read_text())["pid"])
                 found[pid] = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.buffers import Budget, EdgeBuffer
+from spark_jobs.buffers import IN_FLIGHT, Budget, EdgeBuffer
 
 
 def make(folder: Path, memory: int = 10_000, disk: int = 10**9) -> EdgeBuffer:
@@ -17,10 +17,13 @@ def test_sends_in_order_and_keeps_until_trimmed(tmp_path: Path) -> None:
     buffer = make(tmp_path)
     for batch in (1, 2, 3):
         buffer.put(batch, batch * 10, bytes([batch]))
-    assert [(m.batch, m.watermark, body) for m, body in buffer.pending(2)] == [(1, 10, b"\1"), (2, 20, b"\2")]
-    assert [m.batch for m, _ in buffer.pending(9)] == [3]
+    assert [(m.batch, m.watermark, body) for m, body in buffer.pending(0, 2)] == [
+        (1, 10, b"\1"),
+        (2, 20, b"\2"),
+    ]
+    assert [m.batch for m, _ in buffer.pending(0, 9)] == [3]
     buffer.cursor = 1
-    assert [m.batch for m, _ in buffer.pending(9)] == [1, 2, 3]
+    assert [m.batch for m, _ in buffer.pending(0, 9)] == [1, 2, 3]
     buffer.trim(2)
     assert sorted(buffer.entries) == [3]
     assert buffer.budget.memory == 1
@@ -29,7 +32,7 @@ def test_sends_in_order_and_keeps_until_trimmed(tmp_path: Path) -> None:
 def test_a_gap_is_not_jumped(tmp_path: Path) -> None:
     buffer = make(tmp_path)
     buffer.put(2, None, b"x")
-    assert list(buffer.pending(5)) == []
+    assert list(buffer.pending(0, 5)) == []
 
 
 def test_spills_oldest_and_reads_it_back(tmp_path: Path) -> None:
@@ -39,7 +42,7 @@ def test_spills_oldest_and_reads_it_back(tmp_path: Path) -> None:
     assert buffer.budget.memory <= 250
     assert buffer.budget.disk == 800
     assert len(list(tmp_path.iterdir())) == 8
-    assert [body for _, body in buffer.pending(10)] == [bytes([b]) * 100 for b in range(1, 11)]
+    assert [body for _, body in buffer.pending(0, 10)] == [bytes([b]) * 100 for b in range(1, 11)]
     buffer.clear()
     assert list(tmp_path.iterdir()) == []
     assert (buffer.budget.memory, buffer.budget.disk) == (0, 0)
@@ -72,11 +75,22 @@ def test_accounts_exactly(tmp_path_factory: pytest.TempPathFactory, steps: list[
         elif action == "rewind":
             buffer.cursor = max(trimmed + 1, min(number, buffer.cursor))
         else:
-            for message, body in buffer.pending(number):
+            for message, body in buffer.pending(0, number):
                 assert body == produced[message.batch]
     kept = {b: d for b, d in produced.items() if b > trimmed}
     assert set(buffer.entries) == set(kept)
     assert buffer.budget.memory + buffer.budget.disk == sum(map(len, kept.values()))
     assert buffer.budget.memory <= 64
     buffer.cursor = trimmed + 1
-    assert [b for _, b in buffer.pending(10**6)] == [kept[b] for b in sorted(kept)]
+    assert [b for _, b in buffer.pending(0, 10**6)] == [kept[b] for b in sorted(kept)]
+
+
+def test_a_target_that_does_not_confirm_is_not_sent_more_than_is_allowed_in_flight(tmp_path: Path) -> None:
+    size = IN_FLIGHT // 4
+    buffer = EdgeBuffer("a.0", "b.0", Budget(10 * IN_FLIGHT, 0, tmp_path))
+    for batch in range(1, 11):
+        buffer.put(batch, None, bytes(size))
+    assert [m.batch for m, _ in buffer.pending(0, 100)] == [1, 2, 3, 4]
+    assert [m.batch for m, _ in buffer.pending(0, 100)] == []
+    assert [m.batch for m, _ in buffer.pending(3, 100)] == [5, 6, 7]
+    assert [m.batch for m, _ in buffer.pending(10, 100)] == [8, 9, 10]
