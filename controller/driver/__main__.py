@@ -31,7 +31,9 @@ def main() -> None:
     parser.add_argument(
         "--conf", action="append", default=[], type=_pair, metavar="KEY=VALUE", help="further Spark property"
     )
-    parser.add_argument("--heap", help="of the driver's JVM, such as 768m; without it the environment says so")
+    parser.add_argument(
+        "--heap", help="of the driver's JVM, such as 768m; without it the environment says so"
+    )
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("kazoo").setLevel(logging.WARNING)

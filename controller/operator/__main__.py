@@ -110,7 +110,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--lease-s", type=float, default=base.lease_s, help="seconds after which a silent leader is replaced")
     add("--session-timeout", type=float, default=base.session_s, help="of ZooKeeper sessions, s")
     add("--settle", type=float, default=base.settle_s, help="seconds to wait for the rest of a burst")
-    add("--driver-grace", type=float, default=base.driver_grace_s, help="longest wait for a new driver's nodes, s")
+    add(
+        "--driver-grace",
+        type=float,
+        default=base.driver_grace_s,
+        help="longest wait for a new driver's nodes, s",
+    )
     add("--switches", default="", help="ConfigMap with the keys paused and recommend, for all topologies")
     add("--health-port", type=int, default=base.health_port, help="of the probes; 0 for none")
     add("--keep-incidents", type=int, default=base.keep_incidents, help="closed Incidents kept as objects")

@@ -41,7 +41,11 @@ class DriverKeeper:
     _created: float = field(default=0.0)
 
     def look(
-        self, resource: StreamTopology, pod: PodView | None, machines: Mapping[str, Machine] | None, recovering: bool
+        self,
+        resource: StreamTopology,
+        pod: PodView | None,
+        machines: Mapping[str, Machine] | None,
+        recovering: bool,
     ) -> None:
         """One step towards a driver of the right kind."""
         if pod is None:
@@ -100,7 +104,9 @@ class DriverKeeper:
 
     def _renew(self, resource: StreamTopology, pod: PodView, recovering: bool) -> None:
         if recovering:
-            self.events.say("SpecChangePostponed", "the driver is restarted with the new spec when the incident is closed")
+            self.events.say(
+                "SpecChangePostponed", "the driver is restarted with the new spec when the incident is closed"
+            )
             return
         self.events.say("DriverRestarted", "the spec has changed")
         self._delete(resource, pod, grace_s=None)

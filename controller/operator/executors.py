@@ -1,8 +1,8 @@
 """Looks after the executors' pods of a topology: one verdict on each, and an end for those that are lost.
 
-Order matters.  First the fence, so that the pod can never be a node again; then its end in the API server, phase Failed before the
-forced deletion, because that is what makes Spark drop the executor at once and ask for another one (a Running pod is
-alive to it, whatever its machine says).  Each step is taken again until it is seen to be done.
+Order matters.  First the fence, so that the pod can never be a node again; then its end in the API server, phase Failed
+before the forced deletion, because that is what makes Spark drop the executor at once and ask for another one (a
+Running pod is alive to it, whatever its machine says).  Each step is taken again until it is seen to be done.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class ExecutorKeeper:
         names = {*pods, *(beats or {})}
         now = time.time()
         judged = {
-            name: judge(pods.get(name), machines, _beat(beats, name), now, PATIENCE_S) for name in sorted(names)
+            name: judge(pods.get(name), machines, _beat(beats, name), now, PATIENCE_S)
+            for name in sorted(names)
         }
         for name, verdict in judged.items():
             if verdict.state is State.LOST and beats is not None:

@@ -94,29 +94,30 @@ class _Handlers:
         self._ready[view.name] = news
 
     async def watch_over(
-        self, body: kopf.Body, stopped: kopf.DaemonStopped, pods: kopf.Index[Any, PodView], namespace: str,
-        name: str, **others: Any,
-    ) -> None:  # fmt: skip
+        self, body: kopf.Body, stopped: kopf.DaemonStopped, namespace: str | None, name: str, **indices: Any
+    ) -> None:
         """Steps the controller until the object is deleted or the operator ends."""
         runtime, loop = self._runtime, asyncio.get_running_loop()
         controller = runtime.controller(body)
-        woken = runtime.wakers[(namespace, name)]
+        woken = runtime.wakers[(str(namespace), name)]
         while not stopped:
             woken.clear()
-            found = {pod.name: pod for pod in pods.get((namespace, name), ())}
+            found = {pod.name: pod for pod in indices["pods"].get((namespace, name), ())}
             pause = await loop.run_in_executor(
-                runtime.pool, self._step, controller, dict(body), found, others.get("machines")
+                runtime.pool, self._step, controller, dict(body), found, indices.get("machines")
             )
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(_either(woken, stopped), pause)
 
-    def _step(self, controller: Any, body: Mapping[str, Any], pods: Mapping[str, PodView], index: Any) -> float:
+    def _step(
+        self, controller: Any, body: Mapping[str, Any], pods: Mapping[str, PodView], index: Any
+    ) -> float:
         switches = self._runtime.switches()
         machines = None if index is None else {name: next(iter(store)) for name, store in index.items()}
         around = Surroundings(pods, machines, switches.paused, switches.recommend)
         return float(controller.step(body, around))
 
-    async def delete(self, body: kopf.Body, namespace: str, name: str, uid: str, **_: Any) -> None:
+    async def delete(self, body: kopf.Body, namespace: str | None, name: str, uid: str, **_: Any) -> None:
         """Driver, executors and records go; then kopf takes its finalizer off."""
         runtime = self._runtime
         controller = runtime.controller(body)
@@ -127,7 +128,7 @@ class _Handlers:
         )
         if not done:
             raise kopf.TemporaryError("its pods or records are still there", delay=1.0)
-        runtime.forget(uid, namespace, name)
+        runtime.forget(uid, str(namespace), name)
 
 
 async def _either(woken: asyncio.Event, stopped: kopf.DaemonStopped) -> None:

@@ -1,9 +1,10 @@
 """One operator at a time: a Lease that its holder renews and that others take when it is renewed no more.
 
 Clocks of machines differ, so a candidate believes no time in the Lease: it waits until the Lease has not changed for
-its whole duration by the candidate's own clock (as client-go does).  A holder that could not renew for three quarters of the duration
-gives up before anybody may take over.  Even two operators at once do no harm to recoveries, which ZooKeeper's versions guard; the
-Lease is there for quiet.  It is given back at an orderly end, so that a rolling update hands over at once.
+its whole duration by the candidate's own clock (as client-go does).  A holder that could not renew for three quarters of
+the duration gives up before anybody may take over.  Even two operators at once do no harm to recoveries, which
+ZooKeeper's versions guard; the Lease is there for quiet.  It is given back at an orderly end, so that a rolling update
+hands over at once.
 """
 
 from __future__ import annotations

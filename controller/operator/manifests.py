@@ -21,7 +21,7 @@ REVISION = "reprise.dev/revision"
 PREFIX = "reprise.dev/executor-prefix"
 DRIVER_PORT, BLOCK_PORT = 7078, 7079
 """Fixed, so that a NetworkPolicy can name them; every pod has an address of its own."""
-_CONFIG, _SCRATCH, _TMP = "/etc/reprise", "/var/data/reprise", "/tmp"  # noqa: S108 - volumes of the pod
+_CONFIG, _SCRATCH, _TMP = "/etc/reprise", "/var/data/reprise", "/tmp"
 _ALIVE_S = 30
 """A touch of the agent's file older than this means that it is stuck; it touches several times a second."""
 _USER = 10001
@@ -52,11 +52,18 @@ def labels(topology: str, role: str) -> dict[str, str]:
 def owner(topology: Mapping[str, Any]) -> dict[str, Any]:
     """The reference by which Kubernetes removes what belongs to a StreamTopology object."""
     meta = topology["metadata"]
-    reference = {"apiVersion": topology["apiVersion"], "kind": topology["kind"], "name": meta["name"], "uid": meta["uid"]}
+    reference = {
+        "apiVersion": topology["apiVersion"],
+        "kind": topology["kind"],
+        "name": meta["name"],
+        "uid": meta["uid"],
+    }
     return {**reference, "controller": True}
 
 
-def config_map(resource: StreamTopology, settings: OperatorSettings, belongs: Mapping[str, Any]) -> dict[str, Any]:
+def config_map(
+    resource: StreamTopology, settings: OperatorSettings, belongs: Mapping[str, Any]
+) -> dict[str, Any]:
     """What the driver reads: the topology and the template of executor pods."""
     return {
         "apiVersion": "v1",
@@ -147,7 +154,9 @@ def executor_template(resource: StreamTopology, settings: OperatorSettings) -> d
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 
-def _driver_arguments(resource: StreamTopology, settings: OperatorSettings, prefix: str, heap_mb: int) -> list[str]:
+def _driver_arguments(
+    resource: StreamTopology, settings: OperatorSettings, prefix: str, heap_mb: int
+) -> list[str]:
     root = root_of(resource.namespace, resource.name)
     base = f"/var/lib/reprise/{resource.namespace}/{resource.name}"
     conf = spark_conf(resource, settings, prefix)
@@ -165,7 +174,9 @@ def spark_conf(resource: StreamTopology, settings: OperatorSettings, prefix: str
     """What makes Spark run one executor a node as pods; laid over the topology's own properties."""
     kubernetes, heap = resource.kubernetes, resource.spark.executor_memory_bytes
     overhead = max(384, (kubernetes.executor_memory_bytes - heap) // 2**20)
-    selector = {f"spark.kubernetes.executor.node.selector.{k}": v for k, v in kubernetes.node_selector.items()}
+    selector = {
+        f"spark.kubernetes.executor.node.selector.{k}": v for k, v in kubernetes.node_selector.items()
+    }
     return selector | {
         "spark.kubernetes.namespace": resource.namespace,
         "spark.kubernetes.driver.pod.name": driver_name(resource.name),

@@ -11,7 +11,7 @@ from typing import Any
 TOPOLOGY_LABEL = "reprise.dev/topology"
 ROLE_LABEL = "reprise.dev/role"
 _GONE_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
-_UNITS = {"": 1, "m": Decimal("0.001"), "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
+_UNITS: Mapping[str, Decimal | int] = {"": 1, "m": Decimal("0.001"), "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
           "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}  # fmt: skip
 
 

@@ -83,7 +83,9 @@ class Publisher:
 
     def propose(self, plan: PlanRecord | None) -> str | None:
         """A plan that waits for approval, as an object; its name.  One that it replaces is superseded."""
-        name = None if plan is None else f"{object_name(self.reference.name, plan.id)}-{proposal_digest(plan)}"
+        name = (
+            None if plan is None else f"{object_name(self.reference.name, plan.id)}-{proposal_digest(plan)}"
+        )
         if self._proposed is not None and self._proposed != name:
             self._plan_status(self._proposed, {"state": "Superseded", "finishedAt": rfc3339(time.time())})
         if plan is not None and name is not None and name not in self._done:
@@ -111,7 +113,9 @@ class Publisher:
         closed = incident.phase is Phase.CLOSED or incident.closed_at is not None
         restored = closed or incident.phase is Phase.VERIFYING
         claims = [
-            Claim("Correlated", _truth(incident.kind.value == "correlated"), incident.kind.value.capitalize()),
+            Claim(
+                "Correlated", _truth(incident.kind.value == "correlated"), incident.kind.value.capitalize()
+            ),
             Claim("Restored", _truth(restored), incident.phase.value.capitalize()),
             Claim("Closed", _truth(closed), incident.phase.value.capitalize()),
         ]

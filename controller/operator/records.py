@@ -75,7 +75,9 @@ class Records:
             changed=_Waking(self._wake),
         )
         settings = self._settings
-        return Coordinator(store, policy_of(resource, settings.settle_s, settings.driver_grace_s), permits=permits)
+        return Coordinator(
+            store, policy_of(resource, settings.settle_s, settings.driver_grace_s), permits=permits
+        )
 
     def adopt(self, resource: StreamTopology, paused: bool) -> None:
         """A spec that has changed: what the coordinator reads of it takes effect with its next look."""
@@ -166,7 +168,9 @@ class Records:
         path = membership.path_of(self.root, pod)
         try:
             try:
-                self._client.set_async(path, membership.fenced(reason), membership.JOINED_VERSION).get(ANSWER_S)
+                self._client.set_async(path, membership.fenced(reason), membership.JOINED_VERSION).get(
+                    ANSWER_S
+                )
             except NoNodeError:
                 self._client.create_async(path, b"").get(ANSWER_S)
                 self._client.set_async(path, membership.fenced(reason)).get(ANSWER_S)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from controller.operator.verdict import State, Verdict
-from controller.resources.base import MAX_LISTED
+from controller.resources.base import WaitingQuery
 from controller.resources.conditions import Claim, Truth, merged
 from controller.resources.convert import cut, object_name, rfc3339, waiting_queries
 from controller.resources.topology_status import (
@@ -100,9 +100,13 @@ def claims_of(now: Situation) -> list[Claim]:
         if now.invalid
         else Claim("Valid", Truth.TRUE, "Accepted")
     )
-    paused = Claim("Paused", Truth.TRUE, "Asked", now.paused_by) if now.paused_by else _no("Paused", "Running")
+    paused = (
+        Claim("Paused", Truth.TRUE, "Asked", now.paused_by) if now.paused_by else _no("Paused", "Running")
+    )
     if state is None or seen is None or not current:
-        unknown = [Claim(t, Truth.UNKNOWN, "NotObserved", now.problem) for t in ("Ready", "Recovering", "Degraded")]
+        unknown = [
+            Claim(t, Truth.UNKNOWN, "NotObserved", now.problem) for t in ("Ready", "Recovering", "Degraded")
+        ]
         if state is None and now.invalid:
             unknown[0] = Claim("Ready", Truth.FALSE, "SpecRefused", now.invalid)
         return [*unknown, paused, valid, observed]
@@ -161,9 +165,9 @@ def _queries(state: RunState) -> QueriesStatus:
     )
 
 
-def _waiting(state: RunState) -> Sequence[Any]:
+def _waiting(state: RunState) -> list[WaitingQuery]:
     down = {q.id: q.reason for q in state.queries if q.status is not Status.AVAILABLE}
-    return waiting_queries(down, {q.id: q.priority for q in state.queries})[:MAX_LISTED]
+    return waiting_queries(down, {q.id: q.priority for q in state.queries})
 
 
 def _nodes(now: Situation) -> NodesStatus:

@@ -121,7 +121,9 @@ class TopologyController:
                 log.warning("event=step-failed topology=%s reason=%r", body["metadata"]["name"], problem)
             state = self._look(spec)
             self._publish(around, problem, state)
-            busy = state is None or state.observation.incident is not None or state.observation.desired is None
+            busy = (
+                state is None or state.observation.incident is not None or state.observation.desired is None
+            )
             return LOOK_S if busy else QUIET_S
 
     def end(self) -> None:
@@ -262,7 +264,9 @@ class TopologyController:
         try:
             self._tell(situation, seen)
         except OperatorError as error:
-            log.warning("event=not-published topology=%s reason=%r", self.body["metadata"]["name"], str(error))
+            log.warning(
+                "event=not-published topology=%s reason=%r", self.body["metadata"]["name"], str(error)
+            )
 
     def _tell(self, situation: Situation, seen: Observation | None) -> None:
         status, claims = status_of(situation, self._status)
@@ -273,7 +277,9 @@ class TopologyController:
         for claim in claims:
             if self._said.get(claim.type) != (claim.truth.value, claim.reason):
                 if claim.type in self._said or claim.truth.value != "Unknown":
-                    self.events.say(f"{claim.type}{claim.reason}", f"{claim.type} is {claim.truth.value}: {claim.message}")
+                    self.events.say(
+                        f"{claim.type}{claim.reason}", f"{claim.type} is {claim.truth.value}: {claim.message}"
+                    )
                 self._said[claim.type] = (claim.truth.value, claim.reason)
         if seen is not None and seen.connected and self._publisher is not None:
             self._publisher.recoveries(seen)
@@ -283,7 +289,9 @@ class TopologyController:
     def _bare_publisher(self) -> Publisher:
         meta = self.body["metadata"]
         reference = TopologyReference(name=meta["name"], uid=meta["uid"])
-        return Publisher(self.api, meta["namespace"], reference, {}, owner(self.body), self.settings.keep_incidents)
+        return Publisher(
+            self.api, meta["namespace"], reference, {}, owner(self.body), self.settings.keep_incidents
+        )
 
 
 def _document(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,8 +13,8 @@
 | pod Pending | gone | pending |
 | anything else | not known | unknown, which changes nothing |
 
-What is lost is fenced first (`controller.executor.membership`) and then taken from the API server, because to Spark a Running pod,
-even one that is being deleted, is an executor that lives.
+What is lost is fenced first (`controller.executor.membership`) and then taken from the API server, because to Spark a
+Running pod, even one that is being deleted, is an executor that lives.
 """
 
 from __future__ import annotations
@@ -68,22 +68,33 @@ def judge(
     not answer.  `patience_s`: how long a heartbeat may be gone while ZooKeeper answers."""
     if pod is None:
         return Verdict(State.LOST, "the pod was deleted")
-    if pod.ended:
-        return Verdict(State.LOST, f"the pod has ended: {pod.disrupted or pod.reason or pod.phase}")
-    if beat is not None and beat.fenced:
-        return Verdict(State.LOST, "given up before")
-    if pod.deleted_at is not None:
-        if now > pod.deleted_at + OVERDUE_S:
-            return Verdict(State.LOST, "told to end, and nobody has ended it")
-        if beat is not None and beat.there:
-            return Verdict(State.LEAVING, pod.disrupted or "being deleted")
+    said = _by_kubernetes(pod, beat, now)
+    if said is not None:
+        return said
     if beat is None:
         return Verdict(State.UNKNOWN, "ZooKeeper does not answer")
     machine = _unreachable(pod, machines)
     if beat.there:
         return Verdict(State.SUSPECT, machine) if machine else Verdict(State.ALIVE)
-    if machine:
-        return Verdict(State.LOST, machine)
+    return Verdict(State.LOST, machine) if machine else _silent(pod, beat, patience_s)
+
+
+def _by_kubernetes(pod: PodView, beat: Heartbeat | None, now: float) -> Verdict | None:
+    """What its phase and deletion say, if they say anything."""
+    if pod.ended:
+        return Verdict(State.LOST, f"the pod has ended: {pod.disrupted or pod.reason or pod.phase}")
+    if beat is not None and beat.fenced:
+        return Verdict(State.LOST, "given up before")
+    if pod.deleted_at is None:
+        return None
+    if now > pod.deleted_at + OVERDUE_S:
+        return Verdict(State.LOST, "told to end, and nobody has ended it")
+    leaving = beat is not None and beat.there
+    return Verdict(State.LEAVING, pod.disrupted or "being deleted") if leaving else None
+
+
+def _silent(pod: PodView, beat: Heartbeat, patience_s: float) -> Verdict:
+    """A pod without heartbeat on a machine that seems well."""
     if not beat.member:
         return Verdict(State.STARTING if pod.machine else State.PENDING, pod.reason)
     if beat.gone_s < patience_s:

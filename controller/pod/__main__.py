@@ -24,6 +24,7 @@ def main() -> int:
         return 2
     command = [sys.executable, "-m", modules[role], *sys.argv[2:]]
     os.execv(sys.executable, command)
+    return 1  # not reached: this process is that program now
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A Kubernetes cluster of local processes for tests: control plane, ZooKeeper, nodes that can be killed and frozen.
 
-Nodes are killed and frozen as a set, as a correlated failure is what the tests are about.  Everything ends with the process that
-made it, however that ends (`controller.embedded.warden`).
+Nodes are killed and frozen as a set, as a correlated failure is what the tests are about.  Everything ends with the
+process that made it, however that ends (`controller.embedded.warden`).
 """
 
 from __future__ import annotations
@@ -173,6 +173,6 @@ def _on_nodes(outermost: list[int]) -> list[Process]:
 
 def _space(pid: int) -> str:
     try:
-        return os.readlink(f"/proc/{pid}/ns/pid")
+        return str(Path(f"/proc/{pid}/ns/pid").readlink())
     except OSError:
         return f"gone {pid}"

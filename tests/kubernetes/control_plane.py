@@ -1,8 +1,8 @@
 """A real Kubernetes control plane on a loopback address: etcd, API server, controller manager, scheduler.
 
-Invariant: nothing outlives the owner.  Every process carries the mark of the caller's warden (`controller.embedded.warden`), so
-an error half-way through the start, Ctrl-C or SIGKILL of the owner ends them all.  The times are those of a cluster that is
-quick to give up on a node (4 s without a heartbeat), so that tests see in seconds what takes minutes elsewhere.
+Invariant: nothing outlives the owner.  Every process carries the mark of the caller's warden
+(`controller.embedded.warden`), so an error half-way through the start, Ctrl-C or SIGKILL of the owner ends
+them all.  The times are those of a cluster that is quick to give up on a node (4 s without a heartbeat), so that tests see in seconds what takes minutes elsewhere.
 """
 
 from __future__ import annotations
@@ -23,7 +23,14 @@ NODE_GRACE_S = 4
 """Without a heartbeat for so long, a node is NotReady."""
 EVICTION_S = 2
 """So long after that its pods are marked for deletion."""
-CONTROLLERS = ["serviceaccount-controller", "serviceaccount-token-controller", "garbage-collector-controller", "node-lifecycle-controller", "taint-eviction-controller", "pod-garbage-collector-controller", "namespace-controller", "deployment-controller", "replicaset-controller", "root-ca-certificate-publisher-controller", "statefulset-controller", "job-controller", "endpointslice-controller", "ttl-after-finished-controller", "disruption-controller", "persistentvolume-binder-controller"]
+CONTROLLERS = tuple(
+    f"{name}-controller"
+    for name in (
+        "serviceaccount", "serviceaccount-token", "garbage-collector", "node-lifecycle", "taint-eviction",
+        "pod-garbage-collector", "namespace", "deployment", "replicaset", "root-ca-certificate-publisher",
+        "statefulset", "job", "endpointslice", "ttl-after-finished", "disruption", "persistentvolume-binder",
+    )
+)  # fmt: skip
 _TOKENS = {
     "admin": "admin,admin,0,system:masters",
     "controllers": "controllers,system:kube-controller-manager,1",

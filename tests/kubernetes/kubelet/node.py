@@ -20,7 +20,10 @@ from tests.kubernetes.rest import MERGE, Rest, RestError
 log = logging.getLogger("tests.kubelet")
 HEARTBEAT_S = 1.0
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
-_INFO = ["architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion", "kubeletVersion", "machineID", "operatingSystem", "osImage", "systemUUID"]
+_INFO = (
+    "architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion", "kubeletVersion",
+    "machineID", "operatingSystem", "osImage", "systemUUID",
+)  # fmt: skip
 
 
 class Node:
