@@ -52,9 +52,13 @@ class CrashPoint:
 
 @dataclass(slots=True)
 class Coordinator:
+    """`permits`: asked before a decision is carried out; one that it holds back is taken again at the next look,
+    as it may look different by then."""
+
     store: Store
     policy: Policy
     crash: CrashPoint | None = None
+    permits: Callable[[Decision], bool] = lambda _: True
     clock: Callable[[], float] = time.monotonic
     stop: threading.Event = field(default_factory=threading.Event)
     _leading: bool | None = None
@@ -79,6 +83,9 @@ class Coordinator:
             decision = decide(reading.snapshot, self.policy, self.clock)
         except (RecordError, InvariantViolation, PlanningError) as error:
             self._say("error", f"{type(error).__name__}: {error}", logging.ERROR)
+            return None
+        if decision.outcome is Outcome.ACT and not self.permits(decision):
+            self._say("held-back", f"{decision.rule}: {decision.reason}")
             return None
         if decision.outcome is Outcome.ACT:
             return decision if self._carry_out(reading, decision) else None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,7 +37,7 @@ from controller.coordination.records import (
 )
 from controller.coordination.recovery_records import parse_incident
 from controller.coordination.stats_window import StatsWindow
-from controller.coordination.transaction import Versions, operations
+from controller.coordination.transaction import Operation, Versions, operations
 from scheduler.model import Node, Snapshot, TopologyView
 from scheduler.steps import Decision
 
@@ -56,10 +56,15 @@ class Reading:
     versions: Versions
 
 
+def _nothing_more(_snapshot: Snapshot, _decision: Decision) -> Iterable[Operation]:
+    return ()
+
+
 @dataclass(slots=True)
 class Store:
     """One topology's records. `keep`: how many of the newest checkpoint records the data plane still has files
-    for. `changed` is set when nodes, progress or the session may have changed."""
+    for. `also`: what else belongs into the transaction of a decision. `changed` is set when nodes, progress or
+    the session may have changed."""
 
     client: KazooClient
     root: str
@@ -68,6 +73,7 @@ class Store:
     paused: bool = False
     keep: int = 3
     grace_s: float = 1.0
+    also: Callable[[Snapshot, Decision], Iterable[Operation]] = _nothing_more
     changed: threading.Event = field(default_factory=threading.Event)
     _connections: int = 0
     _trusted_from: float = 0.0
@@ -82,6 +88,15 @@ class Store:
                 self.client.ensure_path(f"{self.root}/{folder}")
         except KazooException as error:
             raise SessionError(f"{self.root}: folders not created: {error!r}") from error
+
+    def close(self) -> None:
+        """The client, which others may share, lives on."""
+        self.client.remove_listener(self._listen)
+
+    @property
+    def trusted_from(self) -> float:
+        """By `clock`: earlier, absence means nothing, as sessions are being renewed."""
+        return self._trusted_from
 
     @property
     def connected(self) -> bool:
@@ -179,7 +194,8 @@ class Store:
         if not self.connected:
             raise SessionError("no session: the decision is dropped")
         transaction = self.client.transaction()
-        for operation in operations(self.root, reading.versions, decision):
+        more = self.also(reading.snapshot, decision)
+        for operation in (*operations(self.root, reading.versions, decision), *more):
             operation(transaction)
         try:
             results = transaction.commit_async().get(timeout=ANSWER_S)

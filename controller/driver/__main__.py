@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
+import shlex
 import signal
 from pathlib import Path
 
@@ -26,10 +28,18 @@ def main() -> None:
     parser.add_argument("--java-options", default="", help="for executors")
     parser.add_argument("--driver-host", default="127.0.0.1", help="address that executors connect to")
     parser.add_argument("--python-path", default="", help="where user classes are found")
+    parser.add_argument(
+        "--conf", action="append", default=[], type=_pair, metavar="KEY=VALUE", help="further Spark property"
+    )
+    parser.add_argument(
+        "--heap", help="of the driver's JVM, such as 768m; without it the environment says so"
+    )
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("kazoo").setLevel(logging.WARNING)
     logging.getLogger("py4j").setLevel(logging.WARNING)
+    if options.heap:
+        os.environ["PYSPARK_SUBMIT_ARGS"] = _submit_arguments(options.heap)
     resource = from_json(options.topology.read_text())
     config = DriverConfig(
         zk=options.zk,
@@ -41,6 +51,7 @@ def main() -> None:
         java_options=options.java_options,
         driver_host=options.driver_host,
         python_path=options.python_path,
+        conf=dict(options.conf),
     )
     driver = Driver(resource, config)
 
@@ -51,6 +62,20 @@ def main() -> None:
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
     driver.run()
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, mark, value = text.partition("=")
+    if not key or not mark:
+        raise ValueError(f"{text!r} is not KEY=VALUE")
+    return key, value
+
+
+def _submit_arguments(heap: str) -> str:
+    """For the JVM that pyspark starts; REPRISE_JAVA_OPTIONS are those of the image."""
+    options = os.environ.get("REPRISE_JAVA_OPTIONS", "")
+    java = ["--driver-java-options", options] if options else []
+    return shlex.join(["--driver-memory", heap, *java, "pyspark-shell"])
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,8 @@ class DriverConfig:
     java_options: str
     driver_host: str
     python_path: str
+    conf: Mapping[str, str] = field(default_factory=dict)
+    """Spark properties of the place where it runs; they stand above those of the topology."""
 
 
 class Driver:
@@ -89,9 +91,11 @@ class Driver:
             "spark.executor.extraJavaOptions": self.config.java_options,
             "spark.driver.host": self.config.driver_host,
             "spark.driver.bindAddress": self.config.driver_host,
-            "spark.executorEnv.PYTHONPATH": self.config.python_path,
             **self.resource.spark.conf,
+            **self.config.conf,
         }
+        if self.config.python_path:  # else it is the image's
+            settings["spark.executorEnv.PYTHONPATH"] = self.config.python_path
         context = SparkContext(conf=configuration(self.config.master, self.resource.name, settings))
         context.setLogLevel("ERROR")
         return context

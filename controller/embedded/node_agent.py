@@ -47,12 +47,12 @@ _IDLE_LOOK_S = 0.3
 class NodeAgent:
     """One thread decides; the ticker and kazoo's threads only put events into its queue."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    def __init__(self, options: argparse.Namespace, worker: WorkerProcess) -> None:
         self._node: str = options.node
         self._host: str = options.host
         self._cpu_milli: int = options.cpu_milli
         self._timeout: float = options.session_timeout_ms / 1000
-        self._worker = WorkerProcess(options.worker, options.scratch, options.log)
+        self._worker = worker
         self._zk = make_client(options.zk, self._timeout)
         self._events: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._life = LifeRecord(self._timeout, time.monotonic())
@@ -79,10 +79,15 @@ class NodeAgent:
         self._join()
         threading.Thread(target=self._tick_forever, name="ticker", daemon=True).start()
         while True:
-            try:
-                self._handle(self._events.get(timeout=_IDLE_LOOK_S if self._registered_in else TICK_S))
-            except queue.Empty:
-                self._look_around()
+            self._next_event()
+
+    def _next_event(self) -> None:
+        try:
+            event = self._events.get(timeout=_IDLE_LOOK_S if self._registered_in else TICK_S)
+        except queue.Empty:
+            self._look_around()
+        else:
+            self._handle(event)
 
     def _join(self) -> None:
         for path in (node_tree.ROOTS, node_tree.INCARNATIONS):
@@ -161,7 +166,7 @@ class NodeAgent:
     def _release_if_confirmed(self) -> None:
         """Let stopped processes go on when this very session has answered after the freeze."""
         try:
-            self._zk.exists_async(node_tree.ROOTS).get(timeout=self._timeout)
+            self._zk.exists_async("/").get(timeout=self._timeout)
         except (KazooException, KazooTimeoutError):
             return
         if self._events.empty():  # a LOST would be in the queue before a new session could answer
@@ -172,9 +177,7 @@ class NodeAgent:
 
     def _bring_up_to_date(self) -> None:
         """Make the znodes say what is: none without a registered Worker, one a served root with it."""
-        wanted = (
-            self._roots | {node_tree.CONTROL} if self._worker.registered and not self._held else frozenset()
-        )
+        wanted = self._served() if self._worker.registered and not self._held else frozenset()
         for root in self._registered_in - wanted:
             self._erase(root)
         if wanted:
@@ -185,6 +188,10 @@ class NodeAgent:
         self._dirty = False
 
     # znodes
+
+    def _served(self) -> frozenset[str]:
+        """Where the node stands while it is well."""
+        return self._roots | {node_tree.CONTROL}
 
     def _record(self) -> bytes:
         return NodeRecord(
@@ -204,7 +211,7 @@ class NodeAgent:
         path = self._path(root)
         self._zk.ensure_path(node_tree.nodes_path(root))
         try:
-            self._wait(self._zk.create_async(path, self._record(), ephemeral=True))
+            self._create(path)
         except NodeExistsError:
             raw, stat = self._wait(self._zk.get_async(path))
             if stat.ephemeralOwner == self._zk.client_id[0]:
@@ -212,7 +219,10 @@ class NodeAgent:
                     self._wait(self._zk.set_async(path, self._record()))
             else:
                 self._erase(root)
-                self._wait(self._zk.create_async(path, self._record(), ephemeral=True))
+                self._create(path)
+
+    def _create(self, path: str) -> None:
+        self._wait(self._zk.create_async(path, self._record(), ephemeral=True))
 
     def _stored_incarnation(self) -> int:
         path = f"{node_tree.INCARNATIONS}/{self._node}"
@@ -251,7 +261,7 @@ def main(arguments: list[str]) -> None:
         level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )
     log.setLevel(logging.INFO)
-    NodeAgent(options).run()
+    NodeAgent(options, WorkerProcess(options.worker, options.scratch, options.log)).run()
 
 
 if __name__ == "__main__":

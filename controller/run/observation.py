@@ -62,8 +62,9 @@ class Observation:
 class Observer:
     """Reads the records below one root again and again; what never changes is read once."""
 
-    def __init__(self, hosts: str, root: str) -> None:
-        self._zk: KazooClient = make_client(hosts, 10.0)
+    def __init__(self, hosts: str, root: str, client: KazooClient | None = None) -> None:
+        """`client`: one that is shared and whose life is the caller's; then neither `open` nor `close` is needed."""
+        self._zk: KazooClient = client or make_client(hosts, 10.0)
         self._hosts, self._root = hosts, root
         self._last = Observation(0.0)
         self._plans: dict[str, PlanRecord] = {}

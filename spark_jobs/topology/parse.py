@@ -172,6 +172,8 @@ def _resource(model: s.StreamTopologyModel) -> r.StreamTopology:
         spark=r.SparkSettings(parse_bytes(spec.spark.executor_memory), dict(spec.spark.conf)),
         nodes=r.NodeSettings(spec.nodes.count, parse_cpu(spec.nodes.cpu)),
         paused=spec.paused,
+        sink_location=spec.sink.location,
+        kubernetes=_kubernetes(spec),
         document=json.dumps(model.model_dump(mode="json", by_alias=True, exclude_none=True), sort_keys=True),
     )
 
@@ -211,6 +213,7 @@ def _checkpoint(x: s.CheckpointModel) -> r.CheckpointPolicy:
 def _recovery(x: s.RecoveryModel) -> r.RecoveryPolicy:
     return r.RecoveryPolicy(
         strategy=x.strategy,
+        recommend_only=x.mode == "recommend",
         correlated_nodes=x.correlated_nodes,
         window_s=parse_duration(x.window),
         cpu_cap=x.cpu_cap / 100,
@@ -218,4 +221,29 @@ def _recovery(x: s.RecoveryModel) -> r.RecoveryPolicy:
         time_limit_s=parse_duration(x.time_limit),
         buffer_memory_bytes=parse_bytes(x.buffer_memory),
         buffer_disk_bytes=parse_bytes(x.buffer_disk),
+    )
+
+
+EXECUTOR_OVERHEAD = 768 << 20
+"""Bytes of an executor's pod beyond heap and buffers: Python worker, partition host, JVM."""
+
+
+def _kubernetes(spec: s.SpecModel) -> r.KubernetesSettings:
+    x = spec.kubernetes
+    parts = parse_bytes(spec.spark.executor_memory) + parse_bytes(spec.recovery.buffer_memory)
+    memory = x.executor.memory
+    return r.KubernetesSettings(
+        image=x.image,
+        image_pull_policy=x.image_pull_policy,
+        image_pull_secrets=tuple(x.image_pull_secrets),
+        service_account=x.service_account,
+        priority_class=x.priority_class,
+        node_selector=dict(x.node_selector),
+        tolerations=tuple(r.Toleration(**t.model_dump()) for t in x.tolerations),
+        secrets=tuple(x.secrets),
+        volumes=tuple(r.Volume(v.claim, v.mount_path, v.read_only) for v in x.volumes),
+        driver_cpu_cores=parse_cpu(x.driver.cpu),
+        driver_memory_bytes=parse_bytes(x.driver.memory),
+        executor_memory_bytes=parts + EXECUTOR_OVERHEAD if memory is None else parse_bytes(memory),
+        spread=x.executor.spread,
     )

@@ -38,7 +38,9 @@ _QUANTITY_UNITS = {
 }
 
 DURATION_PATTERN = r"^([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h|d))+$"
-QUANTITY_PATTERN = r"^[0-9]+(\.[0-9]+)?(n|u|m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi|[eE][0-9]{1,2})?$"
+_UNIT_PATTERN = r"(n|u|m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi|[eE][0-9]{1,2})?$"
+QUANTITY_PATTERN = r"^[0-9]+(\.[0-9]+)?" + _UNIT_PATTERN
+POSITIVE_QUANTITY_PATTERN = r"^([0-9]*[1-9][0-9]*(\.[0-9]+)?|0+\.[0-9]*[1-9][0-9]*)" + _UNIT_PATTERN
 
 _DURATION = re.compile(DURATION_PATTERN, re.ASCII)
 _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|ms|s|m|h|d)", re.ASCII)

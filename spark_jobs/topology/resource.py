@@ -96,6 +96,8 @@ class RecoveryPolicy:
     """How failures are recovered; field meanings in `schema.RecoveryModel`."""
 
     strategy: str
+    recommend_only: bool
+    """Plans are written down and wait for approval."""
     correlated_nodes: int
     window_s: float
     cpu_cap: float
@@ -119,6 +121,44 @@ class NodeSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Toleration:
+    """As Kubernetes has it."""
+
+    key: str | None
+    operator: str
+    value: str | None
+    effect: str | None
+    toleration_seconds: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    claim: str
+    mount_path: str
+    read_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesSettings:
+    """How pods look; field meanings in `kubernetes.KubernetesModel`."""
+
+    image: str | None
+    image_pull_policy: str
+    image_pull_secrets: tuple[str, ...]
+    service_account: str | None
+    priority_class: str | None
+    node_selector: Mapping[str, str]
+    tolerations: tuple[Toleration, ...]
+    secrets: tuple[str, ...]
+    volumes: tuple[Volume, ...]
+    driver_cpu_cores: float
+    driver_memory_bytes: int
+    executor_memory_bytes: int
+    """Of the pod: the JVM's heap is a part of it."""
+    spread: str
+
+
+@dataclass(frozen=True, slots=True)
 class StreamTopology:
     """The whole resource."""
 
@@ -133,6 +173,8 @@ class StreamTopology:
     spark: SparkSettings
     nodes: NodeSettings
     paused: bool
+    sink_location: str | None
+    kubernetes: KubernetesSettings
     document: str
     """The resource in its wire form: JSON with sorted keys and every default written out."""
 

@@ -9,105 +9,34 @@ that proposes the nearest known one.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from spark_jobs.topology.quantity import (
-    DURATION_PATTERN,
-    QUANTITY_PATTERN,
-    parse_bytes,
-    parse_cpu,
-    parse_duration,
+from spark_jobs.topology.kubernetes import KubernetesModel
+from spark_jobs.topology.scalars import (
+    CLASS_PATTERN,
+    NAME_PATTERN,
+    Bytes,
+    ClassPath,
+    Closed,
+    Cpu,
+    Duration,
+    MaybeNoBytes,
+    Name,
+    Parallelism,
+    Parameters,
+    Priority,
+    Text,
+    TopologyName,
+    nearest,
 )
+
+__all__ = ["API_VERSION", "CLASS_PATTERN", "KIND", "NAME_PATTERN", "Closed", "json_schema", "nearest"]
 
 API_VERSION = "reprise.dev/v1alpha1"
 KIND = "StreamTopology"
-NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-CLASS_PATTERN = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
-
-
-def nearest(word: str, known: list[str]) -> str:
-    """`; did you mean 'x'?` for the closest of `known`, or the list of them when none is close."""
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    if close:
-        return f"; did you mean {close[0]!r}?"
-    return f"; known: {', '.join(sorted(known))}" if known else ""
-
-
-def _text(parse: Callable[[str], float], minimum: float) -> Callable[[Any], str]:
-    def check(value: Any) -> str:
-        text = str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
-        if not isinstance(text, str):
-            raise ValueError(f"expected a string, found {type(value).__name__}")
-        if parse(text) <= minimum:
-            raise ValueError(f"{text!r} must be more than {minimum:g}")
-        return text
-
-    return check
-
-
-_DURATION_SCHEMA = {"type": "string", "pattern": DURATION_PATTERN}
-_QUANTITY_SCHEMA = {
-    "anyOf": [{"type": "integer"}, {"type": "string"}],
-    "pattern": QUANTITY_PATTERN,
-    "x-kubernetes-int-or-string": True,
-}
-Duration = Annotated[str, BeforeValidator(_text(parse_duration, 0)), WithJsonSchema(_DURATION_SCHEMA)]
-Cpu = Annotated[str, BeforeValidator(_text(parse_cpu, 0)), WithJsonSchema(_QUANTITY_SCHEMA)]
-Bytes = Annotated[str, BeforeValidator(_text(parse_bytes, 0)), WithJsonSchema(_QUANTITY_SCHEMA)]
-MaybeNoBytes = Annotated[str, BeforeValidator(_text(parse_bytes, -1)), WithJsonSchema(_QUANTITY_SCHEMA)]
-
-Name = Annotated[
-    str,
-    Field(
-        pattern=NAME_PATTERN,
-        max_length=63,
-        description="A DNS label: lower case letters, digits and inner hyphens.",
-    ),
-]
-Priority = Annotated[int, Field(ge=1, le=10, strict=True)]
-Parallelism = Annotated[
-    int, Field(ge=1, le=1024, strict=True, description="Number of partitions (key groups) of this operator.")
-]
-ClassPath = Annotated[
-    str,
-    Field(alias="class", pattern=CLASS_PATTERN, description="Python class, written `package.module:Class`."),
-]
-Parameters = Annotated[
-    dict[str, Any],
-    Field(
-        alias="with",
-        default_factory=dict,
-        description="Keyword arguments of the class's constructor.",
-        json_schema_extra={"x-kubernetes-preserve-unknown-fields": True},
-    ),
-]
-
-
-class Closed(BaseModel):
-    """Base of all wire models: camelCase names only, nothing unknown."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, alias_generator=to_camel, use_attribute_docstrings=True
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _known_fields(cls, value: Any) -> Any:
-        if isinstance(value, dict):
-            known = [field.alias or name for name, field in cls.model_fields.items()]
-            for key in value:
-                if key not in known:
-                    reason = f"unknown field {key!r}{nearest(str(key), known)}"
-                    raise PydanticCustomError(
-                        "unknown_field", "{reason}", {"reason": reason, "field": str(key)}
-                    )
-        return value
 
 
 class Resources(Closed):
@@ -129,9 +58,12 @@ class SourceModel(Closed):
     """What one partition of this source needs."""
 
 
+Column = Annotated[str, Field(min_length=1, max_length=256)]
+
+
 class InputModel(Closed):
     from_: Annotated[Name, Field(alias="from", description="Name of the source or operator to subscribe to.")]
-    by: Annotated[list[str], Field(min_length=1)] | None = None
+    by: Annotated[list[Column], Field(min_length=1, max_length=16)] | None = None
     """Key columns: rows go to the partition that owns the hash of these columns."""
     broadcast: bool = False
     """Every partition of this operator gets all rows."""
@@ -150,7 +82,9 @@ class InputModel(Closed):
 class OutputModel(Closed):
     priority: Priority = 1
     """Importance of the queries of this operator's partitions, 1 (least) to 10."""
-    priorities: dict[Annotated[str, Field(pattern=r"^[0-9]+$")], Priority] = Field(default_factory=dict)
+    priorities: dict[Annotated[str, Field(pattern=r"^[0-9]{1,4}$")], Priority] = Field(
+        default_factory=dict, max_length=1024
+    )
     """Priority of single partitions, by partition index, where it differs from `priority`."""
     format: Literal["jsonl", "parquet"] = "jsonl"
     """File format of the sink output."""
@@ -165,7 +99,7 @@ class OperatorModel(Closed):
     """What one partition of this operator needs."""
     deterministic: bool | None = None
     """Overrides what the class says of itself: false when the same input may give another output."""
-    inputs: list[InputModel] = Field(min_length=1)
+    inputs: list[InputModel] = Field(min_length=1, max_length=32)
     """Upstream operators, in the order in which a batch's rows are applied."""
     output: OutputModel | None = None
     """Makes this an output operator: each of its partitions is the output partition of one query."""
@@ -174,10 +108,11 @@ class OperatorModel(Closed):
 class CheckpointModel(Closed):
     interval: Duration | None = None
     """Time between global checkpoints; 10s when `everyBatches` is not given either."""
-    every_batches: Annotated[int, Field(ge=1, strict=True)] | None = None
+    every_batches: Annotated[int, Field(ge=1, le=1_000_000, strict=True)] | None = None
     """Batches between global checkpoints, instead of `interval`."""
-    location: str | None = None
-    """Directory or URL of the checkpoint store; by default a directory of the run."""
+    location: Text | None = None
+    """Directory or URL of the checkpoint store, which every node must reach; immutable once the topology has
+    started. By default a directory of the run; needed on Kubernetes, where pods share no directory."""
     keep: Annotated[int, Field(ge=1, le=100, strict=True)] = 3
     """Number of complete global checkpoints to keep."""
 
@@ -188,10 +123,19 @@ class CheckpointModel(Closed):
         return self
 
 
+class SinkModel(Closed):
+    location: Text | None = None
+    """Directory or URL below which sink files are written, which every node must reach; needed on Kubernetes. Not used by
+    `reprise run`, which writes below its output folder."""
+
+
 class RecoveryModel(Closed):
     strategy: Literal["incremental", "blocking", "operator-centric", "best-case"] = "incremental"
     """How a correlated failure is recovered."""
-    correlated_nodes: Annotated[int, Field(ge=1, strict=True)] = 2
+    mode: Literal["automatic", "recommend"] = "automatic"
+    """`recommend` writes plans down and carries none out until it is approved (Kubernetes). Not used by `reprise run`,
+    which always acts."""
+    correlated_nodes: Annotated[int, Field(ge=1, le=10_000, strict=True)] = 2
     """Nodes lost since the last global checkpoint from which a failure counts as correlated (X of seed
     003)."""
     window: Duration = "120s"
@@ -211,7 +155,7 @@ class RecoveryModel(Closed):
 class SparkModel(Closed):
     executor_memory: Bytes = "512Mi"
     """Memory of one executor's JVM; Spark refuses less than 450Mi."""
-    conf: dict[str, str] = Field(default_factory=dict)
+    conf: dict[str, Annotated[str, Field(max_length=4096)]] = Field(default_factory=dict, max_length=128)
     """Further Spark properties."""
 
 
@@ -225,24 +169,28 @@ class NodesModel(Closed):
 class SpecModel(Closed):
     batch: Batch = Batch()
     """How the input is cut into batches."""
-    sources: list[SourceModel] = Field(min_length=1)
+    sources: list[SourceModel] = Field(min_length=1, max_length=32)
     """Where data comes in."""
-    operators: list[OperatorModel] = Field(min_length=1)
+    operators: list[OperatorModel] = Field(min_length=1, max_length=200)
     """Everything downstream of the sources."""
     checkpoint: CheckpointModel = CheckpointModel()
     """When global checkpoints are taken and where they are kept."""
+    sink: SinkModel = SinkModel()
+    """Where output goes."""
     recovery: RecoveryModel = RecoveryModel()
     """How failures are recovered."""
     spark: SparkModel = SparkModel()
     """Settings of the Spark application."""
     nodes: NodesModel = NodesModel()
     """The machines that the topology runs on."""
+    kubernetes: KubernetesModel = KubernetesModel()
+    """How its pods look. Not used by `reprise run`."""
     paused: bool = False
     """Stops releasing batches; state is kept."""
 
 
 class MetadataModel(Closed):
-    name: Name
+    name: TopologyName
     namespace: Name = "default"
     labels: dict[str, str] = Field(default_factory=dict)
     """Labels, as Kubernetes has them."""

@@ -1,0 +1,126 @@
+"""`python -m controller.operator`: wait for the Lease, then work until told to stop or the Lease is lost."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from types import FrameType
+
+import kopf
+
+from controller.operator.api import Api
+from controller.operator.budget import WriteBudget
+from controller.operator.errors import OperatorError
+from controller.operator.handlers import register
+from controller.operator.health import serve
+from controller.operator.lease import Leadership
+from controller.operator.runtime import Runtime
+from controller.operator.settings import OperatorSettings
+
+log = logging.getLogger("reprise.operator")
+STUCK_S = 60.0
+
+
+def main() -> int:
+    """Exit code 0 after SIGTERM, 1 when the Lease was lost, 2 for settings that cannot work."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    for noisy in ("kazoo", "kopf", "urllib3"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    try:
+        settings = _settings(_parser().parse_args())
+    except OperatorError as error:
+        log.error("event=bad-setting reason=%r", str(error))
+        return 2
+    stop = threading.Event()
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    api = Api(WriteBudget(settings.writes_per_s))
+    leadership = Leadership(
+        Api(WriteBudget(5)), settings.namespace, settings.lease, settings.identity, settings.lease_s
+    )
+    running: list[Runtime] = []
+    if settings.health_port:
+        healthy = lambda: not running or time.monotonic() - running[0].beat < STUCK_S  # noqa: E731
+        serve(settings.health_port, healthy, lambda: bool(running))
+    if not leadership.acquire(stop):
+        return 0
+    runtime = Runtime.start(settings, api)
+    running.append(runtime)
+    holding = threading.Thread(target=leadership.hold, args=(stop, _fenced), name="lease")
+    holding.start()
+    try:
+        _work(runtime, stop)
+    finally:
+        runtime.stop()
+        stop.set()
+        holding.join()
+    return 0
+
+
+def _work(runtime: Runtime, stop: threading.Event) -> None:
+    registry = kopf.OperatorRegistry()
+    register(registry, runtime)
+    watch = runtime.settings.watch
+    asyncio.run(
+        kopf.operator(
+            registry=registry, standalone=True, clusterwide=not watch, namespaces=watch, stop_flag=stop
+        )
+    )
+
+
+def _fenced() -> None:
+    """Somebody else may work by now: end at once, with nothing half-done that another could not go on with."""
+    os._exit(1)
+
+
+def _settings(options: argparse.Namespace) -> OperatorSettings:
+    return OperatorSettings(
+        namespace=options.namespace, identity=options.identity, zk=options.zk, image=options.image,
+        driver_account=options.driver_account, watch=tuple(n for n in options.watch.split(",") if n),
+        nodes=not options.no_nodes, writes_per_s=options.writes_per_s, lease=options.lease, lease_s=options.lease_s,
+        session_s=options.session_timeout, settle_s=options.settle, driver_grace_s=options.driver_grace,
+        switches=options.switches, health_port=options.health_port, keep_incidents=options.keep_incidents,
+    )  # fmt: skip
+
+
+def _parser() -> argparse.ArgumentParser:
+    base = OperatorSettings(namespace="-", identity="-", zk="-", image="-")
+    env = os.environ
+    parser = argparse.ArgumentParser(prog="python -m controller.operator", description=__doc__)
+    add = parser.add_argument
+    add("--namespace", default=env.get("POD_NAMESPACE", ""), help="its own; default $POD_NAMESPACE")
+    add("--identity", default=env.get("POD_NAME", ""), help="holder of the lease; default $POD_NAME")
+    add("--zk", required=True, help="ZooKeeper hosts, as pods reach them")
+    add("--image", required=True, help="of drivers and executors whose topology names none")
+    add("--driver-account", default=base.driver_account, help="service account of drivers")
+    add("--watch", default="", help="namespaces, separated by commas; default: all")
+    add("--no-nodes", action="store_true", help="do not read Node objects (no ClusterRole)")
+    add("--writes-per-s", type=int, default=base.writes_per_s, help="most writes a second to the API server")
+    add("--lease", default=base.lease, help="name of the Lease")
+    add("--lease-s", type=float, default=base.lease_s, help="seconds after which a silent leader is replaced")
+    add("--session-timeout", type=float, default=base.session_s, help="of ZooKeeper sessions, s")
+    add("--settle", type=float, default=base.settle_s, help="seconds to wait for the rest of a burst")
+    add(
+        "--driver-grace",
+        type=float,
+        default=base.driver_grace_s,
+        help="longest wait for a new driver's nodes, s",
+    )
+    add("--switches", default="", help="ConfigMap with the keys paused and recommend, for all topologies")
+    add("--health-port", type=int, default=base.health_port, help="of the probes; 0 for none")
+    add("--keep-incidents", type=int, default=base.keep_incidents, help="closed Incidents kept as objects")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

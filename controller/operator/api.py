@@ -1,0 +1,144 @@
+"""The API server as a set of plain requests with typed refusals, bounded times and a budget of writes.
+
+Why not the generated client: objects here are JSON that pure functions make and read, and a server-side apply is one
+PATCH; the generated classes would be translated to and fro.  Credentials do come from the `kubernetes` package, which
+knows kubeconfigs, service account tokens and their renewal.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+import urllib3
+from kubernetes import config
+from kubernetes.client import Configuration
+
+from controller.operator.budget import WriteBudget
+from controller.operator.errors import (
+    ApiError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+    UnknownError,
+)
+from controller.operator.settings import FIELD_MANAGER
+
+TIMEOUT_S = 10.0
+_PAGE = 500
+_APPLY = "application/apply-patch+yaml"
+_MERGE = "application/merge-patch+json"
+_STRATEGIC = "application/strategic-merge-patch+json"
+_REFUSALS = {403: ForbiddenError, 404: NotFoundError, 409: ConflictError, 422: InvalidError}
+
+
+def collection(namespace: str, plural: str, group: str = "", version: str = "v1") -> str:
+    """Path of the objects of a kind; `namespace` empty for all of them, or for kinds without namespaces."""
+    base = f"/apis/{group}/{version}" if group else f"/api/{version}"
+    return f"{base}/namespaces/{namespace}/{plural}" if namespace else f"{base}/{plural}"
+
+
+class Api:
+    """One service account; safe to use from several threads."""
+
+    def __init__(self, budget: WriteBudget, configuration: Configuration | None = None) -> None:
+        if configuration is None:
+            configuration = Configuration()
+            config.load_config(client_configuration=configuration)
+        self._configuration, self._budget = configuration, budget
+        self._pool = urllib3.PoolManager(
+            maxsize=16,
+            ca_certs=configuration.ssl_ca_cert,
+            cert_file=configuration.cert_file,
+            key_file=configuration.key_file,
+            cert_reqs="CERT_REQUIRED" if configuration.verify_ssl else "CERT_NONE",
+        )
+
+    def get(self, path: str) -> Any:
+        """The object.  Raises NotFoundError, UnknownError, ..."""
+        return self._send("GET", path)
+
+    def find(self, path: str) -> Any | None:
+        """The object, None where there is none."""
+        try:
+            return self.get(path)
+        except NotFoundError:
+            return None
+
+    def list(self, path: str, **query: str) -> list[Any]:
+        """All objects, page by page."""
+        found: list[Any] = []
+        more: str | None = ""
+        while more is not None:
+            fields = {**query, "limit": str(_PAGE), **({"continue": more} if more else {})}
+            page = self._send("GET", f"{path}?{urlencode(fields)}")
+            found += page.get("items") or []
+            more = page.get("metadata", {}).get("continue") or None
+        return found
+
+    def create(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Raises ConflictError when it is there already."""
+        return self._send("POST", f"{path}?fieldManager={FIELD_MANAGER}", body)
+
+    def replace(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Raises ConflictError when its resourceVersion is not the newest."""
+        return self._send("PUT", f"{path}?fieldManager={FIELD_MANAGER}", body)
+
+    def apply(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Server-side apply: the fields of `body`, and no others, are the operator's."""
+        return self._send("PATCH", f"{path}?fieldManager={FIELD_MANAGER}&force=true", body, _APPLY)
+
+    def merge(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Merge patch."""
+        return self._send("PATCH", f"{path}?fieldManager={FIELD_MANAGER}", body, _MERGE)
+
+    def patch(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Strategic merge patch, for built-in kinds."""
+        return self._send("PATCH", f"{path}?fieldManager={FIELD_MANAGER}", body, _STRATEGIC)
+
+    def delete(self, path: str, uid: str | None = None, grace_s: int | None = None) -> None:
+        """Nothing if it is gone, or is another object of that name."""
+        body: dict[str, Any] = {"propagationPolicy": "Background"}
+        if uid is not None:
+            body["preconditions"] = {"uid": uid}
+        if grace_s is not None:
+            body["gracePeriodSeconds"] = grace_s
+        try:
+            self._send("DELETE", path, body)
+        except (NotFoundError, ConflictError):
+            return
+
+    def _send(self, method: str, path: str, body: Mapping[str, Any] | None = None, kind: str = "") -> Any:
+        if method != "GET":
+            self._budget.take()
+        headers = {"Accept": "application/json", "Content-Type": kind or "application/json"}
+        for auth in self._configuration.auth_settings().values():
+            headers[str(auth["key"])] = str(auth["value"])
+        try:
+            answer = self._pool.request(
+                method,
+                self._configuration.host + path,
+                body=None if body is None else json.dumps(body),
+                headers=headers,
+                timeout=urllib3.Timeout(connect=3.0, read=TIMEOUT_S),
+                retries=urllib3.Retry(total=0) if method != "GET" else urllib3.Retry(1, redirect=0),
+            )
+        except urllib3.exceptions.HTTPError as error:
+            raise UnknownError(f"{method} {path}: {error}") from error
+        return _read(method, path, answer.status, answer.data)
+
+
+def _read(method: str, path: str, status: int, data: bytes) -> Any:
+    try:
+        value = json.loads(data)
+    except ValueError as error:
+        raise UnknownError(f"{method} {path}: {status}, not JSON") from error
+    if status < 300:
+        return value
+    message = str(value.get("message", "")) if isinstance(value, dict) else ""
+    if status in (429, 500, 502, 503, 504):
+        raise UnknownError(f"{method} {path}: {status}: {message}")
+    raise _REFUSALS.get(status, ApiError)(status, f"{method} {path.partition('?')[0]}: {message}")

@@ -1,0 +1,116 @@
+"""One operator at a time: a Lease that its holder renews and that others take when it is renewed no more.
+
+Clocks of machines differ, so a candidate believes no time in the Lease: it waits until the Lease has not changed for
+its whole duration by the candidate's own clock (as client-go does).  A holder that could not renew for three quarters of
+the duration gives up before anybody may take over.  Even two operators at once do no harm to recoveries, which
+ZooKeeper's versions guard; the Lease is there for quiet.  It is given back at an orderly end, so that a rolling update
+hands over at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from controller.operator.api import Api, collection
+from controller.operator.errors import ConflictError, OperatorError, UnknownError
+
+log = logging.getLogger("reprise.operator")
+
+
+class Leadership:
+    """The operator's hold on the Lease."""
+
+    def __init__(
+        self, api: Api, namespace: str, name: str, identity: str, duration_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self._api, self._identity, self._duration, self._clock = api, identity, duration_s, clock
+        self._folder = collection(namespace, "leases", "coordination.k8s.io")
+        self._path, self._name = f"{self._folder}/{name}", name
+        self._seen: tuple[Any, float] = (None, clock())
+        self._renewed = clock()
+
+    def acquire(self, stop: threading.Event) -> bool:
+        """Wait until this operator leads; False when told to stop first."""
+        while not stop.is_set():
+            try:
+                if self._try():
+                    log.info("event=leading identity=%s", self._identity)
+                    return True
+            except OperatorError as error:
+                log.warning("event=lease-not-read reason=%r", str(error))
+            stop.wait(self._duration / 8)
+        return False
+
+    def hold(self, stop: threading.Event, lost: Callable[[], None]) -> None:
+        """Renew until told to stop, then give the Lease back; call `lost` as soon as it cannot be held."""
+        while not stop.wait(self._duration / 4):
+            try:
+                held = self._try()
+            except OperatorError as error:
+                log.warning("event=lease-not-renewed reason=%r", str(error))
+                held = self._clock() - self._renewed < self._duration * 0.75
+            if not held:
+                log.error("event=lease-lost identity=%s", self._identity)
+                lost()
+                return
+        self._give_back()
+
+    def _try(self) -> bool:
+        """Renew it if it is ours, take it if it is free; whether it is ours now."""
+        began = self._clock()
+        lease = self._api.find(self._path)
+        try:
+            if lease is None:
+                self._api.create(self._folder, self._body({}))
+            else:
+                if not self._free(lease):
+                    return False
+                self._api.replace(self._path, self._body(lease))
+        except ConflictError:  # somebody was faster
+            return False
+        self._renewed = began
+        return True
+
+    def _free(self, lease: dict[str, Any]) -> bool:
+        spec = lease.get("spec", {})
+        holder, now = spec.get("holderIdentity"), self._clock()
+        if holder == self._identity or not holder:
+            return True
+        state = (holder, spec.get("renewTime"), spec.get("leaseTransitions"))
+        if state != self._seen[0]:
+            self._seen = (state, now)
+        return now - self._seen[1] > float(spec.get("leaseDurationSeconds") or self._duration)
+
+    def _body(self, old: dict[str, Any], holder: str | None = None) -> dict[str, Any]:
+        holder = self._identity if holder is None else holder
+        moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = dict(old.get("spec", {}))
+        if spec.get("holderIdentity") != holder:
+            spec["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + 1
+            spec["acquireTime"] = moment
+        spec |= {
+            "holderIdentity": holder,
+            "renewTime": moment,
+            "leaseDurationSeconds": max(1, round(self._duration)),
+        }
+        return {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": old.get("metadata", {"name": self._name}),
+            "spec": spec,
+        }
+
+    def _give_back(self) -> None:
+        try:
+            lease = self._api.find(self._path)
+            if lease is not None and lease["spec"].get("holderIdentity") == self._identity:
+                self._api.replace(self._path, self._body(lease, holder=""))
+                log.info("event=lease-given-back identity=%s", self._identity)
+        except (ConflictError, UnknownError) as error:
+            log.warning("event=lease-not-given-back reason=%r", str(error))

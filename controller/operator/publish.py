@@ -1,0 +1,224 @@
+"""What the records say, as the objects that people look at: the topology's status, Incidents, RecoveryPlans, Events.
+
+Objects are views: nothing is read back from one but an approval.  Each look computes what they ought to say, and writes
+what differs from what was written last; so writes coalesce, however much happens between two looks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from controller.operator.api import Api, collection
+from controller.operator.errors import ConflictError, InvalidError, NotFoundError
+from controller.resources.base import TopologyReference
+from controller.resources.conditions import Claim, Truth, merged
+from controller.resources.convert import (
+    INCIDENT_LABEL,
+    TOPOLOGY_LABEL,
+    incident_object,
+    incident_status,
+    object_name,
+    plan_object,
+    rfc3339,
+)
+from controller.resources.crds import GROUP, VERSION
+from controller.run.observation import Observation
+from scheduler.incident import Incident, Phase, PlanRecord
+
+APPROVED = f"{GROUP}/approved"
+"""Annotation on a proposed RecoveryPlan: `true` lets it be carried out."""
+PERIOD_S = 2.0
+"""Least time between two writes of one status, unless a condition or a phase has changed."""
+
+
+def fingerprint(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
+
+
+@dataclass(slots=True)
+class _Written:
+    digest: str
+    urgent: str
+    at: float
+
+
+@dataclass(slots=True)
+class Publisher:
+    """Of one topology."""
+
+    api: Api
+    namespace: str
+    reference: TopologyReference
+    priorities: Mapping[str, int]
+    owner: Mapping[str, Any]
+    keep: int
+    _written: dict[str, _Written] = field(default_factory=dict)
+    _done: set[str] = field(default_factory=set)
+    """Objects that never change again."""
+    _conditions: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    _proposed: str | None = None
+
+    def status(self, body: Mapping[str, Any], urgent: object) -> None:
+        """The StreamTopology's; `urgent` is what people must see at once."""
+        name = self.reference.name
+        self._write(self._path("streamtopologies", name), _kind("StreamTopology", name, body), urgent)
+
+    def recoveries(self, seen: Observation) -> None:
+        """Incidents and their plans; those that were closed long ago are removed."""
+        incidents = seen.incidents[-self.keep :]
+        for incident in incidents:
+            self._incident(incident, seen)
+            for position, name in enumerate(incident.plans):
+                plan = seen.plans.get(name)
+                if plan is not None:
+                    newest = position == len(incident.plans) - 1
+                    self._plan(plan, incident, newest, seen)
+        for incident in seen.incidents[: -self.keep]:
+            self._remove(incident)
+
+    def propose(self, plan: PlanRecord | None) -> str | None:
+        """A plan that waits for approval, as an object; its name.  One that it replaces is superseded."""
+        name = (
+            None if plan is None else f"{object_name(self.reference.name, plan.id)}-{proposal_digest(plan)}"
+        )
+        if self._proposed is not None and self._proposed != name:
+            self._plan_status(self._proposed, {"state": "Superseded", "finishedAt": rfc3339(time.time())})
+        if plan is not None and name is not None and name not in self._done:
+            body = plan_object(plan, self.reference, self.namespace, self.priorities)
+            body["metadata"]["name"] = name
+            self._create("recoveryplans", name, body)
+            self._plan_status(name, {"state": "Proposed"}, Claim("Approved", Truth.FALSE, "AwaitingApproval"))
+        self._proposed = name
+        return name
+
+    def approved(self, name: str) -> bool:
+        """Whether somebody has said that a proposed plan may be carried out."""
+        found = self.api.find(self._path("recoveryplans", name)) or {}
+        return (found.get("metadata", {}).get("annotations") or {}).get(APPROVED) == "true"
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _incident(self, incident: Incident, seen: Observation) -> None:
+        name = object_name(self.reference.name, incident.id)
+        if f"closed {name}" in self._done:
+            return
+        self._create("incidents", name, incident_object(incident, self.reference, self.namespace))
+        newest = next((seen.plans[p] for p in reversed(incident.plans) if p in seen.plans), None)
+        status = incident_status(incident, self.reference.name, newest, self.priorities)
+        closed = incident.phase is Phase.CLOSED or incident.closed_at is not None
+        restored = closed or incident.phase is Phase.VERIFYING
+        claims = [
+            Claim(
+                "Correlated", _truth(incident.kind.value == "correlated"), incident.kind.value.capitalize()
+            ),
+            Claim("Restored", _truth(restored), incident.phase.value.capitalize()),
+            Claim("Closed", _truth(closed), incident.phase.value.capitalize()),
+        ]
+        status["conditions"] = self._merge(name, claims)
+        status["observedGeneration"] = 1
+        urgent = [incident.phase.value, incident.kind.value, len(incident.lost), len(incident.plans)]
+        written = self._write(self._path("incidents", name), _kind("Incident", name, status), urgent)
+        if closed and written:
+            self._done.add(f"closed {name}")
+
+    def _plan(self, plan: PlanRecord, incident: Incident, newest: bool, seen: Observation) -> None:
+        name = object_name(self.reference.name, plan.id)
+        if f"finished {name}" in self._done:
+            return
+        body = plan_object(plan, self.reference, self.namespace, self.priorities)
+        self._create("recoveryplans", name, body)
+        progress = seen.progress
+        restored = sum(p in progress.positions for p in plan.added) if progress else 0
+        over = incident.closed_at is not None or incident.phase in (Phase.VERIFYING, Phase.CLOSED)
+        status: dict[str, Any] = {"state": "Executing", "restored": min(restored, len(plan.added))}
+        if over or restored == len(plan.added):
+            status = {"state": "Done", "restored": len(plan.added)}
+        elif not newest and plan.rollback is False and restored == 0:
+            status = {"state": "Superseded", "restored": restored}
+        done = status["state"] != "Executing"
+        claims = [
+            Claim("Approved", Truth.TRUE, "Carried"),
+            Claim("Executed", _truth(status["state"] == "Done"), status["state"]),
+        ]
+        if done:
+            status["finishedAt"] = rfc3339(time.time())
+        if self._plan_status(name, status, *claims) and done:
+            self._done.add(f"finished {name}")
+
+    def _plan_status(self, name: str, status: dict[str, Any], *claims: Claim) -> bool:
+        body = {**status, "observedGeneration": 1, "conditions": self._merge(name, claims)}
+        path = self._path("recoveryplans", name)
+        return self._write(path, _kind("RecoveryPlan", name, body), status["state"])
+
+    def _create(self, plural: str, name: str, body: dict[str, Any]) -> None:
+        if name in self._done:
+            return
+        body["metadata"]["ownerReferences"] = [dict(self.owner)]
+        try:
+            self.api.create(self._folder(plural), body)
+        except (ConflictError, InvalidError):  # there from before
+            if self.api.find(self._path(plural, name)) is None:
+                raise
+        self._done.add(name)
+
+    def _write(self, path: str, body: dict[str, Any], urgent: object) -> bool:
+        """Whether the object says so now."""
+        digest, pressing = fingerprint(body), fingerprint(urgent)
+        last = self._written.get(path)
+        if last is not None and last.digest == digest:
+            return True
+        if last is not None and last.urgent == pressing and time.monotonic() - last.at < PERIOD_S:
+            return False
+        body["metadata"]["namespace"] = self.namespace
+        try:
+            self.api.apply(f"{path}/status", body)
+        except NotFoundError:  # removed by somebody: a view that nobody wants
+            return True
+        self._written[path] = _Written(digest, pressing, time.monotonic())
+        return True
+
+    def _merge(self, name: str, claims: Any) -> list[dict[str, Any]]:
+        found = merged(self._conditions.get(name, []), claims, 1, time.time())
+        self._conditions[name] = found
+        return found
+
+    def _remove(self, incident: Incident) -> None:
+        name = object_name(self.reference.name, incident.id)
+        if f"removed {name}" in self._done:
+            return
+        for plan in incident.plans:
+            self.api.delete(self._path("recoveryplans", object_name(self.reference.name, plan)))
+        self.api.delete(self._path("incidents", name))
+        self._done.add(f"removed {name}")
+
+    def _folder(self, plural: str) -> str:
+        return collection(self.namespace, plural, GROUP, VERSION)
+
+    def _path(self, plural: str, name: str) -> str:
+        return f"{self._folder(plural)}/{name}"
+
+
+def proposal_digest(plan: PlanRecord) -> str:
+    """Six digits of what a plan would do: approval is of this and of nothing else."""
+    return fingerprint([sorted(plan.added.items()), plan.rollback, plan.checkpoint, plan.generation])[:6]
+
+
+def _truth(value: bool) -> Truth:
+    return Truth.TRUE if value else Truth.FALSE
+
+
+def _kind(kind: str, name: str, status: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": kind,
+        "metadata": {"name": name},
+        "status": dict(status),
+    }
+
+
+__all__ = ["APPROVED", "INCIDENT_LABEL", "TOPOLOGY_LABEL", "Publisher", "proposal_digest"]

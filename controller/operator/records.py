@@ -1,0 +1,237 @@
+"""A topology's records in ZooKeeper as the operator uses them: the coordinator, its view, and the fencing of pods.
+
+The coordinator is that of `controller.coordination`, with two things added from outside: what a decision takes from a
+pod that is not there any more, it takes in the same transaction that fences the pod; and a decision may be held back for
+approval.  The records belong to one StreamTopology object: `owner` holds its uid, and what an object of the same name
+has left behind is removed before anything is read.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+
+from controller.coordination import paths
+from controller.coordination.coordinator import Coordinator
+from controller.coordination.errors import SessionError
+from controller.coordination.store import ANSWER_S, Store
+from controller.coordination.topology_view import policy_of, view_of
+from controller.coordination.transaction import Operation
+from controller.executor import membership
+from controller.operator.settings import OperatorSettings
+from controller.operator.verdict import Heartbeat
+from controller.run.observation import Observation, Observer
+from scheduler import Decision, Snapshot
+from spark_jobs.topology import StreamTopology
+
+log = logging.getLogger("reprise.operator")
+OWNER = "owner"
+_FAILED = (KazooException, KazooTimeoutError, SessionError)
+
+
+class _Waking(threading.Event):
+    """Tells somebody else, too."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        super().__init__()
+        self._also = wake
+
+    def set(self) -> None:
+        super().set()
+        self._also()
+
+
+class Records:
+    """Of one topology; used by one thread at a time.  Methods raise SessionError when ZooKeeper does not answer."""
+
+    def __init__(
+        self, client: KazooClient, resource: StreamTopology, uid: str, settings: OperatorSettings,
+        permits: Callable[[Decision], bool], wake: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self._client, self._uid, self._settings, self._wake = client, uid, settings, wake
+        self.root = paths.root_of(resource.namespace, resource.name)
+        self._open = False
+        self._observer = Observer(settings.zk, self.root, client)
+        self._members: dict[str, int] = {}
+        self._last_seen: dict[str, float] = {}
+        self.coordinator = self._coordinator(resource, permits)
+
+    def _coordinator(self, resource: StreamTopology, permits: Callable[[Decision], bool]) -> Coordinator:
+        store = Store(
+            client=self._client,
+            root=self.root,
+            topology=view_of(resource),
+            clock=time.time,
+            paused=resource.paused,
+            keep=resource.checkpoint.keep,
+            also=self._fencing,
+            changed=_Waking(self._wake),
+        )
+        settings = self._settings
+        return Coordinator(
+            store, policy_of(resource, settings.settle_s, settings.driver_grace_s), permits=permits
+        )
+
+    def adopt(self, resource: StreamTopology, paused: bool) -> None:
+        """A spec that has changed: what the coordinator reads of it takes effect with its next look."""
+        store, settings = self.coordinator.store, self._settings
+        store.topology, store.keep, store.paused = view_of(resource), resource.checkpoint.keep, paused
+        self.coordinator.policy = policy_of(resource, settings.settle_s, settings.driver_grace_s)
+
+    @property
+    def connected(self) -> bool:
+        return bool(self._client.state == KazooState.CONNECTED)
+
+    def open(self) -> None:
+        """Make the records this object's; nothing when they are."""
+        if self._open:
+            return
+        path = f"{self.root}/{OWNER}"
+        try:
+            self._client.ensure_path(self.root)
+            found = self._get(path)
+            if found is not None and found[0].decode() != self._uid:
+                log.info("event=records-removed root=%s uid=%s", self.root, found[0].decode())
+                self._client.delete(self.root, recursive=True)
+                self._client.ensure_path(self.root)
+                found = None
+            if found is None:
+                self._client.create(path, self._uid.encode())
+            self._client.ensure_path(f"{self.root}/{membership.FOLDER}")
+        except _FAILED as error:
+            raise SessionError(f"{self.root}: {error!r}") from error
+        self.coordinator.store.open()
+        self._open = True
+
+    def remove(self) -> None:
+        """All records, if they are this object's."""
+        try:
+            found = self._get(f"{self.root}/{OWNER}")
+            if found is not None and found[0].decode() == self._uid:
+                self._client.delete(self.root, recursive=True)
+        except NoNodeError:
+            return
+        except _FAILED as error:
+            raise SessionError(f"{self.root}: {error!r}") from error
+
+    def close(self) -> None:
+        """Stop listening and give up the lead."""
+        self.coordinator.store.close()
+        if not self.connected:
+            return
+        path = f"{self.root}/{paths.COORDINATOR}"
+        try:
+            stat = self._client.exists_async(path).get(timeout=ANSWER_S)
+            if stat is not None and stat.ephemeralOwner == self._client.client_id[0]:
+                self._client.delete_async(path).get(timeout=ANSWER_S)
+        except _FAILED:
+            return
+
+    def observe(self) -> Observation:
+        """All that people want to see."""
+        return self._observer.read()
+
+    # -- members -----------------------------------------------------------------------------------------------------
+
+    def heartbeats(self) -> dict[str, Heartbeat] | None:
+        """Of every pod that ever was a member; None while ZooKeeper cannot be believed: when it does not answer, and for
+        as long after a reconnection as agents take to renew their sessions."""
+        store = self.coordinator.store
+        if not self.connected or time.time() < store.trusted_from + self._settings.session_s:
+            self._last_seen.clear()
+            return None
+        try:
+            there = set(self._children(paths.NODES))
+            members = self._children(membership.FOLDER)
+            versions = {pod: self._version(pod) for pod in members}
+        except _FAILED:
+            return None
+        now = time.monotonic()
+        found = {}
+        for pod in {*there, *members}:
+            if pod in there:
+                self._last_seen[pod] = now
+            gone = now - self._last_seen.setdefault(pod, now)
+            fenced = versions.get(pod, membership.JOINED_VERSION) != membership.JOINED_VERSION
+            found[pod] = Heartbeat(pod in there, pod in members, fenced, gone)
+        return found
+
+    def fence(self, pod: str, reason: str) -> None:
+        """Give a pod up: it cannot register again, and its heartbeat goes with this."""
+        path = membership.path_of(self.root, pod)
+        try:
+            try:
+                self._client.set_async(path, membership.fenced(reason), membership.JOINED_VERSION).get(
+                    ANSWER_S
+                )
+            except NoNodeError:
+                self._client.create_async(path, b"").get(ANSWER_S)
+                self._client.set_async(path, membership.fenced(reason)).get(ANSWER_S)
+            except BadVersionError:
+                pass  # fenced already
+            self._client.delete_async(f"{self.root}/{paths.NODES}/{pod}").get(ANSWER_S)
+        except (NoNodeError, NodeExistsError):
+            pass
+        except _FAILED as error:
+            raise SessionError(f"{pod} not fenced: {error!r}") from error
+        self._members.pop(pod, None)
+        log.info("event=fenced root=%s pod=%s reason=%r", self.root, pod, reason)
+
+    def forget(self, pod: str) -> None:
+        """A pod that was fenced and is gone for good; its name is never used again."""
+        try:
+            self._client.delete_async(membership.path_of(self.root, pod)).get(ANSWER_S)
+        except NoNodeError:
+            pass
+        except _FAILED as error:
+            raise SessionError(f"{pod} not forgotten: {error!r}") from error
+        self._members.pop(pod, None)
+        self._last_seen.pop(pod, None)
+
+    def _fencing(self, snapshot: Snapshot, decision: Decision) -> Iterator[Operation]:
+        """What a decision takes from nodes that are gone, it takes for good."""
+        if decision.desired is None or snapshot.desired is None:
+            return
+        alive = {node.id for node in snapshot.nodes}
+        kept = set(decision.desired.assignment.values())
+        for node in sorted(set(snapshot.desired.assignment.values()) - alive - kept):
+            pod = node.rpartition("#")[0]
+            path = membership.path_of(self.root, pod)
+            version = self._version(pod)
+            if version == membership.JOINED_VERSION:
+                yield _rewrite(path, membership.fenced(f"lost: {decision.rule}"), version)
+                self._members.pop(pod, None)
+
+    def _version(self, pod: str) -> int | None:
+        """Of a membership record; one that was rewritten never changes again, so it is read once."""
+        if self._members.get(pod, 0) > membership.JOINED_VERSION:
+            return self._members[pod]
+        stat = self._client.exists_async(membership.path_of(self.root, pod)).get(timeout=ANSWER_S)
+        if stat is not None:
+            self._members[pod] = int(stat.version)
+        return None if stat is None else int(stat.version)
+
+    def _children(self, name: str) -> list[str]:
+        try:
+            found: list[str] = self._client.get_children_async(f"{self.root}/{name}").get(timeout=ANSWER_S)
+        except NoNodeError:
+            return []
+        return found
+
+    def _get(self, path: str) -> tuple[bytes, Any] | None:
+        try:
+            found: tuple[bytes, Any] = self._client.get_async(path).get(timeout=ANSWER_S)
+        except NoNodeError:
+            return None
+        return found
+
+
+def _rewrite(path: str, data: bytes, version: int) -> Operation:
+    return lambda transaction: transaction.set_data(path, data, version)

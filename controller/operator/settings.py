@@ -1,0 +1,73 @@
+"""What the operator is told at its start; checked once, when the value is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.operator.errors import SettingsError
+
+FIELD_MANAGER = "reprise-operator"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorSettings:
+    """Every setting with its unit and the reason for its default."""
+
+    namespace: str
+    """Where the operator itself runs, and its lease."""
+
+    identity: str
+    """Its pod's name: who holds the lease."""
+
+    zk: str
+    """ZooKeeper hosts, for operator, drivers and agents."""
+
+    image: str
+    """Of drivers and executors that name none."""
+
+    driver_account: str = "reprise-driver"
+    """Service account of drivers whose topology names none."""
+
+    watch: tuple[str, ...] = ()
+    """Namespaces whose topologies are looked after; none means all, which needs a ClusterRole."""
+
+    nodes: bool = True
+    """Whether the operator may read Node objects (a ClusterRole). Without, a lost machine is seen by heartbeats alone."""
+
+    writes_per_s: int = 20
+    """Most writes a second to the API server. Default 20: a burst of failures must not become a burst of writes."""
+
+    lease: str = "reprise-operator"
+    """Name of the Lease."""
+
+    lease_s: float = 8.0
+    """How long a leader that has gone silent keeps the lease. Default 8: hand-over in seconds, and four renewals may be
+    missed."""
+
+    session_s: float = 3.0
+    """ZooKeeper session timeout of operator and agents: how long after a death it is noticed."""
+
+    settle_s: float = 1.0
+    """How long to wait for the rest of a burst."""
+
+    driver_grace_s: float = 60.0
+    """How long after a restart of a driver to wait for its executors; pods take longer to come than processes."""
+
+    switches: str = ""
+    """ConfigMap in `namespace` with the keys `paused` and `recommend`: for all topologies at once, without a restart."""
+
+    health_port: int = 8080
+    """Of the probes; 0 for none."""
+
+    keep_incidents: int = 20
+    """Closed Incidents kept as objects for each topology, with their plans; all of them stay in ZooKeeper."""
+
+    def __post_init__(self) -> None:
+        for name in ("namespace", "identity", "zk", "image"):
+            if not getattr(self, name):
+                raise SettingsError(f"{name}: must not be empty")
+        for name in ("writes_per_s", "lease_s", "session_s", "settle_s", "driver_grace_s", "keep_incidents"):
+            if getattr(self, name) <= 0:
+                raise SettingsError(f"{name}: {getattr(self, name)} is not positive")
+        if not 0 <= self.health_port < 65536:
+            raise SettingsError(f"health_port: {self.health_port} is no port")

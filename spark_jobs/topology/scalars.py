@@ -1,0 +1,160 @@
+"""Scalars and the base class of the wire form: what a name, a duration or a quantity is, and that nothing unknown
+passes.
+
+Both readers of a topology file hold to these: `reprise run` through pydantic, the API server through the schema that is
+generated from them.  So a type says as little as both can check: texts have a longest length (an API server refuses
+rules whose cost it cannot bound) and numbers are integers or quantities, never floats, which the two would round or
+print differently.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+
+from spark_jobs.topology.quantity import (
+    DURATION_PATTERN,
+    POSITIVE_QUANTITY_PATTERN,
+    QUANTITY_PATTERN,
+    parse_bytes,
+    parse_cpu,
+    parse_duration,
+)
+
+NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+OBJECT_NAME_PATTERN = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+CLASS_PATTERN = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
+
+
+def nearest(word: str, known: list[str]) -> str:
+    """`; did you mean 'x'?` for the closest of `known`, or the list of them when none is close."""
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; known: {', '.join(sorted(known))}" if known else ""
+
+
+def _text(parse: Callable[[str], float], minimum: float) -> Callable[[Any], str]:
+    def check(value: Any) -> str:
+        if isinstance(value, float):
+            raise ValueError(f"{value!r} is a float: write it with a unit, e.g. 500m for half a core")
+        text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        if not isinstance(text, str):
+            raise ValueError(f"expected a string, found {type(value).__name__}")
+        if parse(text) <= minimum:
+            raise ValueError(f"{text!r} must be more than {minimum:g}")
+        return text
+
+    return check
+
+
+def _quantity(pattern: str, least: int) -> WithJsonSchema:
+    # A pattern and no rule says "more than 0": the API server takes an int-or-string to be as long as a request may be,
+    # so a rule over it in a list is refused as too expensive.
+    return WithJsonSchema(
+        {
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "x-kubernetes-int-or-string": True,
+            "pattern": pattern,
+            "minimum": least,
+            "maxLength": 32,
+        }
+    )
+
+
+_DURATION = WithJsonSchema(
+    {
+        "type": "string",
+        "pattern": DURATION_PATTERN,
+        "maxLength": 32,
+        "x-kubernetes-validations": [{"rule": "self.matches('[1-9]')", "message": "must be more than 0"}],
+    }
+)
+Duration = Annotated[str, BeforeValidator(_text(parse_duration, 0)), _DURATION]
+Cpu = Annotated[str, BeforeValidator(_text(parse_cpu, 0)), _quantity(POSITIVE_QUANTITY_PATTERN, 1)]
+Bytes = Annotated[str, BeforeValidator(_text(parse_bytes, 0)), _quantity(POSITIVE_QUANTITY_PATTERN, 1)]
+MaybeNoBytes = Annotated[str, BeforeValidator(_text(parse_bytes, -1)), _quantity(QUANTITY_PATTERN, 0)]
+
+Text = Annotated[str, Field(max_length=1024)]
+"""A short free text."""
+Name = Annotated[
+    str,
+    Field(
+        pattern=NAME_PATTERN,
+        max_length=63,
+        description="A DNS label: lower case letters, digits and inner hyphens.",
+    ),
+]
+TopologyName = Annotated[
+    str,
+    Field(
+        pattern=NAME_PATTERN,
+        max_length=40,
+        description="A DNS label of at most 40 characters: names of pods, incidents and plans begin with it.",
+    ),
+]
+ObjectName = Annotated[
+    str,
+    Field(
+        pattern=OBJECT_NAME_PATTERN,
+        max_length=253,
+        description="Name of a Kubernetes object: DNS labels with dots between.",
+    ),
+]
+Priority = Annotated[int, Field(ge=1, le=10, strict=True)]
+Parallelism = Annotated[
+    int,
+    Field(
+        ge=1,
+        le=1024,
+        strict=True,
+        description="Number of partitions (key groups) of this operator; immutable once the topology has started.",
+    ),
+]
+ClassPath = Annotated[
+    str,
+    Field(
+        alias="class",
+        pattern=CLASS_PATTERN,
+        max_length=256,
+        description="Python class, written `package.module:Class`.",
+    ),
+]
+# Free-form on purpose, and the only field that is: what a class takes is known to the class alone, which
+# `binding` asks when the topology is loaded.
+Parameters = Annotated[
+    dict[str, Any],
+    Field(
+        alias="with",
+        default_factory=dict,
+        max_length=64,
+        description="Keyword arguments of the class's constructor, checked against it when the topology is loaded.",
+        json_schema_extra={"x-kubernetes-preserve-unknown-fields": True},
+    ),
+]
+
+
+class Closed(BaseModel):
+    """Base of all wire models: camelCase names only, nothing unknown."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, alias_generator=to_camel, use_attribute_docstrings=True
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_fields(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            known = [field.alias or name for name, field in cls.model_fields.items()]
+            for key in value:
+                if key not in known:
+                    reason = f"unknown field {key!r}{nearest(str(key), known)}"
+                    raise PydanticCustomError(
+                        "unknown_field", "{reason}", {"reason": reason, "field": str(key)}
+                    )
+        return value

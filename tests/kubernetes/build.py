@@ -1,0 +1,144 @@
+"""The programs of a real control plane, built from the Go module proxy once a machine and kept outside the clone.
+
+Problem: the tests need a real API server, and there is neither a container engine nor a package of one.  So a small Go
+module (`controlplane/`) links Kubernetes' own servers.  That takes about fifteen CPU minutes, so the result is kept under
+the hash of the module's files, and `--background` starts the work while other things are being installed.  Invariant: the
+folder of a hash is either complete or not there; a lock lets one build at a time run.  Standard library only: this
+runs before the virtual environment is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from controller.embedded.class_archive import cache_dir
+
+MODULE = Path(__file__).parent / "controlplane"
+SERVERS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+NO_GO = (
+    "Go (1.24 or newer) is needed to build the Kubernetes control plane that these tests run against, and `go` is not on "
+    "the PATH: https://go.dev/doc/install"
+)
+
+
+class BuildError(Exception):
+    """The control plane cannot be built here; says what is missing."""
+
+
+def key() -> str:
+    """Names all that the programs depend on."""
+    digest = hashlib.sha256()
+    for name in ("go.mod", "go.sum", "main.go"):
+        digest.update((MODULE / name).read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def folder() -> Path:
+    """Where the programs of this module's version are, or will be."""
+    return cache_dir() / f"controlplane-{key()}"
+
+
+def log_file() -> Path:
+    """What a build in the background says."""
+    return cache_dir() / f"controlplane-{key()}.log"
+
+
+def ensure() -> Path:
+    """The folder with etcd and the servers, built now if need be.  Raises BuildError."""
+    if folder().is_dir():
+        return folder()
+    if shutil.which("go") is None:
+        raise BuildError(NO_GO)
+    cache_dir().mkdir(parents=True, exist_ok=True)
+    with (cache_dir() / f"controlplane-{key()}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # whoever comes second waits here, and finds it done
+        if not folder().is_dir():
+            _build()
+    return folder()
+
+
+def start_in_background() -> None:
+    """Begin to build, if need be, in a process of its own at the lowest priority; returns at once."""
+    if folder().is_dir() or shutil.which("go") is None:
+        return
+    cache_dir().mkdir(parents=True, exist_ok=True)
+    with log_file().open("ab") as log:
+        subprocess.Popen(
+            ["nice", "-n", "19", sys.executable, "-m", "tests.kubernetes.build"],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def version() -> str:
+    """The Kubernetes version that go.mod requires, such as v1.34.4."""
+    found = re.search(r"k8s\.io/kubernetes (v[0-9.]+)", (MODULE / "go.mod").read_text(encoding="utf-8"))
+    assert found is not None
+    return found[1]
+
+
+def _build() -> None:
+    part = Path(tempfile.mkdtemp(prefix="controlplane-part-", dir=cache_dir()))
+    try:
+        _go("build", "-trimpath", "-ldflags", _linker_flags(), "-o", str(part / "controlplane"), ".")
+        _go("build", "-trimpath", "-ldflags", "-s -w", "-o", str(part / "etcd"), "go.etcd.io/etcd/server/v3")
+        for name in SERVERS:
+            (part / name).symlink_to("controlplane")
+        part.chmod(0o755)
+        part.rename(folder())
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _go(*arguments: str) -> None:
+    done = subprocess.run(
+        ["go", *arguments],
+        cwd=MODULE,
+        env=os.environ | {"CGO_ENABLED": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise BuildError(f"go {arguments[0]} failed: {done.stderr[-2000:]}")
+
+
+def _linker_flags() -> str:
+    """Without these the servers call themselves v0.0.0-master, which clients refuse to reckon with."""
+    major, minor, _ = version().lstrip("v").split(".")
+    flags = ["-s", "-w"]
+    for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
+        values = {"gitVersion": version(), "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+        for name, value in (values | {"buildDate": "1970-01-01T00:00:00Z"}).items():
+            flags += ["-X", f"{package}.{name}={value}"]
+    return " ".join(flags)
+
+
+def main() -> int:
+    """`python -m tests.kubernetes.build [--background]`."""
+    parser = argparse.ArgumentParser(prog="python -m tests.kubernetes.build", description=__doc__)
+    parser.add_argument("--background", action="store_true", help="start the build and return at once")
+    if parser.parse_args().background:
+        start_in_background()
+        return 0
+    try:
+        print(ensure())
+    except BuildError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

