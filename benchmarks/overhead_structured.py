@@ -96,7 +96,7 @@ def main() -> None:
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    _wait_for_executors(spark.sparkContext, options.nodes)
+    _wait_for_executors(spark.sparkContext, options.host, options.nodes)
     tweets = (
         spark.readStream.schema(SCHEMA)
         .option("maxFilesPerTrigger", options.files)
@@ -125,10 +125,10 @@ def _plain(progress: Any) -> dict[str, Any]:
     return {name: getattr(progress, name) for name in ("timestamp", "numInputRows", "durationMs")}
 
 
-def _wait_for_executors(context: Any, nodes: int) -> None:
+def _wait_for_executors(context: Any, host: str, nodes: int) -> None:
     from spark_jobs.chain import executors
 
-    while len(executors(context)) < nodes:
+    while len(executors(context, host)) < nodes:
         time.sleep(0.2)
 
 

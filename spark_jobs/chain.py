@@ -6,11 +6,15 @@ anchor, an RDD with the same partitioner whose own shuffle keeps each slot's row
 (`spark.shuffle.reduceLocality.enabled`); the anchor is united twice, so that its vote outweighs those of the messages.
 Lineage does not grow: a chain begins with commands and ends with reports, and state lives in the hosts.
 
+Every call into the JVM costs about a millisecond, and they add up between two jobs.  So what stays the same for a list of
+nodes is built once, and commands travel with the function of stage 0 and not as rows that are made one by one.
+
 Failures are fast: one task attempt, one stage attempt; a task on a wrong node raises (`spark_jobs.shim`).
 """
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -54,16 +58,17 @@ def _slot(slot: int) -> int:
     return slot
 
 
-def _placed(context: SparkContext, hosts: Sequence[str], values: Sequence[Any]) -> RDD[Any]:
-    """An RDD with one partition a slot, preferably at the slot's host, holding (slot, value)."""
+def _placed(context: SparkContext, hosts: Sequence[str]) -> RDD[Any]:
+    """An RDD with one partition a slot, preferably at the slot's host, holding (slot, ("at", host))."""
     jvm: Any = context._jvm
     convert = jvm.scala.jdk.javaapi.CollectionConverters
     serializer = CPickleSerializer()
     rows = jvm.java.util.ArrayList()
-    for slot, (value, host) in enumerate(zip(values, hosts, strict=True)):
+    for slot, host in enumerate(hosts):
         place = jvm.java.util.ArrayList()
         place.add(host)
-        rows.add(jvm.scala.Tuple2(serializer.dumps([(slot, value)]), convert.asScala(place).toSeq()))
+        row = serializer.dumps([(slot, ("at", host))])
+        rows.add(jvm.scala.Tuple2(row, convert.asScala(place).toSeq()))
     tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
     java: Any = context._jsc
     made = java.sc().makeRDD(convert.asScala(rows).toSeq(), tag)
@@ -76,7 +81,7 @@ def warm(context: SparkContext, host: str) -> None:
     Raises ChainError when that fails.  Runs as a job of its own, beside the chains of the nodes that are at work.
     """
     try:
-        _placed(context, [host], [("at", host)]).mapPartitionsWithIndex(Warm()).collect()
+        _placed(context, [host]).mapPartitionsWithIndex(Warm()).collect()
     except Exception as error:
         raise ChainError(f"node at {host} is not ready: {_first_line(error)}") from error
 
@@ -87,11 +92,11 @@ class Chain:
     def __init__(self, context: SparkContext, hosts: Sequence[str]) -> None:
         self._context = context
         self.hosts = tuple(hosts)
-        rows = [("at", host) for host in self.hosts]
-        self._anchor = self._placed(rows).mapPartitionsWithIndex(Anchor()).partitionBy(len(rows), _slot)
-
-    def _placed(self, values: Sequence[Any]) -> RDD[Any]:
-        return _placed(self._context, self.hosts, values)
+        self._begin = _placed(context, self.hosts)
+        self._anchor = self._begin.mapPartitionsWithIndex(Anchor()).partitionBy(len(hosts), _slot)
+        gateway: Any = context._gateway
+        self._new_array = gateway.new_array
+        self._rdd_class = gateway.jvm.org.apache.spark.api.java.JavaRDD
 
     def run(
         self, commands: Sequence[Command], stages: int, cancelled: threading.Event, patience_s: float
@@ -116,35 +121,38 @@ class Chain:
     def _collect(self, commands: Sequence[Command], stages: int, result: list[Any]) -> None:
         try:
             self._context.setJobGroup(GROUP, "supersteps", interruptOnCancel=True)
-            values = [("command", h, c.encode()) for h, c in zip(self.hosts, commands, strict=True)]
-            rows = self._placed(values)
-            if stages > 1:
-                for number in range(stages - 1):
-                    sent = rows.mapPartitionsWithIndex(Stage(number, False)).partitionBy(len(values), _slot)
-                    rows = self._context.union([self._anchor, self._anchor, sent])
-            result.extend(rows.mapPartitionsWithIndex(Stage(stages - 1, True)).collect())
+            rows, orders = self._begin, tuple(command.encode() for command in commands)
+            for number in range(stages - 1):
+                done = rows.mapPartitionsWithIndex(Stage(number, False, orders))
+                sent = done.partitionBy(len(self.hosts), _slot)
+                rows, orders = self._beside_anchor(sent), ()
+            result.extend(rows.mapPartitionsWithIndex(Stage(stages - 1, True, orders)).collect())
         except BaseException as error:
             result[:] = [error]
 
+    def _beside_anchor(self, sent: RDD[Any]) -> RDD[Any]:
+        """The union of the anchor, twice, and a stage's output; `SparkContext.union` looks up classes by name each time."""
+        parts = self._new_array(self._rdd_class, 3)
+        parts[0] = parts[1] = self._anchor._jrdd
+        parts[2] = sent._jrdd
+        java: Any = self._context._jsc
+        return RDD(java.union(parts), self._context, self._anchor._jrdd_deserializer)
+
 
 def _first_line(error: BaseException) -> str:
-    lines = [line for line in str(error).splitlines() if "Error" in line or "lost" in line]
-    return (lines or [type(error).__name__])[0].strip()[:300]
+    """What went wrong, out of Spark's page of traces: the Python error of a task if there is one."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    raised = [line for line in lines if re.match(r"[\w.]+(Error|Exception): ", line) and "spark_jobs" in line]
+    others = [line for line in lines if "Error" in line or "lost" in line]
+    return (raised or others or [type(error).__name__])[0][:300]
 
 
-def executors(context: SparkContext) -> list[str]:
-    """Hosts of the registered executors (the driver's own entry left out)."""
-    jvm: Any = context._jvm
+def executors(context: SparkContext, driver: str) -> list[str]:
+    """Hosts of the registered executors; `driver` is the driver's own host, whose entry is left out."""
     java: Any = context._jsc
-    ids = jvm.scala.jdk.javaapi.CollectionConverters.asJava(java.sc().getExecutorIds())
-    alive = set(ids)
-    infos = java.sc().getExecutorMemoryStatus()
-    hosts = [
-        str(k).rsplit(":", 1)[0]
-        for k in jvm.scala.jdk.javaapi.CollectionConverters.asJava(infos.keys().toSeq())
-    ]
-    driver = context.getConf().get("spark.driver.host", "")
-    return sorted(h for h in hosts if h not in (driver, "localhost")) if alive else []
+    known = str(java.sc().getExecutorMemoryStatus().keys().mkString(","))
+    hosts = [entry.rsplit(":", 1)[0] for entry in known.split(",") if entry]
+    return sorted(host for host in hosts if host not in (driver, "localhost"))
 
 
 def configuration(master: str, name: str, settings: dict[str, str]) -> SparkConf:

@@ -93,20 +93,21 @@ def exchange(stage: int, blobs: list[bytes], last: bool) -> tuple[list[int], lis
 
 
 class Stage:
-    """The function of one stage: rows are (slot, ("at", host)) of the anchor, (slot, ("command", bytes)), (slot, bundle)."""
+    """The function of one stage: rows are (slot, ("at", host)) of the slot itself, and (slot, bundle).
 
-    def __init__(self, number: int, last: bool) -> None:
+    `orders`: the command of each slot, where the chain begins with this stage.
+    """
+
+    def __init__(self, number: int, last: bool, orders: tuple[bytes, ...] = ()) -> None:
         self.number = number
         self.last = last
+        self.orders = orders
 
     def __call__(self, slot: int, rows: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, bytes]]:
-        blobs: list[bytes] = []
+        blobs: list[bytes] = list(self.orders[slot : slot + 1])
         for _, value in rows:
             if isinstance(value, bytes):
                 blobs.append(value)
-            elif value[0] == "command":
-                _require(slot, value[1])
-                blobs.append(value[2])
             else:
                 _require(slot, value[1])
         slots, answers = exchange(self.number, blobs, self.last)

@@ -160,7 +160,7 @@ class Driver:
 
     def _look_around(self) -> Mapping[str, str]:
         nodes = self.channel.read_nodes()
-        registered = set(executors(self._context))
+        registered = set(executors(self._context, self.config.driver_host))
         present = {key: record.host for key, record in nodes.items() if record.host in registered}
         for key, host in present.items():
             if key not in self._warming:
