@@ -51,7 +51,7 @@ def main() -> int:
     running: list[Runtime] = []
     if settings.health_port:
         healthy = lambda: not running or time.monotonic() - running[0].beat < STUCK_S  # noqa: E731
-        serve(settings.health_port, healthy, lambda: bool(running))
+        serve(os.environ.get("POD_IP", ""), settings.health_port, healthy, lambda: bool(running))
     if not leadership.acquire(stop):
         return 0
     runtime = Runtime.start(settings, api)
