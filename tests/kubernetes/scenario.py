@@ -31,16 +31,13 @@ def manifest(example: str, name: str, *, nodes: int, cpu: str, batches: int, **s
         "sink": {"location": f"{DATA}/{name}/sink"},
         "kubernetes": {
             "volumes": [{"claim": "data", "mountPath": DATA}],
-            "driver": {"cpu": "100m", "memory": "1536Mi"},
+            "driver": {"cpu": "2", "memory": "1536Mi"},  # fits on the infra machine only
             "executor": {"spread": "required"},
         },
         **spec,
     }
-    # the driver and the operator are not what is killed; executors are
-    body["spec"].setdefault("spark", {}).setdefault("conf", {})[
-        "spark.kubernetes.executor.node.selector.role"
-    ] = "worker"
-    body["spec"]["kubernetes"].setdefault("nodeSelector", {})
+    conf = body["spec"].setdefault("spark", {}).setdefault("conf", {})
+    conf["spark.kubernetes.executor.node.selector.role"] = "worker"
     return body
 
 
@@ -128,3 +125,17 @@ def assert_exactly_once(cluster: KubeCluster, name: str, wanted: Path) -> None:
     found = compare(wanted, data_folder(cluster) / name)
     assert found.identical, (found.missing[:5], found.extra[:5], found.different[:5], found.twice[:5])
     assert found.equal > 0
+
+
+def machine_of(pod: dict[str, Any]) -> str:
+    return str(pod["spec"].get("nodeName") or "")
+
+
+def report(cluster: KubeCluster, name: str) -> Callable[[], object]:
+    """What to show when a wait has failed."""
+
+    def look() -> object:
+        shown = {p["metadata"]["name"]: p["status"].get("phase") for p in pods(cluster, name, "executor")}
+        return {"status": status(cluster, name), "executors": shown, "logs": str(cluster.work_dir)}
+
+    return look
