@@ -1,0 +1,152 @@
+{{- define "reprise.name" -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "reprise.operator" -}}
+{{- include "reprise.name" . }}-operator
+{{- end -}}
+
+{{- define "reprise.zookeeper" -}}
+{{- include "reprise.name" . }}-zookeeper
+{{- end -}}
+
+{{- define "reprise.labels" -}}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
+app.kubernetes.io/name: reprise
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: reprise
+{{- end -}}
+
+{{/* Labels that select the pods of one component: (list . "operator") */}}
+{{- define "reprise.selector" -}}
+app.kubernetes.io/name: reprise
+app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end -}}
+
+{{- define "reprise.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{- define "reprise.serviceAccount" -}}
+{{- .Values.serviceAccount.name | default (include "reprise.operator" .) -}}
+{{- end -}}
+
+{{- define "reprise.priorityClass" -}}
+{{- .Values.priorityClass.name | default (and .Values.priorityClass.create (include "reprise.operator" .)) | default "" -}}
+{{- end -}}
+
+{{/* The namespaces whose topologies are looked after, as a JSON list */}}
+{{- define "reprise.namespaces" -}}
+{{- if .Values.watch.namespaces }}{{ toJson (uniq .Values.watch.namespaces) }}{{ else }}{{ toJson (list .Release.Namespace) }}{{ end -}}
+{{- end -}}
+
+{{- define "reprise.zookeeperHosts" -}}
+{{- if .Values.zookeeper.hosts -}}
+{{- .Values.zookeeper.hosts -}}
+{{- else if .Values.zookeeper.embedded.enabled -}}
+{{- $name := include "reprise.zookeeper" . -}}
+{{- $hosts := list -}}
+{{- range $i := until (int .Values.zookeeper.embedded.replicas) -}}
+{{- $hosts = append $hosts (printf "%s-%d.%s.%s.svc:2181" $name $i $name $.Release.Namespace) -}}
+{{- end -}}
+{{- join "," $hosts -}}
+{{- else -}}
+{{- fail "zookeeper: give `hosts` or leave `embedded.enabled` true" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What every pod of the chart has: no root, the runtime's seccomp profile */}}
+{{- define "reprise.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+fsGroup: 10001
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{- define "reprise.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+runAsNonRoot: true
+capabilities: {drop: [ALL]}
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{/* Access to ZooKeeper for a container: environment, mounts, volumes */}}
+{{- define "reprise.zookeeperEnv" -}}
+- {name: REPRISE_ZK, value: {{ include "reprise.zookeeperHosts" . | quote }}}
+{{- if .Values.zookeeper.tls.enabled }}
+- {name: REPRISE_ZK_TLS_SECRET, value: {{ required "zookeeper.tls.secret" .Values.zookeeper.tls.secret | quote }}}
+- {name: REPRISE_ZK_TLS, value: /etc/reprise-zookeeper/tls}
+{{- end }}
+{{- if .Values.zookeeper.auth.enabled }}
+- {name: REPRISE_ZK_AUTH_SECRET, value: {{ required "zookeeper.auth.secret" .Values.zookeeper.auth.secret | quote }}}
+- {name: REPRISE_ZK_AUTH, value: /etc/reprise-zookeeper/auth}
+{{- end }}
+{{- end -}}
+
+{{- define "reprise.zookeeperMounts" -}}
+{{- if .Values.zookeeper.tls.enabled }}
+- {name: zookeeper-tls, mountPath: /etc/reprise-zookeeper/tls, readOnly: true}
+{{- end }}
+{{- if .Values.zookeeper.auth.enabled }}
+- {name: zookeeper-auth, mountPath: /etc/reprise-zookeeper/auth, readOnly: true}
+{{- end }}
+{{- end -}}
+
+{{- define "reprise.zookeeperVolumes" -}}
+{{- if .Values.zookeeper.tls.enabled }}
+- {name: zookeeper-tls, secret: {secretName: {{ .Values.zookeeper.tls.secret }}, defaultMode: 0440}}
+{{- end }}
+{{- if .Values.zookeeper.auth.enabled }}
+- {name: zookeeper-auth, secret: {secretName: {{ .Values.zookeeper.auth.secret }}, defaultMode: 0440}}
+{{- end }}
+{{- end -}}
+
+{{/* Rules of the operator in a watched namespace; every verb is named, and secrets are in none of them */}}
+{{- define "reprise.operatorRules" -}}
+- apiGroups: [reprise.dev]
+  resources: [streamtopologies]
+  verbs: [get, list, watch, patch, update]
+- apiGroups: [reprise.dev]
+  resources: [incidents, recoveryplans]
+  verbs: [get, list, watch, create, patch, update, delete]
+- apiGroups: [reprise.dev]
+  resources: [streamtopologies/status, incidents/status, recoveryplans/status]
+  verbs: [get, patch, update]
+- apiGroups: [reprise.dev]
+  resources: [streamtopologies/finalizers]
+  verbs: [update]
+# the driver's pod is made, and executors that are lost are ended
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch, create, patch, delete]
+# a pod on a lost machine is marked Failed, or Spark would not replace it
+- apiGroups: [""]
+  resources: [pods/status]
+  verbs: [get, patch]
+# the topology and the executors' template, as the driver reads them
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: ["", events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
+{{- end -}}
+
+{{/* Rules of a driver, as Spark's Kubernetes backend needs them */}}
+{{- define "reprise.driverRules" -}}
+- apiGroups: [""]
+  resources: [pods, configmaps]
+  verbs: [get, list, watch, create, update, patch, delete, deletecollection]
+- apiGroups: [""]
+  resources: [services, persistentvolumeclaims]
+  verbs: [get, list, delete, deletecollection]
+{{- end -}}

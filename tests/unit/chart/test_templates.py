@@ -1,0 +1,278 @@
+"""What the chart renders, for the defaults and for each choice that a platform team makes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from controller.resources.crds import KINDS
+from tests.unit.chart.render import CHART, HelmError, environment, helm, of_kind, one, pod_specs, render
+
+pytestmark = pytest.mark.slow  # helm is downloaded once, and started for each set of values
+OPERATOR = "rec-operator"
+EXISTING = {"zookeeper__hosts": "zk-0.zk:2281"}
+EVERYTHING = {
+    "watch__allNamespaces": "true",
+    "rbac__readNodes": "true",
+    "metrics__enabled": "true",
+    "metrics__serviceMonitor__enabled": "true",
+    "metrics__prometheusRule__enabled": "true",
+    "metrics__dashboards__enabled": "true",
+    "zookeeper__embedded__replicas": "3",
+    "image__pullSecrets[0]": "registry",
+    "antiAffinity__executors": "required",
+}
+CHOICES: tuple[dict[str, str], ...] = (
+    {},
+    EVERYTHING,
+    EXISTING,
+    {**EXISTING, "zookeeper__tls__enabled": "true", "zookeeper__tls__secret": "zk-tls",
+     "zookeeper__auth__enabled": "true", "zookeeper__auth__secret": "zk-user"},
+    {"watch__namespaces[0]": "a", "watch__namespaces[1]": "b"},
+    {"antiAffinity__executors": "none", "antiAffinity__replicas": "none", "priorityClass__create": "false",
+     "podDisruptionBudget__enabled": "false", "networkPolicy__enabled": "false"},
+)  # fmt: skip
+
+
+def operator_pod(**values: str) -> dict[str, Any]:
+    spec: dict[str, Any] = one(render(**values), "Deployment", OPERATOR)["spec"]["template"]["spec"]
+    return spec
+
+
+def test_the_chart_passes_lint() -> None:
+    assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART))
+
+
+@pytest.mark.parametrize("values", CHOICES, ids=lambda v: ",".join(v)[:40] or "defaults")
+def test_every_pod_keeps_to_the_restricted_profile(values: dict[str, str]) -> None:
+    for spec in pod_specs(render(**values)):
+        assert spec["securityContext"]["runAsNonRoot"] is True and spec["securityContext"]["runAsUser"] > 0
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in spec["containers"]:
+            security = container["securityContext"]
+            assert security["readOnlyRootFilesystem"] and not security["allowPrivilegeEscalation"]
+            assert security["capabilities"] == {"drop": ["ALL"]}
+            assert container["resources"]["requests"] and container["resources"]["limits"]["memory"]
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
+        assert all("hostPath" not in volume for volume in spec.get("volumes", []))
+
+
+@pytest.mark.parametrize("values", CHOICES, ids=lambda v: ",".join(v)[:40] or "defaults")
+def test_no_role_has_a_wildcard_or_reads_secrets(values: dict[str, str]) -> None:
+    objects = render(**values)
+    roles = of_kind(objects, "Role") + of_kind(objects, "ClusterRole")
+    assert roles
+    for role in roles:
+        for rule in role["rules"]:
+            assert "*" not in str(rule), role["metadata"]["name"]
+            assert "secrets" not in rule["resources"]
+            assert not any(r.startswith(("pods/exec", "roles", "clusterroles")) for r in rule["resources"])
+
+
+def test_the_default_installation_asks_for_nothing_beyond_its_namespace() -> None:
+    objects = render()
+    assert not of_kind(objects, "ClusterRole") and not of_kind(objects, "ClusterRoleBinding")
+    assert {o["metadata"].get("namespace", "streams") for o in objects} == {"streams"}
+    assert environment(operator_pod()["containers"][0])["REPRISE_WATCH"] == "streams"
+    assert environment(operator_pod()["containers"][0])["REPRISE_NODES"] == "false"
+
+
+def test_cluster_rights_are_a_choice() -> None:
+    objects = render(**EVERYTHING)
+    names = {o["metadata"]["name"] for o in of_kind(objects, "ClusterRole")}
+    assert names == {"streams-rec-operator", "streams-rec-operator-nodes"}
+    assert OPERATOR not in {o["metadata"]["name"] for o in of_kind(objects, "Role")}
+    nodes = one(objects, "ClusterRole", "streams-rec-operator-nodes")
+    assert nodes["rules"] == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]}]
+    assert environment(operator_pod(**EVERYTHING)["containers"][0])["REPRISE_WATCH"] == ""
+
+
+def test_rights_and_drivers_accounts_are_made_in_each_watched_namespace() -> None:
+    objects = render(**CHOICES[4])
+    for namespace in ("a", "b"):
+        here = [o for o in objects if o["metadata"].get("namespace") == namespace]
+        made = {(o["kind"], o["metadata"]["name"]) for o in here}
+        assert {("Role", OPERATOR), ("RoleBinding", OPERATOR), ("ServiceAccount", "reprise-driver")} <= made
+        (binding,) = [o for o in here if o["kind"] == "RoleBinding" and o["metadata"]["name"] == OPERATOR]
+        assert binding["subjects"][0]["namespace"] == "streams"
+
+
+def test_bindings_name_roles_and_accounts_that_are_made() -> None:
+    for values in CHOICES:
+        objects = render(**values)
+        made = {(o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]) for o in objects}
+        for kind in ("RoleBinding", "ClusterRoleBinding"):
+            for binding in of_kind(objects, kind):
+                space = binding["metadata"].get("namespace")
+                assert (binding["roleRef"]["kind"], space, binding["roleRef"]["name"]) in made
+                for subject in binding["subjects"]:
+                    assert ("ServiceAccount", subject["namespace"], subject["name"]) in made
+
+
+def test_probes_ask_for_the_operators_own_progress() -> None:
+    container = operator_pod()["containers"][0]
+    paths = {p: container[f"{p}Probe"]["httpGet"] for p in ("startup", "liveness", "readiness")}
+    assert {p["path"] for p in paths.values()} == {"/healthz", "/readyz"}
+    assert {p["port"] for p in paths.values()} == {"health"}
+    port = environment(container)["REPRISE_HEALTH_PORT"]
+    assert {"name": "health", "containerPort": int(port)} in container["ports"]
+
+
+def test_the_operator_stays_off_the_machines_that_it_repairs() -> None:
+    preferred = operator_pod()["affinity"]["podAntiAffinity"][
+        "preferredDuringSchedulingIgnoredDuringExecution"
+    ]
+    terms = [p["podAffinityTerm"] for p in preferred]
+    assert terms[0]["labelSelector"]["matchLabels"] == {"reprise.dev/role": "executor"}
+    assert terms[0]["namespaceSelector"] == {}
+    required = operator_pod(**EVERYTHING)["affinity"]["podAntiAffinity"]
+    assert len(required["requiredDuringSchedulingIgnoredDuringExecution"]) == 1
+    assert operator_pod(**CHOICES[5])["affinity"] == {}
+
+
+def test_selectors_select_their_own_pods_alone() -> None:
+    objects = render(**EVERYTHING)
+    for kind in ("Deployment", "StatefulSet"):
+        for workload in of_kind(objects, kind):
+            wanted = workload["spec"]["selector"]["matchLabels"]
+            labels = workload["spec"]["template"]["metadata"]["labels"]
+            assert wanted.items() <= labels.items()
+    budgets = {
+        o["metadata"]["name"]: o["spec"]["selector"]["matchLabels"]
+        for o in of_kind(objects, "PodDisruptionBudget")
+    }
+    assert budgets[OPERATOR]["app.kubernetes.io/component"] == "operator"
+    assert budgets["rec-zookeeper"]["app.kubernetes.io/component"] == "zookeeper"
+
+
+def test_an_image_is_named_by_tag_or_digest() -> None:
+    digest = "sha256:" + "a" * 64
+    assert operator_pod()["containers"][0]["image"] == "reprise:0.1.0"
+    assert operator_pod(image__tag="9")["containers"][0]["image"] == "reprise:9"
+    pinned = operator_pod(image__digest=digest)["containers"][0]
+    assert pinned["image"] == environment(pinned)["REPRISE_IMAGE"] == f"reprise@{digest}"
+
+
+def test_the_embedded_zookeeper_is_an_ensemble_whose_members_are_named() -> None:
+    objects = render(**EVERYTHING)
+    hosts = [f"rec-zookeeper-{i}.rec-zookeeper.streams.svc:2181" for i in range(3)]
+    operator = one(objects, "Deployment", OPERATOR)["spec"]["template"]["spec"]["containers"][0]
+    server = one(objects, "StatefulSet", "rec-zookeeper")["spec"]
+    assert environment(operator)["REPRISE_ZK"] == ",".join(hosts)
+    assert environment(server["template"]["spec"]["containers"][0])["REPRISE_ZK_SERVERS"] == ",".join(hosts)
+    assert (server["replicas"], server["serviceName"]) == (3, "rec-zookeeper")
+    assert one(objects, "Service", "rec-zookeeper")["spec"]["clusterIP"] == "None"
+
+
+def test_an_existing_zookeeper_takes_its_place_with_tls_and_digest() -> None:
+    objects = render(**CHOICES[3])
+    assert not of_kind(objects, "StatefulSet")
+    spec = one(objects, "Deployment", OPERATOR)["spec"]["template"]["spec"]
+    found = environment(spec["containers"][0])
+    assert (found["REPRISE_ZK"], found["REPRISE_ZK_TLS_SECRET"]) == ("zk-0.zk:2281", "zk-tls")
+    mounts = {m["mountPath"]: m["name"] for m in spec["containers"][0]["volumeMounts"]}
+    volumes = {v["name"]: v.get("secret", {}).get("secretName") for v in spec["volumes"]}
+    assert volumes[mounts[found["REPRISE_ZK_TLS"]]] == "zk-tls"
+    assert volumes[mounts[found["REPRISE_ZK_AUTH"]]] == "zk-user"
+    policy = one(objects, "NetworkPolicy", OPERATOR)["spec"]
+    assert {"port": 2281} in [port for rule in policy["egress"] for port in rule["ports"]]
+
+
+def test_network_policies_open_what_is_needed() -> None:
+    plain = one(render(), "NetworkPolicy", OPERATOR)["spec"]
+    assert plain["ingress"] == []
+    assert {"port": 6443} in [port for rule in plain["egress"] for port in rule["ports"]]
+    scraped = one(render(**EVERYTHING), "NetworkPolicy", OPERATOR)["spec"]
+    assert scraped["ingress"] == [{"ports": [{"port": 8081}]}]
+    clients = one(render(**CHOICES[4]), "NetworkPolicy", "rec-zookeeper")["spec"]["ingress"][0]["from"]
+    assert clients[1]["namespaceSelector"]["matchExpressions"][0]["values"] == ["a", "b"]
+    assert not of_kind(render(**CHOICES[5]), "NetworkPolicy")
+
+
+def test_what_the_prometheus_operator_reads_is_a_choice() -> None:
+    assert not {"ServiceMonitor", "PrometheusRule"} & {o["kind"] for o in render()}
+    objects = render(**EVERYTHING)
+    monitor, service = (
+        one(objects, "ServiceMonitor", OPERATOR),
+        one(objects, "Service", f"{OPERATOR}-metrics"),
+    )
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert monitor["spec"]["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
+    assert one(objects, "ConfigMap", f"{OPERATOR}-dashboards")["data"] == {}
+
+
+def test_switches_reach_the_operator_without_a_restart() -> None:
+    objects = render(switches__paused="true")
+    switches = one(objects, "ConfigMap", f"{OPERATOR}-switches")
+    assert switches["data"] == {"paused": "true", "recommend": "false"}
+    before, after = operator_pod(), operator_pod(switches__paused="true")
+    assert before == after
+
+
+def test_the_test_hook_may_do_only_what_it_does() -> None:
+    objects = render()
+    hook = one(objects, "Pod", "rec-test")
+    assert hook["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    role = one(objects, "Role", "rec-test")
+    assert [r["verbs"] for r in role["rules"]] == [["create"], ["get", "delete"]]
+    assert role["rules"][1]["resourceNames"] == ["rec-test"]
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        (("replica=3",), "replica"),
+        (("zookeeper.embedded.replicas=2",), "replicas"),
+        (("image.digest=abc",), "digest"),
+        (("operator.leaseSeconds=0",), "leaseSeconds"),
+        (("networkPolicy.apiServerPorts[0]=99999",), "apiServerPorts"),
+        (("antiAffinity.executors=maybe",), "executors"),
+        (("zookeeper.embedded.enabled=false",), "give `hosts`"),
+        (("zookeeper.tls.enabled=true", "zookeeper.tls.secret=x"), "existing ensemble"),
+        (("zookeeper.hosts=zk:1", "zookeeper.tls.enabled=true"), "zookeeper.tls.secret"),
+        (("metrics.serviceMonitor.enabled=true",), "needs metrics.enabled"),
+    ],
+)
+def test_a_mistake_in_the_values_is_named(values: tuple[str, ...], reason: str) -> None:
+    with pytest.raises(HelmError, match=reason):
+        helm("template", "x", str(CHART), *(word for value in values for word in ("--set", value)))
+
+
+def _closed(schema: Any, path: str = "values") -> list[str]:
+    if not isinstance(schema, dict):
+        return []
+    is_open = "properties" in schema and schema.get("additionalProperties") is not False
+    inner = schema.get("properties", {}).items()
+    return [path] * is_open + [p for name, child in inner for p in _closed(child, f"{path}.{name}")]
+
+
+def _undescribed(values: Any, schema: Any, path: str = "values") -> list[str]:
+    found = []
+    for name, value in values.items():
+        known = schema.get("properties", {}).get(name)
+        if known is None:
+            found.append(f"{path}.{name}")
+        elif isinstance(value, dict) and "properties" in known:
+            found += _undescribed(value, known, f"{path}.{name}")
+    return found
+
+
+def test_the_values_schema_is_closed_and_knows_every_value() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert _closed(schema) == [] and _undescribed(values, schema) == []
+    assert set(schema["properties"]) - set(values) == {"global"}
+
+
+def test_notes_say_what_is_not_safe_yet() -> None:
+    notes = helm("install", "x", str(CHART), "--namespace", "n", "--dry-run=client", "--hide-secret")
+    assert "nothing is recovered" in notes and "may not read Node objects" in notes
+    assert "helm show crds" in notes
+
+
+def test_helm_installs_the_definitions() -> None:
+    shown = list(yaml.safe_load_all(helm("show", "crds", str(CHART))))
+    assert {d["spec"]["names"]["kind"] for d in shown if d} == {kind.kind for kind in KINDS}
