@@ -54,8 +54,9 @@ class Channel:
         self._root = root
         self.changed = threading.Event()
         self.nodes: Mapping[str, NodeRecord] = {}
-        self._nodes_stale = self._desired_stale = True
+        self._nodes_stale = self._desired_stale = self._epoch_stale = True
         self._desired = Desired()
+        self._epoch = self._newest_epoch = 0
 
     def open(self) -> None:
         """Connect; raises ChannelError when no server answers in time."""
@@ -75,7 +76,7 @@ class Channel:
     def _listen(self, state: str) -> None:
         log.info("zookeeper state=%s", state)
         if state == KazooState.CONNECTED:
-            self._nodes_stale = self._desired_stale = True
+            self._nodes_stale = self._desired_stale = self._epoch_stale = True
             self.changed.set()
 
     @property
@@ -85,10 +86,28 @@ class Channel:
 
     def next_epoch(self) -> int:
         """A number greater than that of every driver before this one."""
-        path = f"{self._root}/driver"
-        counter = self._zk.Counter(path)
+        counter = self._zk.Counter(f"{self._root}/driver")
         counter += 1
-        return int(counter.post_value)
+        self._epoch = self._newest_epoch = int(counter.post_value)
+        return self._epoch
+
+    @property
+    def superseded(self) -> bool:
+        """Whether a later driver has started, so that this one, which was given up somewhere, must not speak any more;
+        the last known answer while ZooKeeper is away."""
+        if self._epoch_stale and self.connected:
+            try:
+                self._epoch_stale = False
+                raw, _ = self._zk.get(f"{self._root}/driver", watch=self._saw_epoch)
+                self._newest_epoch = int(raw)
+            except (KazooException, ValueError) as error:
+                self._epoch_stale = True
+                log.warning("epoch not read error=%r", error)
+        return self._newest_epoch > self._epoch
+
+    def _saw_epoch(self, _: Any) -> None:
+        self._epoch_stale = True
+        self.changed.set()
 
     def _saw_nodes(self, _: Any) -> None:
         self._nodes_stale = True
@@ -134,7 +153,7 @@ class Channel:
 
     def publish(self, name: str, record: Mapping[str, Any]) -> bool:
         """Write one of the driver's own znodes; False when ZooKeeper is away or refuses."""
-        if not self.connected:
+        if not self.connected or self.superseded:
             return False
         path, data = f"{self._root}/{name}", json.dumps(record, separators=(",", ":")).encode()
         try:
