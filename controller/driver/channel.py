@@ -17,6 +17,7 @@ from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 
 from controller.embedded.errors import ZooKeeperError
 from controller.embedded.node_tree import NodeRecord, nodes_path
+from controller.embedded.zk_access import client_options
 from spark_jobs.engine import Desired
 
 log = logging.getLogger("reprise.driver")
@@ -50,7 +51,7 @@ class Channel:
     """One driver's connection.  `changed` is set when nodes or the desired state may have changed."""
 
     def __init__(self, hosts: str, root: str) -> None:
-        self._zk = KazooClient(hosts=hosts, timeout=10.0)
+        self._zk = KazooClient(hosts=hosts, timeout=10.0, **client_options())
         self._root = root
         self.changed = threading.Event()
         self.nodes: Mapping[str, NodeRecord] = {}

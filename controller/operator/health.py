@@ -7,7 +7,9 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
-def serve(host: str, port: int, healthy: Callable[[], bool], leading: Callable[[], bool]) -> ThreadingHTTPServer:
+def serve(
+    host: str, port: int, healthy: Callable[[], bool], leading: Callable[[], bool]
+) -> ThreadingHTTPServer:
     """On the pod's own address.
 
     `/healthz`: 200 while the process turns.  `/readyz`: the same; a candidate for the lease is ready to take it.

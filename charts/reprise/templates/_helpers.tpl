@@ -79,14 +79,12 @@ capabilities: {drop: [ALL]}
 seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 
-{{/* Access to ZooKeeper for a container: environment, mounts, volumes */}}
+{{/* Access to ZooKeeper for a container: environment, mounts, volumes; topologies' pods get theirs from the operator */}}
 {{- define "reprise.zookeeperEnv" -}}
 {{- if .Values.zookeeper.tls.enabled }}
-- {name: REPRISE_ZK_TLS_SECRET, value: {{ required "zookeeper.tls.secret" .Values.zookeeper.tls.secret | quote }}}
 - {name: REPRISE_ZK_TLS, value: /etc/reprise-zookeeper/tls}
 {{- end }}
 {{- if .Values.zookeeper.auth.enabled }}
-- {name: REPRISE_ZK_AUTH_SECRET, value: {{ required "zookeeper.auth.secret" .Values.zookeeper.auth.secret | quote }}}
 - {name: REPRISE_ZK_AUTH, value: /etc/reprise-zookeeper/auth}
 {{- end }}
 {{- end -}}

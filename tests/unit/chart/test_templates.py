@@ -182,7 +182,7 @@ def test_an_existing_zookeeper_takes_its_place_with_tls_and_digest() -> None:
     spec = one(objects, "Deployment", OPERATOR)["spec"]["template"]["spec"]
     found = environment(spec["containers"][0])
     assert "--zk=zk-0.zk:2281" in spec["containers"][0]["args"]
-    assert found["REPRISE_ZK_TLS_SECRET"] == "zk-tls"
+    assert {"--zk-tls-secret=zk-tls", "--zk-auth-secret=zk-user"} <= set(spec["containers"][0]["args"])
     mounts = {m["mountPath"]: m["name"] for m in spec["containers"][0]["volumeMounts"]}
     volumes = {v["name"]: v.get("secret", {}).get("secretName") for v in spec["volumes"]}
     assert volumes[mounts[found["REPRISE_ZK_TLS"]]] == "zk-tls"
