@@ -160,7 +160,7 @@ def test_selectors_select_their_own_pods_alone() -> None:
 def test_an_image_is_named_by_tag_or_digest() -> None:
     digest = "sha256:" + "a" * 64
     assert operator_pod()["containers"][0]["image"] == "reprise:0.1.0"
-    assert operator_pod(image__tag="9")["containers"][0]["image"] == "reprise:9"
+    assert operator_pod(image__tag="v9")["containers"][0]["image"] == "reprise:v9"
     pinned = operator_pod(image__digest=digest)["containers"][0]
     assert pinned["image"] == f"reprise@{digest}" and f"--image=reprise@{digest}" in pinned["args"]
 
