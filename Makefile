@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test test-fast test-soak lint bench-recovery bench-overhead bench-planners clean
+.PHONY: help setup demo test test-fast test-soak lint generate bench-recovery bench-overhead bench-planners clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -35,6 +35,9 @@ test: lint  ## lint and all kinds of tests, on real Spark, ZooKeeper and nodes
 
 test-soak: setup  ## the whole fault matrix and all random schedules
 	$(BIN)/python -m pytest -q -m soak --durations=30
+
+generate: setup  ## crds/, the chart's copy of them, and docs/reference.md, from the models
+	$(BIN)/python -m controller.resources.generate
 
 bench-planners: setup  ## fig. 16 of the paper, planners against the optimum
 	nice $(BIN)/python -m benchmarks.planners --out out/planners

@@ -17,6 +17,7 @@ from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 
 from controller.embedded.errors import ZooKeeperError
 from controller.embedded.node_tree import NodeRecord, nodes_path
+from controller.embedded.zk_access import client_options
 from spark_jobs.engine import Desired
 
 log = logging.getLogger("reprise.driver")
@@ -50,12 +51,13 @@ class Channel:
     """One driver's connection.  `changed` is set when nodes or the desired state may have changed."""
 
     def __init__(self, hosts: str, root: str) -> None:
-        self._zk = KazooClient(hosts=hosts, timeout=10.0)
+        self._zk = KazooClient(hosts=hosts, timeout=10.0, **client_options())
         self._root = root
         self.changed = threading.Event()
         self.nodes: Mapping[str, NodeRecord] = {}
-        self._nodes_stale = self._desired_stale = True
+        self._nodes_stale = self._desired_stale = self._epoch_stale = True
         self._desired = Desired()
+        self._epoch = self._newest_epoch = 0
 
     def open(self) -> None:
         """Connect; raises ChannelError when no server answers in time."""
@@ -75,7 +77,7 @@ class Channel:
     def _listen(self, state: str) -> None:
         log.info("zookeeper state=%s", state)
         if state == KazooState.CONNECTED:
-            self._nodes_stale = self._desired_stale = True
+            self._nodes_stale = self._desired_stale = self._epoch_stale = True
             self.changed.set()
 
     @property
@@ -85,10 +87,28 @@ class Channel:
 
     def next_epoch(self) -> int:
         """A number greater than that of every driver before this one."""
-        path = f"{self._root}/driver"
-        counter = self._zk.Counter(path)
+        counter = self._zk.Counter(f"{self._root}/driver")
         counter += 1
-        return int(counter.post_value)
+        self._epoch = self._newest_epoch = int(counter.post_value)
+        return self._epoch
+
+    @property
+    def superseded(self) -> bool:
+        """Whether a later driver has started, so that this one, which was given up somewhere, must not speak any more;
+        the last known answer while ZooKeeper is away."""
+        if self._epoch_stale and self.connected:
+            try:
+                self._epoch_stale = False
+                raw, _ = self._zk.get(f"{self._root}/driver", watch=self._saw_epoch)
+                self._newest_epoch = int(raw)
+            except (KazooException, ValueError) as error:
+                self._epoch_stale = True
+                log.warning("epoch not read error=%r", error)
+        return self._newest_epoch > self._epoch
+
+    def _saw_epoch(self, _: Any) -> None:
+        self._epoch_stale = True
+        self.changed.set()
 
     def _saw_nodes(self, _: Any) -> None:
         self._nodes_stale = True
@@ -144,7 +164,7 @@ class Channel:
 
     def publish(self, name: str, record: Mapping[str, Any]) -> bool:
         """Write one of the driver's own znodes; False when ZooKeeper is away or refuses."""
-        if not self.connected:
+        if not self.connected or self.superseded:
             return False
         path, data = f"{self._root}/{name}", json.dumps(record, separators=(",", ":")).encode()
         try:

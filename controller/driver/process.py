@@ -123,6 +123,10 @@ class Driver:
     def _turn(self, events: Any) -> None:
         engine = self._engine
         self.channel.changed.clear()
+        if self.channel.superseded:
+            log.warning("superseded epoch=%d", engine.epoch)
+            self.stop.set()
+            return
         self._take_desired()
         living = self._look_around()
         self._busy_nodes = frozenset(engine.desired.assignment.values()) & frozenset(living)

@@ -51,7 +51,7 @@ def main() -> int:
     running: list[Runtime] = []
     if settings.health_port:
         healthy = lambda: not running or time.monotonic() - running[0].beat < STUCK_S  # noqa: E731
-        serve(settings.health_port, healthy, lambda: bool(running))
+        serve(os.environ.get("POD_IP", ""), settings.health_port, healthy, lambda: bool(running))
     if not leadership.acquire(stop):
         return 0
     runtime = Runtime.start(settings, api)
@@ -86,6 +86,7 @@ def _fenced() -> None:
 def _settings(options: argparse.Namespace) -> OperatorSettings:
     return OperatorSettings(
         namespace=options.namespace, identity=options.identity, zk=options.zk, image=options.image,
+        zk_tls_secret=options.zk_tls_secret, zk_auth_secret=options.zk_auth_secret,
         driver_account=options.driver_account, watch=tuple(n for n in options.watch.split(",") if n),
         nodes=not options.no_nodes, writes_per_s=options.writes_per_s, lease=options.lease, lease_s=options.lease_s,
         session_s=options.session_timeout, settle_s=options.settle, driver_grace_s=options.driver_grace,
@@ -101,6 +102,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--namespace", default=env.get("POD_NAMESPACE", ""), help="its own; default $POD_NAMESPACE")
     add("--identity", default=env.get("POD_NAME", ""), help="holder of the lease; default $POD_NAME")
     add("--zk", required=True, help="ZooKeeper hosts, as pods reach them")
+    add("--zk-tls-secret", default="", help="Secret for TLS to ZooKeeper, for pods of topologies")
+    add(
+        "--zk-auth-secret",
+        default="",
+        help="Secret for ZooKeeper's digest authentication, for pods of topologies",
+    )
     add("--image", required=True, help="of drivers and executors whose topology names none")
     add("--driver-account", default=base.driver_account, help="service account of drivers")
     add("--watch", default="", help="namespaces, separated by commas; default: all")

@@ -39,7 +39,7 @@ def configure(settings: kopf.OperatorSettings) -> None:
     settings.watching.connect_timeout = 5
     settings.networking.request_timeout = 15
     settings.networking.error_backoffs = _BACK_OFF_S
-    settings.batching.error_delays = _BACK_OFF_S
+    settings.queueing.error_delays = _BACK_OFF_S
     settings.peering.standalone = True  # the Lease decides who works
     settings.scanning.disabled = True  # the kinds that are watched are known: no rights on CRDs are needed
 

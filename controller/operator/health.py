@@ -7,8 +7,12 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
-def serve(port: int, healthy: Callable[[], bool], leading: Callable[[], bool]) -> ThreadingHTTPServer:
-    """`/healthz`: 200 while the process turns.  `/readyz`: the same; a candidate for the lease is ready to take it.
+def serve(
+    host: str, port: int, healthy: Callable[[], bool], leading: Callable[[], bool]
+) -> ThreadingHTTPServer:
+    """On the pod's own address.
+
+    `/healthz`: 200 while the process turns.  `/readyz`: the same; a candidate for the lease is ready to take it.
     `/leader`: 200 for the one that works, for people and tests."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -22,6 +26,6 @@ def serve(port: int, healthy: Callable[[], bool], leading: Callable[[], bool]) -
         def log_message(self, format: str, *args: object) -> None:
             """Probes are no news."""
 
-    server = ThreadingHTTPServer(("", port), Handler)
+    server = ThreadingHTTPServer((host, port), Handler)
     threading.Thread(target=server.serve_forever, daemon=True, name="health").start()
     return server

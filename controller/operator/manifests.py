@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from controller.coordination.paths import root_of
+from controller.operator import zk_mounts
 from controller.operator.pods import ROLE_LABEL, TOPOLOGY_LABEL
 from controller.operator.settings import OperatorSettings
 from spark_jobs.topology import StreamTopology
@@ -104,6 +105,7 @@ def driver_pod(
         "env": [
             {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
             {"name": "SPARK_LOCAL_DIRS", "value": _SCRATCH},
+            *zk_mounts.environment(settings),
         ],
         "envFrom": _secrets(resource),
         "resources": {
@@ -111,9 +113,12 @@ def driver_pod(
             "limits": {"memory": str(memory)},
         },
         "securityContext": _CONTAINER_SECURITY,
-        "volumeMounts": [{"name": "config", "mountPath": _CONFIG, "readOnly": True}, *_mounts(resource)],
+        "volumeMounts": [
+            {"name": "config", "mountPath": _CONFIG, "readOnly": True},
+            *_mounts(resource, settings),
+        ],
     }
-    spec = _pod_spec(resource) | {
+    spec = _pod_spec(resource, settings) | {
         "restartPolicy": "Never",
         "serviceAccountName": kubernetes.service_account or settings.driver_account,
         "containers": [container],
@@ -133,10 +138,11 @@ def executor_template(resource: StreamTopology, settings: OperatorSettings) -> d
             {"name": "REPRISE_CPU_MILLI", "value": str(max(1, round(resource.nodes.cpu_cores * 1000)))},
             {"name": "REPRISE_SESSION_TIMEOUT_MS", "value": str(round(settings.session_s * 1000))},
             {"name": "REPRISE_SCRATCH", "value": _SCRATCH},
+            *zk_mounts.environment(settings),
         ],
         "envFrom": _secrets(resource),
         "securityContext": _CONTAINER_SECURITY,
-        "volumeMounts": _mounts(resource),
+        "volumeMounts": _mounts(resource, settings),
         # asks for the agent's own progress, and for nothing that another program would have to give
         "livenessProbe": {
             "exec": {"command": ["sh", "-c", alive]},
@@ -145,7 +151,7 @@ def executor_template(resource: StreamTopology, settings: OperatorSettings) -> d
             "timeoutSeconds": 5,
         },
     }
-    spec = _pod_spec(resource) | {
+    spec = _pod_spec(resource, settings) | {
         "automountServiceAccountToken": False,
         "affinity": _spread(resource),
         "containers": [container],
@@ -197,12 +203,13 @@ def spark_conf(resource: StreamTopology, settings: OperatorSettings, prefix: str
     }
 
 
-def _pod_spec(resource: StreamTopology) -> dict[str, Any]:
+def _pod_spec(resource: StreamTopology, settings: OperatorSettings) -> dict[str, Any]:
     kubernetes = resource.kubernetes
     claims = [
         {"name": f"claim-{i}", "persistentVolumeClaim": {"claimName": v.claim, "readOnly": v.read_only}}
         for i, v in enumerate(kubernetes.volumes)
     ]
+    claims += zk_mounts.volumes(settings)
     spec: dict[str, Any] = {
         "securityContext": {
             "runAsNonRoot": True,
@@ -215,19 +222,28 @@ def _pod_spec(resource: StreamTopology) -> dict[str, Any]:
         "nodeSelector": dict(kubernetes.node_selector),
         "tolerations": [_toleration(t) for t in kubernetes.tolerations],
         "imagePullSecrets": [{"name": name} for name in kubernetes.image_pull_secrets],
-        "volumes": [{"name": "scratch", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}, *claims],
+        "volumes": [
+            {"name": "scratch", "emptyDir": {}},
+            {"name": "tmp", "emptyDir": {}},
+            *claims,
+        ],
     }
     if kubernetes.priority_class is not None:
         spec["priorityClassName"] = kubernetes.priority_class
     return spec
 
 
-def _mounts(resource: StreamTopology) -> list[dict[str, Any]]:
+def _mounts(resource: StreamTopology, settings: OperatorSettings) -> list[dict[str, Any]]:
     claims = [
         {"name": f"claim-{i}", "mountPath": v.mount_path, "readOnly": v.read_only}
         for i, v in enumerate(resource.kubernetes.volumes)
     ]
-    return [{"name": "scratch", "mountPath": _SCRATCH}, {"name": "tmp", "mountPath": _TMP}, *claims]
+    claims += zk_mounts.mounts(settings)
+    return [
+        {"name": "scratch", "mountPath": _SCRATCH},
+        {"name": "tmp", "mountPath": _TMP},
+        *claims,
+    ]
 
 
 def _secrets(resource: StreamTopology) -> list[dict[str, Any]]:

@@ -25,6 +25,12 @@ class OperatorSettings:
     image: str
     """Of drivers and executors that name none."""
 
+    zk_tls_secret: str = ""
+    """Secret with ca.crt, tls.crt and tls.key that pods of topologies mount; empty for plain text."""
+
+    zk_auth_secret: str = ""
+    """Secret with `digest` (user:password) that they mount; empty for none. Both in each namespace."""
+
     driver_account: str = "reprise-driver"
     """Service account of drivers whose topology names none."""
 

@@ -1,4 +1,4 @@
-"""`python -m controller.pod {operator|driver|executor} ...`: the one entrypoint of the image.
+"""`python -m controller.pod {operator|driver|executor|zookeeper|prove} ...`: the one entrypoint of the image.
 
 One image for all pods of a topology, so that driver, executors and operator are of one version; Spark calls it with the
 argument `executor`, the operator with `driver`.
@@ -18,7 +18,12 @@ def main() -> int:
 
         executor(os.environ)
         return 0
-    modules = {"operator": "controller.operator", "driver": "controller.driver"}
+    modules = {
+        "operator": "controller.operator",
+        "driver": "controller.driver",
+        "zookeeper": "controller.pod.zookeeper",
+        "prove": "controller.pod.prove",
+    }
     if role not in modules:
         print(f"usage: python -m controller.pod {{{'|'.join([*modules, 'executor'])}}} ...", file=sys.stderr)
         return 2

@@ -34,15 +34,15 @@ TOPOLOGY: dict[str, tuple[Rule, ...]] = {
     "": (
         Rule(
             f"""!({_STARTED}) || (size(oldSelf.spec.sources) == size(self.spec.sources)
-            && [self.spec.sources.map(s, s.name + '/' + string(s.parallelism))].all(now,
-            oldSelf.spec.sources.all(s, (s.name + '/' + string(s.parallelism)) in now)))""",
+            && oldSelf.spec.sources.all(s, self.spec.sources.exists(n,
+            n.name == s.name && n.parallelism == s.parallelism)))""",
             "names and parallelism of sources are immutable while the topology is running: the records of what was read "
             "are kept by partition; delete it and create it anew",
         ),
         Rule(
             f"""!({_STARTED}) || (size(oldSelf.spec.operators) == size(self.spec.operators)
-            && [self.spec.operators.map(o, o.name + '/' + string(o.parallelism))].all(now,
-            oldSelf.spec.operators.all(o, (o.name + '/' + string(o.parallelism)) in now)))""",
+            && oldSelf.spec.operators.all(o, self.spec.operators.exists(n,
+            n.name == o.name && n.parallelism == o.parallelism)))""",
             "names and parallelism of operators are immutable while the topology is running: state is kept by partition; "
             "delete it and create it anew",
         ),
@@ -73,10 +73,10 @@ TOPOLOGY: dict[str, tuple[Rule, ...]] = {
             "no operator has an `output`, so no query would be recovered; give at least one",
         ),
         Rule(
-            """[self.sources.map(s, s.name + '/' + string(s.parallelism))
-            + self.operators.map(o, o.name + '/' + string(o.parallelism))].all(names,
+            """[self.sources.map(s, s.name) + self.operators.map(o, o.name)].all(names,
+            [self.sources.map(s, s.parallelism) + self.operators.map(o, o.parallelism)].all(sizes,
             self.operators.all(o, o.inputs.all(i,
-            !i.forward || (i.from + '/' + string(o.parallelism)) in names)))""",
+            !i.forward || !(i.from in names) || sizes[names.indexOf(i.from)] == o.parallelism))))""",
             "an input with `forward` needs the same parallelism on both sides",
         ),
     ),

@@ -2,7 +2,8 @@
 
 Invariant: nothing outlives the owner.  Every process carries the mark of the caller's warden
 (`controller.embedded.warden`), so an error half-way through the start, Ctrl-C or SIGKILL of the owner ends
-them all.  The times are those of a cluster that is quick to give up on a node (4 s without a heartbeat), so that tests see in seconds what takes minutes elsewhere.
+them all.  The times are those of a cluster that is quick to give up on a node (4 s without a heartbeat), so that tests
+see in seconds what takes minutes elsewhere.
 """
 
 from __future__ import annotations

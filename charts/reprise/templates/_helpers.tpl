@@ -79,15 +79,12 @@ capabilities: {drop: [ALL]}
 seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 
-{{/* Access to ZooKeeper for a container: environment, mounts, volumes */}}
+{{/* Access to ZooKeeper for a container: environment, mounts, volumes; topologies' pods get theirs from the operator */}}
 {{- define "reprise.zookeeperEnv" -}}
-- {name: REPRISE_ZK, value: {{ include "reprise.zookeeperHosts" . | quote }}}
 {{- if .Values.zookeeper.tls.enabled }}
-- {name: REPRISE_ZK_TLS_SECRET, value: {{ required "zookeeper.tls.secret" .Values.zookeeper.tls.secret | quote }}}
 - {name: REPRISE_ZK_TLS, value: /etc/reprise-zookeeper/tls}
 {{- end }}
 {{- if .Values.zookeeper.auth.enabled }}
-- {name: REPRISE_ZK_AUTH_SECRET, value: {{ required "zookeeper.auth.secret" .Values.zookeeper.auth.secret | quote }}}
 - {name: REPRISE_ZK_AUTH, value: /etc/reprise-zookeeper/auth}
 {{- end }}
 {{- end -}}
@@ -112,18 +109,16 @@ seccompProfile: {type: RuntimeDefault}
 
 {{/* Rules of the operator in a watched namespace; every verb is named, and secrets are in none of them */}}
 {{- define "reprise.operatorRules" -}}
+# patch: the finalizer
 - apiGroups: [reprise.dev]
   resources: [streamtopologies]
-  verbs: [get, list, watch, patch, update]
+  verbs: [get, list, watch, patch]
 - apiGroups: [reprise.dev]
   resources: [incidents, recoveryplans]
-  verbs: [get, list, watch, create, patch, update, delete]
+  verbs: [get, create, delete]
 - apiGroups: [reprise.dev]
   resources: [streamtopologies/status, incidents/status, recoveryplans/status]
-  verbs: [get, patch, update]
-- apiGroups: [reprise.dev]
-  resources: [streamtopologies/finalizers]
-  verbs: [update]
+  verbs: [patch]
 # the driver's pod is made, and executors that are lost are ended
 - apiGroups: [""]
   resources: [pods]
@@ -131,12 +126,12 @@ seccompProfile: {type: RuntimeDefault}
 # a pod on a lost machine is marked Failed, or Spark would not replace it
 - apiGroups: [""]
   resources: [pods/status]
-  verbs: [get, patch]
+  verbs: [patch]
 # the topology and the executors' template, as the driver reads them
 - apiGroups: [""]
   resources: [configmaps]
-  verbs: [get, list, watch, create, patch, delete]
-- apiGroups: ["", events.k8s.io]
+  verbs: [create, patch]
+- apiGroups: [""]
   resources: [events]
   verbs: [create, patch]
 {{- end -}}
@@ -144,9 +139,12 @@ seccompProfile: {type: RuntimeDefault}
 {{/* Rules of a driver, as Spark's Kubernetes backend needs them */}}
 {{- define "reprise.driverRules" -}}
 - apiGroups: [""]
-  resources: [pods, configmaps]
-  verbs: [get, list, watch, create, update, patch, delete, deletecollection]
+  resources: [pods]
+  verbs: [get, list, watch, create, delete, patch, deletecollection]
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get, list, watch, create, delete, deletecollection]
 - apiGroups: [""]
   resources: [services, persistentvolumeclaims]
-  verbs: [get, list, delete, deletecollection]
+  verbs: [list, delete, deletecollection]
 {{- end -}}

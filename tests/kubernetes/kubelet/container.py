@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -50,10 +51,13 @@ class Container:
         command = self.spec.get("command") or list(self._image.entrypoint)
         arguments = self.spec.get("args") or ([] if self.spec.get("command") else list(self._image.command))
         argv = [expand(word, self.environment) for word in [*command, *arguments]]
-        script = "".join(
-            _MOUNT.format(at=m["mountPath"], what=os.path.join(volumes[m["name"]], m.get("subPath", "")))  # noqa: PTH118
-            for m in self.spec.get("volumeMounts", [])
-        )
+        script = ""
+        for mount in self.spec.get("volumeMounts", []):
+            what, at = Path(volumes[mount["name"]]) / mount.get("subPath", ""), Path(mount["mountPath"])
+            if _holds(at, self._folder):
+                self.environment["TMPDIR"] = str(what)
+            else:
+                script += _MOUNT.format(at=at, what=what)
         with (self._folder / f"{self.name}.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [*_WITHIN, f'{script}exec "$@"', "sh", *argv],
@@ -83,6 +87,12 @@ class Container:
         if self._session is not None:
             session = self._session
             processes.kill(lambda: processes.members([session]))
+
+
+def _holds(at: Path, folder: Path) -> bool:
+    """The "image" is this environment and clone, and volumes are folders beside the pod's: what lies above them cannot be
+    mounted over (it is /tmp, if at all)."""
+    return any(Path(part).resolve().is_relative_to(at) for part in (sys.prefix, *sys.path, folder) if part)
 
 
 def expand(text: str, environment: Mapping[str, str]) -> str:

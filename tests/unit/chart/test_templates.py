@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from controller.operator.__main__ import _parser, _settings
 from controller.resources.crds import KINDS
 from tests.unit.chart.render import CHART, HelmError, environment, helm, of_kind, one, pod_specs, render
 
@@ -76,8 +77,7 @@ def test_the_default_installation_asks_for_nothing_beyond_its_namespace() -> Non
     objects = render()
     assert not of_kind(objects, "ClusterRole") and not of_kind(objects, "ClusterRoleBinding")
     assert {o["metadata"].get("namespace", "streams") for o in objects} == {"streams"}
-    assert environment(operator_pod()["containers"][0])["REPRISE_WATCH"] == "streams"
-    assert environment(operator_pod()["containers"][0])["REPRISE_NODES"] == "false"
+    assert {"--watch=streams", "--no-nodes"} <= set(operator_pod()["containers"][0]["args"])
 
 
 def test_cluster_rights_are_a_choice() -> None:
@@ -87,7 +87,8 @@ def test_cluster_rights_are_a_choice() -> None:
     assert OPERATOR not in {o["metadata"]["name"] for o in of_kind(objects, "Role")}
     nodes = one(objects, "ClusterRole", "streams-rec-operator-nodes")
     assert nodes["rules"] == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]}]
-    assert environment(operator_pod(**EVERYTHING)["containers"][0])["REPRISE_WATCH"] == ""
+    arguments = operator_pod(**EVERYTHING)["containers"][0]["args"]
+    assert "--watch=" in arguments and "--no-nodes" not in arguments
 
 
 def test_rights_and_drivers_accounts_are_made_in_each_watched_namespace() -> None:
@@ -112,13 +113,21 @@ def test_bindings_name_roles_and_accounts_that_are_made() -> None:
                     assert ("ServiceAccount", subject["namespace"], subject["name"]) in made
 
 
+def test_the_operator_takes_its_arguments() -> None:
+    for values in CHOICES:
+        arguments = operator_pod(**values)["containers"][0]["args"]
+        assert arguments[0] == "operator"
+        settings = _settings(_parser().parse_args([*arguments[1:], "--namespace=n", "--identity=i"]))
+        assert settings.lease == OPERATOR and settings.switches == f"{OPERATOR}-switches"
+
+
 def test_probes_ask_for_the_operators_own_progress() -> None:
     container = operator_pod()["containers"][0]
     paths = {p: container[f"{p}Probe"]["httpGet"] for p in ("startup", "liveness", "readiness")}
     assert {p["path"] for p in paths.values()} == {"/healthz", "/readyz"}
     assert {p["port"] for p in paths.values()} == {"health"}
-    port = environment(container)["REPRISE_HEALTH_PORT"]
-    assert {"name": "health", "containerPort": int(port)} in container["ports"]
+    assert "--health-port=8080" in container["args"]
+    assert {"name": "health", "containerPort": 8080} in container["ports"]
 
 
 def test_the_operator_stays_off_the_machines_that_it_repairs() -> None:
@@ -151,9 +160,9 @@ def test_selectors_select_their_own_pods_alone() -> None:
 def test_an_image_is_named_by_tag_or_digest() -> None:
     digest = "sha256:" + "a" * 64
     assert operator_pod()["containers"][0]["image"] == "reprise:0.1.0"
-    assert operator_pod(image__tag="9")["containers"][0]["image"] == "reprise:9"
+    assert operator_pod(image__tag="v9")["containers"][0]["image"] == "reprise:v9"
     pinned = operator_pod(image__digest=digest)["containers"][0]
-    assert pinned["image"] == environment(pinned)["REPRISE_IMAGE"] == f"reprise@{digest}"
+    assert pinned["image"] == f"reprise@{digest}" and f"--image=reprise@{digest}" in pinned["args"]
 
 
 def test_the_embedded_zookeeper_is_an_ensemble_whose_members_are_named() -> None:
@@ -161,7 +170,7 @@ def test_the_embedded_zookeeper_is_an_ensemble_whose_members_are_named() -> None
     hosts = [f"rec-zookeeper-{i}.rec-zookeeper.streams.svc:2181" for i in range(3)]
     operator = one(objects, "Deployment", OPERATOR)["spec"]["template"]["spec"]["containers"][0]
     server = one(objects, "StatefulSet", "rec-zookeeper")["spec"]
-    assert environment(operator)["REPRISE_ZK"] == ",".join(hosts)
+    assert f"--zk={','.join(hosts)}" in operator["args"]
     assert environment(server["template"]["spec"]["containers"][0])["REPRISE_ZK_SERVERS"] == ",".join(hosts)
     assert (server["replicas"], server["serviceName"]) == (3, "rec-zookeeper")
     assert one(objects, "Service", "rec-zookeeper")["spec"]["clusterIP"] == "None"
@@ -172,7 +181,8 @@ def test_an_existing_zookeeper_takes_its_place_with_tls_and_digest() -> None:
     assert not of_kind(objects, "StatefulSet")
     spec = one(objects, "Deployment", OPERATOR)["spec"]["template"]["spec"]
     found = environment(spec["containers"][0])
-    assert (found["REPRISE_ZK"], found["REPRISE_ZK_TLS_SECRET"]) == ("zk-0.zk:2281", "zk-tls")
+    assert "--zk=zk-0.zk:2281" in spec["containers"][0]["args"]
+    assert {"--zk-tls-secret=zk-tls", "--zk-auth-secret=zk-user"} <= set(spec["containers"][0]["args"])
     mounts = {m["mountPath"]: m["name"] for m in spec["containers"][0]["volumeMounts"]}
     volumes = {v["name"]: v.get("secret", {}).get("secretName") for v in spec["volumes"]}
     assert volumes[mounts[found["REPRISE_ZK_TLS"]]] == "zk-tls"

@@ -1,0 +1,117 @@
+"""`python -m controller.pod zookeeper`: one server of the ensemble that the chart can bring, out of the pyspark wheel.
+
+Problem: a first installation should need nothing beside the one image, and the wheel carries ZooKeeper.  Its servers are
+the pods of a StatefulSet; each finds its own number in its pod's name and the others in REPRISE_ZK_SERVERS.  Unlike the
+server of the embedded cluster it syncs to disk, as it must outlive machines and not only processes.
+
+`--ask=WORD` is the probe: one of ZooKeeper's four-letter words to the server in this pod.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from controller.embedded.errors import ConfigError
+from controller.embedded.java import find_java
+from controller.embedded.jvm import class_path, spark_home
+
+MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+CLIENT, PEER, ELECTION = 2181, 2888, 3888
+_ASK_TIMEOUT_S = 4.0
+_LOG4J = """\
+status = error
+rootLogger.level = warn
+rootLogger.appenderRef.err.ref = err
+appender.err.type = Console
+appender.err.name = err
+appender.err.target = SYSTEM_ERR
+appender.err.layout.type = PatternLayout
+appender.err.layout.pattern = %d{ISO8601} %p %c{1} %m%n%ex{8}
+"""
+
+
+def main(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> int:
+    """Becomes the server; with --ask exit code 0 when it answers."""
+    parser = argparse.ArgumentParser(prog="python -m controller.pod zookeeper", description=__doc__)
+    parser.add_argument("--ask", choices=("ruok", "srvr"), help="probe the server of this pod")
+    options = parser.parse_args(arguments)
+    if options.ask:
+        return 0 if answers(environment.get("POD_IP", "127.0.0.1"), CLIENT, options.ask) else 1
+    command = prepare(environment)
+    os.execv(command[0], command)
+    return 1  # not reached: this process is the server now
+
+
+def prepare(environment: Mapping[str, str]) -> list[str]:
+    """Write the server's files and return its command line.  ConfigError names the variable that is wrong."""
+    data = Path(environment.get("REPRISE_ZK_DATA", "/var/lib/zookeeper"))
+    data.mkdir(parents=True, exist_ok=True)
+    (data / "zoo.cfg").write_text(configuration(environment, data), encoding="utf-8")
+    (data / "myid").write_text(f"{own_number(environment) + 1}\n", encoding="utf-8")
+    log_config = data / "log4j2.properties"
+    log_config.write_text(_LOG4J, encoding="utf-8")
+    java = find_java(data / "java")
+    heap = environment.get("REPRISE_ZK_HEAP_MI", "256")
+    if not heap.isdigit():
+        raise ConfigError(f"REPRISE_ZK_HEAP_MI: {heap!r} is no number of MiB")
+    flags = ["-XX:+UseSerialGC", "-XX:-UsePerfData", f"-Xmx{heap}m", "-Dzookeeper.jmx.log4j.disable=true"]
+    flags.append(f"-Dlog4j2.configurationFile={log_config}")
+    return [str(java / "bin" / "java"), *flags, "-cp", class_path(spark_home()), MAIN, str(data / "zoo.cfg")]
+
+
+def configuration(environment: Mapping[str, str], data: Path) -> str:
+    """zoo.cfg.  Sessions may be as short as a second, the operator's default is three."""
+    servers = _servers(environment)
+    lines = [
+        *("tickTime=500", "initLimit=40", "syncLimit=20", "minSessionTimeout=1000", "maxSessionTimeout=60000"),
+        *(f"dataDir={data}", f"clientPort={CLIENT}", f"clientPortAddress={environment.get('POD_IP', '0.0.0.0')}"),
+        *("maxClientCnxns=0", "admin.enableServer=false", "4lw.commands.whitelist=ruok,srvr"),
+        *("autopurge.snapRetainCount=3", "autopurge.purgeInterval=1"),
+    ]  # fmt: skip
+    if len(servers) > 1:
+        # a pod that is started anew has another address: peers must not cling to the old one
+        lines += ["standaloneEnabled=false", "quorumListenOnAllIPs=true"]
+        lines += [f"server.{i + 1}={host}:{PEER}:{ELECTION}" for i, host in enumerate(servers)]
+    return "\n".join(lines) + "\n"
+
+
+def own_number(environment: Mapping[str, str]) -> int:
+    """From 0, as the StatefulSet counts."""
+    name = environment.get("POD_NAME", "")
+    found = re.search(r"-(\d+)$", name)
+    if found is None or int(found.group(1)) >= len(_servers(environment)):
+        raise ConfigError(f"POD_NAME: {name!r} is no pod of REPRISE_ZK_SERVERS")
+    return int(found.group(1))
+
+
+def answers(host: str, port: int, word: str) -> bool:
+    """Whether the server says that it is well: `ruok` to any, `srvr` to a member of a quorum."""
+    try:
+        with socket.create_connection((host, port), timeout=_ASK_TIMEOUT_S) as connection:
+            connection.settimeout(_ASK_TIMEOUT_S)
+            connection.sendall(word.encode())
+            text = b""
+            while more := connection.recv(4096):
+                text += more
+    except OSError:
+        return False
+    return text == b"imok" if word == "ruok" else b"Mode: " in text
+
+
+def _servers(environment: Mapping[str, str]) -> list[str]:
+    names = [
+        entry.partition(":")[0] for entry in environment.get("REPRISE_ZK_SERVERS", "").split(",") if entry
+    ]
+    if not names:
+        raise ConfigError("REPRISE_ZK_SERVERS: names no server")
+    return names
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,46 @@
+"""One control plane for all tests of this folder: starting one costs more than most tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kubernetes.build import BuildError
+from tests.kubernetes.cluster import KubeCluster
+from tests.kubernetes.install import install
+
+WORKERS, CPU = 4, "600m"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All of these start processes."""
+    for item in items:
+        if "tests/kubernetes" in str(item.path):
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="session")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeCluster]:
+    """A control plane and ZooKeeper; tests add their nodes and take them away."""
+    cluster = KubeCluster(tmp_path_factory.mktemp("kubernetes"))
+    try:
+        cluster.start()
+    except BuildError as error:  # says what is missing on this machine: a failure, not a skip
+        pytest.fail(str(error), pytrace=False)
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeCluster]:
+    """A cluster of its own with the operator, a machine for it, and `WORKERS` workers."""
+    with KubeCluster(tmp_path_factory.mktemp("kubernetes")) as started:
+        started.add_node("infra", cpu="8", labels={"role": "infra"})
+        for number in range(1, WORKERS + 1):
+            started.add_node(f"w{number}", cpu=CPU, memory="4Gi", labels={"role": "worker"})
+        install(started)
+        started.wait_ready(started.nodes)
+        yield started

@@ -1,0 +1,126 @@
+"""The operator on a test cluster as the chart would install it: kinds, accounts, rights, storage, the Deployment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.kubernetes import rbac
+from tests.kubernetes.cluster import REPOSITORY, KubeCluster
+
+NAMESPACE = "streams"
+DATA = "/var/lib/reprise"
+"""Where pods see the shared folder."""
+IMAGE = "reprise:test"
+SWITCHES = "reprise-switches"
+_CORE = "/api/v1"
+_RIGHTS = "/apis/rbac.authorization.k8s.io/v1"
+
+
+def install(cluster: KubeCluster, *, replicas: int = 1, options: tuple[str, ...] = ()) -> None:
+    """Everything but nodes and topologies; operator pods go to machines with the label role=infra."""
+    api = cluster.api
+    for path in sorted((REPOSITORY / "crds").glob("*.yaml")):
+        definition = yaml.safe_load(path.read_text(encoding="utf-8"))
+        api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    api.post(f"{_CORE}/namespaces", {"metadata": {"name": NAMESPACE}})
+    _accounts(cluster)
+    _storage(cluster)
+    api.post(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments", deployment(cluster, replicas, options))
+
+
+def _accounts(cluster: KubeCluster) -> None:
+    api, base = cluster.api, f"{_RIGHTS}/namespaces/{NAMESPACE}"
+    roles = {
+        "reprise-operator": ("reprise-operator", rbac.OPERATOR + rbac.OPERATOR_HOME),
+        "reprise-driver": ("reprise-driver", rbac.DRIVER),
+    }
+    for name, (account, rules) in roles.items():
+        api.post(f"{_CORE}/namespaces/{NAMESPACE}/serviceaccounts", {"metadata": {"name": account}})
+        api.post(f"{base}/roles", {"metadata": {"name": name}, "rules": rules})
+        api.post(f"{base}/rolebindings", _binding(name, account, "Role"))
+    api.post(
+        f"{_RIGHTS}/clusterroles", {"metadata": {"name": "reprise-operator"}, "rules": rbac.OPERATOR_CLUSTER}
+    )
+    api.post(
+        f"{_RIGHTS}/clusterrolebindings", _binding("reprise-operator", "reprise-operator", "ClusterRole")
+    )
+
+
+def _binding(name: str, account: str, kind: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}],
+    }
+
+
+def data_folder(cluster: KubeCluster) -> Path:
+    """The shared folder as the tests see it."""
+    return cluster.work_dir.resolve() / "data"
+
+
+def _storage(cluster: KubeCluster) -> None:
+    data_folder(cluster).mkdir(parents=True, exist_ok=True)
+    size = {"storage": "10Gi"}
+    volume = {
+        "metadata": {"name": "data"},
+        "spec": {
+            "capacity": size,
+            "accessModes": ["ReadWriteMany"],
+            "storageClassName": "shared",
+            "hostPath": {"path": str(data_folder(cluster))},
+            "claimRef": {"namespace": NAMESPACE, "name": "data"},
+        },
+    }
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {
+            "accessModes": ["ReadWriteMany"],
+            "storageClassName": "shared",
+            "volumeName": "data",
+            "resources": {"requests": size},
+        },
+    }
+    cluster.api.post(f"{_CORE}/persistentvolumes", volume)
+    cluster.api.post(f"{_CORE}/namespaces/{NAMESPACE}/persistentvolumeclaims", claim)
+
+
+def deployment(cluster: KubeCluster, replicas: int, options: tuple[str, ...]) -> dict[str, Any]:
+    labels = {"app.kubernetes.io/name": "reprise", "app.kubernetes.io/component": "operator"}
+    fields = {
+        "POD_NAME": "metadata.name",
+        "POD_NAMESPACE": "metadata.namespace",
+        "POD_IP": "status.podIP",
+    }
+    arguments = [
+        "operator", f"--zk={cluster.zookeeper.hosts}", f"--image={IMAGE}", f"--watch={NAMESPACE}",
+        f"--switches={SWITCHES}", *options,
+    ]  # fmt: skip
+    container = {
+        "name": "operator",
+        "image": IMAGE,
+        "args": arguments,
+        "env": [
+            {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()
+        ],
+        "ports": [{"name": "health", "containerPort": 8080}],
+        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}, "periodSeconds": 2},
+        "livenessProbe": {"httpGet": {"path": "/healthz", "port": "health"}, "periodSeconds": 10},
+    }
+    spec = {
+        "serviceAccountName": "reprise-operator",
+        "nodeSelector": {"role": "infra"},
+        "terminationGracePeriodSeconds": 20,
+        "containers": [container],
+    }
+    return {
+        "metadata": {"name": "reprise-operator", "labels": labels},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }

@@ -1,0 +1,44 @@
+"""What operator and driver may do: the least with which the end-to-end tests pass.
+
+The chart's templates hold the same rules; `test_rights.py` compares the two, and that nothing else is allowed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+GROUP = "reprise.dev"
+
+
+def _rule(group: str, resources: list[str], verbs: list[str]) -> dict[str, Any]:
+    return {"apiGroups": [group], "resources": resources, "verbs": verbs}
+
+
+OPERATOR = [
+    _rule(GROUP, ["streamtopologies"], ["get", "list", "watch", "patch"]),  # patch: the finalizer
+    _rule(GROUP, ["incidents", "recoveryplans"], ["get", "create", "delete"]),
+    _rule(GROUP, ["streamtopologies/status", "incidents/status", "recoveryplans/status"], ["patch"]),
+    _rule(
+        "", ["pods"], ["get", "list", "watch", "create", "patch", "delete"]
+    ),  # patch: kopf's annotations, if any
+    _rule("", ["pods/status"], ["patch"]),  # phase Failed, so that Spark lets go of a lost executor
+    _rule("", ["configmaps"], ["create", "patch"]),  # the driver's; server-side apply
+    _rule("", ["events"], ["create", "patch"]),
+]
+"""In each namespace with topologies."""
+
+OPERATOR_HOME = [
+    _rule("coordination.k8s.io", ["leases"], ["get", "create", "update"]),
+    _rule("", ["configmaps"], ["get"]),  # the switches
+]
+"""In its own namespace."""
+
+OPERATOR_CLUSTER = [_rule("", ["nodes"], ["get", "list", "watch"])]
+"""Optional: without it a lost machine is seen by heartbeats alone."""
+
+DRIVER = [
+    _rule("", ["pods"], ["get", "list", "watch", "create", "delete", "patch", "deletecollection"]),
+    _rule("", ["configmaps"], ["get", "list", "watch", "create", "delete", "deletecollection"]),
+    _rule("", ["services", "persistentvolumeclaims"], ["list", "delete", "deletecollection"]),
+]
+"""What Spark's scheduler backend asks for."""

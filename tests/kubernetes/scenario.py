@@ -1,0 +1,141 @@
+"""What the end-to-end tests share: topologies that fit a test cluster, waiting, and the verdict on output."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from controller.report.compare import compare
+from spark_jobs.topology import StreamTopology, from_json
+from tests.e2e.scenario import write_expected
+from tests.kubernetes.cluster import REPOSITORY, KubeCluster
+from tests.kubernetes.install import DATA, NAMESPACE, data_folder
+
+GROUP = "/apis/reprise.dev/v1alpha1"
+FOLDER = f"{GROUP}/namespaces/{NAMESPACE}"
+
+
+def manifest(example: str, name: str, *, nodes: int, cpu: str, batches: int, **spec: Any) -> dict[str, Any]:
+    """An example of the project on `nodes` pods, with storage that the pods share."""
+    body: dict[str, Any] = yaml.safe_load((REPOSITORY / "examples" / example).read_text(encoding="utf-8"))
+    body["metadata"] = {"name": name, "namespace": NAMESPACE}
+    body["spec"]["sources"][0]["with"]["batches"] = batches
+    body["spec"] |= {
+        "nodes": {"count": nodes, "cpu": cpu},
+        "checkpoint": {"everyBatches": 10, "location": f"{DATA}/{name}/checkpoints"},
+        "sink": {"location": f"{DATA}/{name}/sink"},
+        "kubernetes": {
+            "volumes": [{"claim": "data", "mountPath": DATA}],
+            "driver": {"cpu": "2", "memory": "1536Mi"},  # fits on the infra machine only
+            "executor": {"spread": "required"},
+        },
+        **spec,
+    }
+    conf = body["spec"].setdefault("spark", {}).setdefault("conf", {})
+    conf["spark.kubernetes.executor.node.selector.role"] = "worker"
+    return body
+
+
+def resource_of(body: dict[str, Any]) -> StreamTopology:
+    return from_json(json.dumps(body))
+
+
+def expected(body: dict[str, Any], folder: Path) -> Path:
+    """The definition's output of a topology."""
+    return write_expected(resource_of(body), folder)
+
+
+def apply(cluster: KubeCluster, body: dict[str, Any]) -> None:
+    cluster.api.post(f"{FOLDER}/streamtopologies", body)
+
+
+def topology(cluster: KubeCluster, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = cluster.api.get(f"{FOLDER}/streamtopologies/{name}")
+    return found
+
+
+def status(cluster: KubeCluster, name: str) -> dict[str, Any]:
+    return dict(topology(cluster, name).get("status") or {})
+
+
+def condition(cluster: KubeCluster, name: str, kind: str) -> tuple[str, str]:
+    """(status, reason); Unknown while there is none."""
+    for entry in status(cluster, name).get("conditions") or []:
+        if entry["type"] == kind:
+            return entry["status"], entry["reason"]
+    return "Unknown", ""
+
+
+def objects(cluster: KubeCluster, plural: str, name: str) -> list[dict[str, Any]]:
+    """Incidents or RecoveryPlans of a topology, oldest first."""
+    found = cluster.api.get(f"{FOLDER}/{plural}", labelSelector=f"reprise.dev/topology={name}")["items"]
+    return sorted(found, key=lambda item: item["metadata"]["name"])
+
+
+def pods(cluster: KubeCluster, name: str, role: str) -> list[dict[str, Any]]:
+    selector = f"reprise.dev/topology={name},reprise.dev/role={role}"
+    found: list[dict[str, Any]] = cluster.api.get(
+        f"/api/v1/namespaces/{NAMESPACE}/pods", labelSelector=selector
+    )["items"]
+    return found
+
+
+def until(
+    condition: Callable[[], Any], what: str, seconds: float, report: Callable[[], object] = dict
+) -> Any:
+    """Poll until it is true; its answer.  The failure carries `report()`."""
+    deadline = time.monotonic() + seconds
+    while not (answer := condition()):
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}; {report()}"
+        time.sleep(0.1)
+    return answer
+
+
+def all_available(cluster: KubeCluster, name: str) -> bool:
+    return condition(cluster, name, "Ready")[0] == "True"
+
+
+def horizon(cluster: KubeCluster, name: str) -> int:
+    return int(status(cluster, name).get("position") or 0)
+
+
+def progress(cluster: KubeCluster, name: str) -> dict[str, Any]:
+    """The driver's own record: the truth behind the status."""
+    from controller.embedded.zk_client import make_client
+
+    client = make_client(cluster.zookeeper.hosts, 10.0)
+    client.start(timeout=30)
+    try:
+        path = f"/reprise/{NAMESPACE}/{name}/progress"
+        raw = client.get(path)[0] if client.exists(path) else b"{}"
+        record: dict[str, Any] = json.loads(raw or b"{}")
+        return record
+    finally:
+        client.stop()
+        client.close()
+
+
+def assert_exactly_once(cluster: KubeCluster, name: str, wanted: Path) -> None:
+    """Every row of every (partition, batch) once, and equal to the definition's."""
+    found = compare(wanted, data_folder(cluster) / name)
+    assert found.identical, (found.missing[:5], found.extra[:5], found.different[:5], found.twice[:5])
+    assert found.equal > 0
+
+
+def machine_of(pod: dict[str, Any]) -> str:
+    return str(pod["spec"].get("nodeName") or "")
+
+
+def report(cluster: KubeCluster, name: str) -> Callable[[], object]:
+    """What to show when a wait has failed."""
+
+    def look() -> object:
+        shown = {p["metadata"]["name"]: p["status"].get("phase") for p in pods(cluster, name, "executor")}
+        return {"status": status(cluster, name), "executors": shown, "logs": str(cluster.work_dir)}
+
+    return look

@@ -1,0 +1,186 @@
+"""Membership on a real ZooKeeper: whichever comes first, registration or fence, the other one fails."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+from kazoo.client import KazooClient
+
+from controller.coordination.errors import StaleError
+from controller.embedded.java import find_java
+from controller.embedded.jvm import Jvm
+from controller.embedded.node_tree import NodeRecord
+from controller.embedded.warden import Warden
+from controller.embedded.zk_client import make_client
+from controller.embedded.zookeeper import ZooKeeperServer
+from controller.executor import membership
+from controller.executor.agent import FENCED, LEFT
+from controller.operator.records import Records
+from controller.operator.settings import OperatorSettings
+from scheduler import Decision, Desired, Outcome, WriteDesired
+from spark_jobs.topology import from_json
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+EXAMPLE = Path(__file__).parents[3] / "examples" / "minimal.yaml"
+
+# An agent whose executor is a process that sleeps; argv: root, pod, ZooKeeper, scratch folder.
+_AGENT = """
+import argparse, pathlib, sys
+from controller.embedded.worker_process import WorkerProcess
+from controller.executor.agent import ExecutorAgent
+root, pod, zk, scratch = sys.argv[1:]
+class Sleeper(WorkerProcess):
+    registered = property(lambda self: self.alive)
+folder = pathlib.Path(scratch)
+folder.mkdir(parents=True, exist_ok=True)
+options = argparse.Namespace(node=pod, host="127.0.0.1", zk=zk, cpu_milli=100, session_timeout_ms=2000)
+worker = Sleeper(["sleep", "600"], folder / "executor", folder / "log")
+ExecutorAgent(options, worker, root, folder / "alive").run()
+"""
+
+
+def until(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.02)
+
+
+@dataclass
+class Place:
+    """One topology's records on a running server."""
+
+    records: Records
+    client: KazooClient
+    hosts: str
+    folder: Path
+
+    def agent(self, pod: str) -> subprocess.Popen[bytes]:
+        arguments = [self.records.root, pod, self.hosts, str(self.folder / pod)]
+        return subprocess.Popen([sys.executable, "-c", _AGENT, *arguments], start_new_session=True)
+
+    def beats(self, pod: str) -> bool:
+        return self.client.exists(f"{self.records.root}/nodes/{pod}") is not None
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ZooKeeperServer]:
+    warden = Warden()
+    jvm = Jvm(find_java(warden.scratch / "java"), warden.scratch / "log4j2.properties")
+    jvm.write_log_config()
+    server = ZooKeeperServer(jvm, warden)
+    server.start()
+    yield server
+    warden.close()
+
+
+@pytest.fixture
+def place(server: ZooKeeperServer, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
+    client = make_client(server.hosts, 2.0)
+    client.start(timeout=30)
+    body = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
+    body["metadata"]["namespace"] = request.node.name.replace("_", "-")[:60].strip("-")
+    yield Place(records_of(client, server, body, "uid-1"), client, server.hosts, tmp_path)
+    client.stop()
+    client.close()
+
+
+def records_of(client: KazooClient, server: ZooKeeperServer, body: dict[str, object], uid: str) -> Records:
+    settings = OperatorSettings(namespace="ops", identity="op", zk=server.hosts, image="i", session_s=0.1)
+    resource = from_json(json.dumps(body))
+    records = Records(client, resource, uid, settings, lambda _: True, lambda: None)
+    records.open()
+    return records
+
+
+def test_a_pod_registers_and_a_fence_ends_it_for_good(place: Place) -> None:
+    agent = place.agent("e1")
+    until(lambda: place.beats("e1"), "it registers")
+    place.records.fence("e1", "the pod was deleted")
+    assert not place.beats("e1")
+    assert agent.wait(30) == FENCED
+    again = place.agent("e1")
+    assert again.wait(30) == FENCED, "the name is not welcome any more"
+    assert not place.beats("e1")
+
+
+def test_sigterm_takes_the_heartbeat_away_before_the_session_ends(place: Place) -> None:
+    agent = place.agent("e1")
+    until(lambda: place.beats("e1"), "it registers")
+    agent.terminate()
+    assert agent.wait(30) == LEFT
+    assert not place.beats("e1")
+
+
+def test_the_death_of_the_executor_is_that_of_the_pod(place: Place) -> None:
+    agent = place.agent("e1")
+    until(lambda: place.beats("e1"), "it registers")
+    children = subprocess.run(["pgrep", "-P", str(agent.pid)], capture_output=True, text=True, check=True)
+    subprocess.run(["kill", "-9", *children.stdout.split()], check=True)
+    assert agent.wait(30) == 1
+
+
+def test_a_decision_fences_what_it_takes_partitions_from(place: Place) -> None:
+    records, client = place.records, place.client
+    store = records.coordinator.store
+    for pod in ("gone", "there"):
+        client.create(membership.path_of(records.root, pod), membership.joined())
+    beat = NodeRecord("there", "127.0.0.1", 1, 1, 100, 0.0).encode()
+    client.create(f"{records.root}/nodes/there", beat, ephemeral=True)
+    first = Desired(1, 1, 0, "1", {"tweets.0": "gone#1", "count.0": "there#1"})
+    commit(records, first)
+    until(lambda: store.read().snapshot.session, "the session is trusted")
+    commit(records, first.next(assignment={"count.0": "there#1"}))
+    versions = {p: client.exists(membership.path_of(records.root, p)).version for p in ("gone", "there")}
+    assert versions == {"gone": 1, "there": 0}
+    beats = records.heartbeats()
+    assert beats is not None
+    assert (beats["gone"].fenced, beats["there"].fenced) == (True, False)
+
+
+def test_of_a_registration_and_a_decision_at_once_one_fails(place: Place) -> None:
+    """The pod comes back between the reading and the commit: the decision rests on a heartbeat that was not there, and
+    fences the pod; or the record was rewritten by somebody, and the decision is refused."""
+    records, client = place.records, place.client
+    store = records.coordinator.store
+    client.create(membership.path_of(records.root, "e1"), membership.joined())
+    commit(records, Desired(1, 1, 0, "1", {"tweets.0": "e1#1"}))
+    until(lambda: store.read().snapshot.session, "the session is trusted")
+    reading = store.read()
+    records._members.pop("e1", None)
+    original = records._version
+    records._version = lambda pod: 0  # type: ignore[method-assign]
+    records.fence("e1", "by another operator")
+    desired = Desired(2, 1, 0, "1", {})
+    with pytest.raises(StaleError):
+        store.commit(reading, Decision(Outcome.ACT, "r", "", (WriteDesired(desired),)))
+    records._version = original  # type: ignore[method-assign]
+
+
+def test_records_of_another_object_of_that_name_are_removed(place: Place, server: ZooKeeperServer) -> None:
+    root, client = place.records.root, place.client
+    client.create(f"{root}/progress", b"{}")
+    body = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
+    body["metadata"]["namespace"] = root.split("/")[2]
+    records_of(client, server, body, "uid-1")
+    assert client.exists(f"{root}/progress") is not None, "the same object after a restart"
+    later = records_of(client, server, body, "uid-2")
+    assert client.exists(f"{root}/progress") is None
+    place.records.remove()
+    assert client.exists(root) is not None, "not the old object's any more"
+    later.remove()
+    assert client.exists(root) is None
+
+
+def commit(records: Records, desired: Desired) -> None:
+    store = records.coordinator.store
+    until(lambda: store.read().snapshot.session, "the session is trusted")
+    store.commit(store.read(), Decision(Outcome.ACT, "test", "", (WriteDesired(desired),)))

@@ -1,0 +1,119 @@
+"""Leadership by Lease on a virtual clock, and the budget of writes."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from fake_api import FakeApi
+
+from controller.operator.budget import WriteBudget
+from controller.operator.lease import Leadership
+
+DURATION = 8.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def candidate(api: FakeApi, name: str, clock: Clock) -> Leadership:
+    return Leadership(api, "ns", "op", name, DURATION, clock)  # type: ignore[arg-type]
+
+
+def holder(api: FakeApi) -> Any:
+    return api.objects["/apis/coordination.k8s.io/v1/namespaces/ns/leases/op"]["spec"]["holderIdentity"]
+
+
+def test_the_first_leads_and_the_second_waits_until_it_is_silent() -> None:
+    api, clock = FakeApi(), Clock()
+    a, b = candidate(api, "a", clock), candidate(api, "b", clock)
+    assert a._try()
+    assert not b._try()
+    for _ in range(5):  # renewals keep the other away for ever
+        clock.now += DURATION / 2
+        assert a._try()
+        assert not b._try()
+    clock.now += DURATION * 0.9
+    assert not b._try()
+    clock.now += DURATION * 0.2
+    assert b._try()
+    assert holder(api) == "b"
+    assert not a._try()
+
+
+def test_the_clock_of_the_holder_does_not_matter() -> None:
+    """A candidate that has just come believes no renewal time: it waits for the whole duration itself."""
+    api, clock = FakeApi(), Clock()
+    candidate(api, "a", clock)._try()
+    clock.now += 10 * DURATION
+    late = candidate(api, "b", clock)
+    assert not late._try()
+    clock.now += DURATION + 0.1
+    assert late._try()
+
+
+def test_of_two_that_take_it_at_once_one_gets_it() -> None:
+    api, clock = FakeApi(), Clock()
+    a, b = candidate(api, "a", clock), candidate(api, "b", clock)
+    stale = api.find("/apis/coordination.k8s.io/v1/namespaces/ns/leases/op")
+    assert stale is None
+    assert a._try()
+    assert not b._try()
+    transitions = api.objects["/apis/coordination.k8s.io/v1/namespaces/ns/leases/op"]["spec"][
+        "leaseTransitions"
+    ]
+    assert transitions == 1
+
+
+def test_a_holder_that_cannot_renew_gives_up_before_others_may_take_over() -> None:
+    api, clock = FakeApi(), Clock()
+    a = candidate(api, "a", clock)
+    a._try()
+    api.away = True
+    lost: list[float] = []
+
+    class Stop(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            clock.now += timeout or 0.0
+            return False
+
+    began = clock.now
+    a.hold(Stop(), lambda: lost.append(clock.now - began))
+    assert lost == [pytest.approx(DURATION * 0.75, abs=DURATION / 4)]
+    assert lost[0] < DURATION
+
+
+def test_an_orderly_end_gives_the_lease_back() -> None:
+    api, clock = FakeApi(), Clock()
+    a, b = candidate(api, "a", clock), candidate(api, "b", clock)
+    a._try()
+    stop = threading.Event()
+    stop.set()
+    a.hold(stop, lambda: pytest.fail("not lost"))
+    assert holder(api) == ""
+    assert b._try()
+
+
+def test_no_more_writes_than_the_budget_allows() -> None:
+    clock, slept = Clock(), list[float]()
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock.now += seconds
+
+    budget, began = WriteBudget(20, clock, sleep), clock.now
+    for _ in range(220):
+        budget.take()
+    assert budget.taken == 220
+    assert (220 - 20) / (clock.now - began) == pytest.approx(20, rel=0.01)  # a second's worth was saved up
+    clock.now += 10
+    slept.clear()
+    for _ in range(20):
+        budget.take()
+    assert slept == []
