@@ -133,6 +133,11 @@ class Ledger:
         place = self._places[partition]
         return self._sources[place.operator].plan(place, batch, before)
 
+    def _at(self, partition: str, position: int) -> Range:
+        """The range of batch `position`; behind the end of the stream that of its last batch."""
+        last = position if self.ended_at is None else min(position, self.ended_at)
+        return self._before(partition, last + 1, {})
+
     def spans(self, partition: str, after: int, upto: int) -> dict[int, Range]:
         """The ranges of batches after < b <= upto."""
         mine = self.ranges[partition]
@@ -140,18 +145,18 @@ class Ledger:
 
     def offsets(self, position: int) -> dict[str, int]:
         """Where each source partition goes on after batch `position`."""
-        ends = {p: self._before(p, position + 1, {}) for p in self.ranges}
+        ends = {p: self._at(p, position) for p in self.ranges}
         return {p: ~span.end if has_ended(span) else span.end for p, span in ends.items()}
 
     def logs(self, position: int) -> dict[str, dict[str, int]]:
         """The same for each log of those source partitions that read several."""
-        ends = {p: self._before(p, position + 1, {}) for p in self.ranges}
+        ends = {p: self._at(p, position) for p in self.ranges}
         return {p: {log: end for log, (_, end) in span.logs.items()} for p, span in ends.items() if span.logs}
 
     def stored(self, newest: int, oldest: int) -> None:
         """A checkpoint at `newest` is complete and `oldest` is the oldest that is kept: sources may trim."""
         for partition, place in self._places.items():
-            self._sources[place.operator].stored(place, self._before(partition, newest + 1, {}))
+            self._sources[place.operator].stored(place, self._at(partition, newest))
         if self._live:
             self._trim(oldest)
 

@@ -13,7 +13,7 @@ from spark_jobs.kafka import KafkaSink, transactions
 from spark_jobs.kafka.transactions import Session
 from spark_jobs.sinks import Opening, Owner
 from tests.kafka import pipes
-from tests.kafka.broker import Broker
+from tests.kafka.broker import Broker, wait_for
 
 pytestmark = pytest.mark.slow
 P = Place("out", 0, 1)
@@ -41,8 +41,7 @@ def write(sink: KafkaSink, *batches: int, rows: int = 3) -> None:
 
 def _settle_forever(sink: KafkaSink) -> None:
     """Until the sink is done with trying."""
-    for _ in range(int(PATIENCE_S)):
-        sink.settle(1.0)
+    wait_for(lambda: sink.settle(0.2) == "never", PATIENCE_S)
 
 
 def ids(broker: Broker, topic: str) -> list[int]:

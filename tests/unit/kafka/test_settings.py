@@ -110,7 +110,7 @@ def test_a_mistake_in_a_topology_names_field_and_line() -> None:
         load_text(TOPOLOGY, "t.yaml")
     assert error.value.field == "spec.operators[out].output.sink.with.config.linger.msec"
     assert "No such configuration property" in error.value.reason
-    assert "line 26" in error.value.reason
+    assert "line 24" in error.value.reason
     assert load_text(TOPOLOGY.replace("linger.msec", "linger.ms")).operators[0].output is not None
 
 
