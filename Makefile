@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test test-fast test-soak lint generate bench-recovery bench-overhead bench-planners clean
+.PHONY: help setup demo demo-kafka test test-fast test-soak lint generate \
+	bench-recovery bench-overhead bench-planners clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -19,6 +20,9 @@ $(STAMP): pyproject.toml
 
 demo: setup  ## ten nodes, eight killed at once, queries back one by one, and a verdict
 	$(BIN)/python -m controller.run.demo --out out/demo
+
+demo-kafka: setup  ## flights from Kafka to Kafka, eight of ten nodes killed, and every row counted
+	$(BIN)/python -m controller.run.demo_kafka --out out/demo-kafka
 
 lint: setup  ## style, types and layers
 	$(BIN)/ruff check .

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
 import fsspec
@@ -40,6 +40,8 @@ class Manifest:
     position: int
     files: Mapping[str, StateFile]
     offsets: Mapping[str, int]
+    logs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Source partition -> log -> offset, for those that read several logs (Kafka): a standby site goes on from here."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -47,6 +49,7 @@ class Manifest:
             "position": self.position,
             "files": {p: asdict(f) for p, f in self.files.items()},
             "offsets": dict(self.offsets),
+            **({"logs": {p: dict(ends) for p, ends in self.logs.items()}} if self.logs else {}),
         }
 
     @staticmethod
@@ -54,7 +57,9 @@ class Manifest:
         """The inverse of `to_json`; raises CheckpointError when something is missing."""
         try:
             files = {p: StateFile(f["path"], int(f["size"]), f["sha256"]) for p, f in data["files"].items()}
-            return Manifest(int(data["position"]), files, {p: int(o) for p, o in data["offsets"].items()})
+            offsets = {p: int(o) for p, o in data["offsets"].items()}
+            logs = {p: {log: int(o) for log, o in ends.items()} for p, ends in data.get("logs", {}).items()}
+            return Manifest(int(data["position"]), files, offsets, logs)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(f"manifest is damaged: {error}") from error
 

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from spark_jobs.contract import Range
 from spark_jobs.errors import WireError
-
-Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +33,7 @@ class Command:
     - `resend`: targets that must be sent everything behind their position again.
     - `ranges`: source partition -> batch -> offsets [start, end).  `final`: the batch that ends bounded sources.
     - `confirmed`: the last job whose report arrived.
+    - `stream`: when the stream began (unix seconds): tells it from another one with the same name.
     - `published`: output that a replay could change may be shown up to this batch (the newest checkpoint).
     """
 
@@ -48,7 +48,7 @@ class Command:
     routes: Mapping[str, int] = field(default_factory=dict)
     positions: Mapping[str, int] = field(default_factory=dict)
     resend: tuple[str, ...] = ()
-    ranges: Mapping[str, Mapping[int, Span]] = field(default_factory=dict)
+    ranges: Mapping[str, Mapping[int, Range]] = field(default_factory=dict)
     horizon: int = 0
     final: int | None = None
     punctuations: tuple[int, ...] = ()
@@ -59,6 +59,7 @@ class Command:
     survey: bool = False
     confirmed: int = 0
     published: int = 0
+    stream: float = 0.0
 
     def encode(self) -> bytes:
         """JSON bytes."""
@@ -74,7 +75,7 @@ class Command:
                 raise WireError(f"command has unknown fields {sorted(unknown)}")
             raw["installs"] = {p: Install(i["position"], i["file"]) for p, i in raw["installs"].items()}
             raw["ranges"] = {
-                p: {int(b): (int(s), int(e)) for b, (s, e) in spans.items()}
+                p: {int(b): Range.parse(span) for b, span in spans.items()}
                 for p, spans in raw["ranges"].items()
             }
             raw["resend"], raw["punctuations"] = tuple(raw["resend"]), tuple(raw["punctuations"])

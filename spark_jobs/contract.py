@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
@@ -101,20 +101,37 @@ class Operator(ABC):
         return self.initial(place)
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
-    """The slice of one source partition that makes up one batch: offsets [start, end)."""
+class Range(NamedTuple):
+    """The slice of one source partition that makes up one batch: offsets [start, end).
+
+    A source partition that reads several logs gives the offsets of each in `logs`, with every log that it has met; `start`
+    and `end` then count what lies before in all of them together.
+    """
 
     start: int
     end: int
+    logs: Mapping[str, tuple[int, int]] = {}
+
+    @staticmethod
+    def parse(value: Any) -> Range:
+        """The inverse of JSON; raises TypeError or ValueError for something else."""
+        start, end, *logs = value
+        pairs = {name: (int(s), int(e)) for name, (s, e) in dict(*logs).items()}
+        return Range(int(start), int(end), pairs)
 
 
 class Source(ABC):
     """A replayable source; an instance serves one source partition, `read` in executors and `advance` in the driver.
 
-    `advance` decides, once, what batch b is; the decision is written ahead of the first read, so that every replay of b
-    calls `read` with the same range and must get the same rows.
+    `plan` (by default through `advance`) decides, once, what batch b is; the decision is written ahead of the first read,
+    so that every replay of b calls `read` with the same range and must get the same rows.
+
+    A source whose watermark depends on rows that it has read keeps them in a state, as operators do: `follow` is to it what
+    `step` is to them.  Trouble that passes is a `spark_jobs.errors.SourceError`: the batch waits and is tried again.
     """
+
+    live: ClassVar[bool] = False
+    """Whether rows arrive while the stream runs: batches are then cut when they are due and not ahead of time."""
 
     @abstractmethod
     def advance(self, place: Place, batch: int, start: int) -> int | None:
@@ -123,6 +140,17 @@ class Source(ABC):
         A range may be empty (end == start).  Must not depend on the time of the call where outputs are to be compared.
         """
 
+    def plan(self, place: Place, batch: int, before: Range) -> Range | None:
+        """The range of `batch`, which goes on where `before` ends; None when the source has ended there."""
+        end = self.advance(place, batch, before.end)
+        return None if end is None else Range(before.end, end)
+
+    def look(self) -> None:  # noqa: B027 - most sources know by themselves
+        """Called in the driver before the ranges of one or more batches are asked for: the time to ask the outside."""
+
+    def stored(self, place: Place, upto: Range) -> None:  # noqa: B027 - most sources have nothing to trim
+        """Called in the driver: a checkpoint that covers everything up to the end of `upto` is complete."""
+
     @abstractmethod
     def read(self, place: Place, batch: int, span: Range) -> pa.Table:
         """The rows of one range, the same ones each time."""
@@ -130,3 +158,28 @@ class Source(ABC):
     @abstractmethod
     def watermark(self, place: Place, batch: int, span: Range) -> int | None:
         """The event time below which no row of a later batch will be (late rows apart); None: not known yet."""
+
+    def initial(self, place: Place) -> Any:
+        """The state before the first batch; None for a source without."""
+        return None
+
+    def follow(
+        self, place: Place, state: Any, batch: int, span: Range, table: pa.Table | None
+    ) -> tuple[Any, int | None]:
+        """The state after a batch whose rows are `table`, and the batch's watermark."""
+        return state, self.watermark(place, batch, span)
+
+    def freeze(self, state: Any) -> Callable[[], Tables]:
+        """As for an operator; only called for a state that is not None."""
+        raise NotImplementedError(f"{type(self).__name__} has state but does not define freeze and restore")
+
+    def restore(self, place: Place, tables: Tables) -> Any:
+        """The inverse of `freeze`."""
+        return self.initial(place)
+
+    def notices(self) -> list[str]:
+        """What a person should know of since the last call: rows that were set aside, offsets that were lost."""
+        return []
+
+    def close(self) -> None:  # noqa: B027 - most sources hold no connection
+        """Give back connections; the instance is not used again."""

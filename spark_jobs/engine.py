@@ -17,6 +17,7 @@ from typing import Protocol
 
 from spark_jobs.checkpoints import CheckpointStore, Manifest
 from spark_jobs.command import Command, Install, Report, Usage
+from spark_jobs.contract import Range
 from spark_jobs.errors import CheckpointError, DataPlaneError
 from spark_jobs.ledger import Ledger
 from spark_jobs.punctuation import Punctuations
@@ -139,6 +140,11 @@ class Engine:
         )  # fmt: skip
 
     def _read_manifest(self, position: int) -> Mapping[str, Install]:
+        if position < self.ledger.trimmed:
+            raise CheckpointError(
+                f"the stream cannot begin again behind batch {position}: its input up to batch {self.ledger.trimmed} "
+                "was given up when a later checkpoint was complete"
+            )
         if position == 0:
             return {}
         try:
@@ -223,6 +229,8 @@ class Engine:
         ) as error:  # no batch without its ranges on record; tried again with the next job
             self.problems.append(str(error))
             return
+        self.problems += self.ledger.problems
+        self.ledger.problems.clear()
         if self.ledger.ended_at is not None and due > self.ledger.ended_at:
             reach = self.ledger.ended_at + 1
         everyone = self.desired.punctuate and len(self.positions) == len(self.topology.partitions)
@@ -259,6 +267,7 @@ class Engine:
                     punctuations=self.punctuations.open,
                     retain=self.desired.retain,
                     published=self.punctuations.newest,
+                    stream=self.ledger.stream,
                     checkpoint=self.desired.checkpoint if self.desired.retain else self.punctuations.newest,
                     window=WINDOW,
                     confirmed=self._confirmed,
@@ -266,7 +275,7 @@ class Engine:
             )
         return commands
 
-    def _unknown_ranges(self, partition: str) -> dict[int, tuple[int, int]]:
+    def _unknown_ranges(self, partition: str) -> dict[int, Range]:
         """Ranges that this installation of a source partition has not confirmed; all since its checkpoint at first."""
         known = self._known.get(self._installation[partition], self.desired.checkpoint)
         return self.ledger.spans(partition, known, self.horizon)
@@ -294,9 +303,12 @@ class Engine:
         self.staged[node] = report.staged
 
     def _complete_checkpoints(self) -> None:
+        ledger = self.ledger
         for position, files in self.punctuations.acknowledged(self.topology.partitions):
             try:
-                self.store.complete(Manifest(position, files, self.ledger.offsets(position)))
+                self.store.complete(
+                    Manifest(position, files, ledger.offsets(position), ledger.logs(position))
+                )
             except CheckpointError as error:  # tried again with the next job
                 self.problems.append(str(error))
                 return
@@ -304,6 +316,7 @@ class Engine:
             log.info("checkpoint complete position=%d files=%d", position, len(files))
             try:
                 self.store.prune(self.resource.checkpoint.keep)
+                ledger.stored(position, min(self.store.positions()))
             except CheckpointError as error:
                 self.problems.append(str(error))
 

@@ -26,6 +26,18 @@ class SinkError(DataPlaneError):
     """Sink output that cannot be written, or differs from what was written before for the same (partition, batch)."""
 
 
+class FencedError(DataPlaneError):
+    """A later installation of the same output partition writes now: this one must never write again."""
+
+
+class SourceError(DataPlaneError):
+    """A source that cannot be read just now; the batch waits and is tried again."""
+
+
+class NotYetError(DataPlaneError):
+    """Rows are on their way, in or out: nothing is wrong so far, and nothing is worth a report."""
+
+
 class SlotMisplacedError(DataPlaneError):
     """Spark ran a slot's task on another node than the one it belongs to: the slot's node is gone."""
 

@@ -12,21 +12,42 @@ Each request is one stage of a job.  It is atomic (a task that dies half-way lea
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from spark_jobs.buffers import Budget
 from spark_jobs.checkpoints import CheckpointStore, StateFile
 from spark_jobs.command import Ack, Command, Install, Report, Usage
-from spark_jobs.errors import CheckpointError, DataPlaneError, SinkError, StepError
+from spark_jobs.contract import Place
+from spark_jobs.errors import (
+    CheckpointError,
+    DataPlaneError,
+    FencedError,
+    NotYetError,
+    SinkError,
+    SourceError,
+    StepError,
+)
 from spark_jobs.runtime import OperatorRuntime, Runtime, SourceRuntime
-from spark_jobs.sinks import FileSink
+from spark_jobs.sinks import FileSink, Opening, Owner, Sink
 from spark_jobs.snapshots import SnapshotWriter
-from spark_jobs.topology import StreamTopology, Topology, expand, from_json, make_operator, make_source
+from spark_jobs.topology import (
+    OperatorSpec,
+    StreamTopology,
+    Topology,
+    expand,
+    from_json,
+    make_operator,
+    make_sink,
+    make_source,
+)
 from spark_jobs.wire import Message, decode_table, pack, unpack
 
 ROUND = 8
 """Batches that one partition may apply before the others of its node have their turn."""
+
+WAITS = (NotYetError, SinkError, SourceError, BufferError, OSError)
+"""Trouble that passes."""
 
 Bundles = list[tuple[int, bytes]]
 """(target slot, bundle)."""
@@ -49,6 +70,8 @@ class Host:
         self._outputs: list[tuple[str, int, float]] = []
         self._problems: list[str] = []
         self._gaps: set[str] = set()
+        self._owed: dict[str, int] = {}
+        """Partition -> punctuation that it has applied and that its sink does not show yet: nothing is stored before."""
         self._busy_s = 0.0
         self._text = ""
 
@@ -82,6 +105,8 @@ class Host:
                     self._deliver(message)
             if not command.survey:
                 self._run(command)
+                if last:
+                    self._settle(command)
             self._busy_s += time.monotonic() - began
             out = [] if last else self._outgoing(command)
             self._replies[key] = (out, self.report() if last else None)
@@ -97,7 +122,7 @@ class Host:
         return Report(
             slot=command.slot,
             host=self.name,
-            positions={p: r.position for p, r in self.runtimes.items()},
+            positions={p: r.settled for p, r in self.runtimes.items()},
             installed=dict(self.installed),
             failed=dict(self.failed),
             acks=tuple(self._acks),
@@ -159,12 +184,13 @@ class Host:
         spec = self._topology.partitions[partition]
         if spec.is_source:
             source = make_source(self._resource.source(spec.place.operator))
-            return SourceRuntime(spec, source, install.position, self._budget)
+            reader = SourceRuntime(spec, source, install.position, self._budget)
+            if install.file is not None:
+                reader.restore(self._store.read_state(StateFile(**install.file)))
+            return reader
         operator_spec = self._resource.operator(spec.place.operator)
         operator = make_operator(operator_spec)
-        sink = None
-        if operator_spec.output is not None:
-            sink = FileSink(command.sink, spec.place, operator_spec.output.format)
+        sink = self._sink(operator_spec, spec.place, install.position, command)
         state = operator.initial(spec.place)
         runtime = OperatorRuntime(spec, operator, state, install.position, self._budget, sink)
         if sink is not None and not self._replayable(partition):
@@ -175,6 +201,14 @@ class Host:
             for target in runtime.feedback:
                 runtime.buffers[target].put(install.position, None, b"")
         return runtime
+
+    def _sink(self, spec: OperatorSpec, place: Place, position: int, command: Command) -> Sink | None:
+        if spec.output is None:
+            return None
+        sink = make_sink(spec) or FileSink(command.sink, place, spec.output.format)
+        owner = Owner.of(command.stream, self.installed[place.partition])
+        sink.open(Opening(f"{self._resource.namespace}.{self._resource.name}", place, owner, position))
+        return sink
 
     def _replayable(self, output: str) -> bool:
         """Whether a replay of this output partition gives the same rows: everything upstream is deterministic."""
@@ -187,16 +221,19 @@ class Host:
     def _drop(self, partition: str) -> None:
         self.installed.pop(partition, None)
         self.failed.pop(partition, None)
+        self._owed.pop(partition, None)
         if (runtime := self.runtimes.pop(partition, None)) is not None:
             runtime.close()
 
     def _fail(self, partition: str, reason: str) -> None:
         self.failed[partition] = reason
+        self._owed.pop(partition, None)
         if (runtime := self.runtimes.pop(partition, None)) is not None:
             runtime.close()
 
     def _refresh(self, command: Command) -> None:
         """Bring sources, cursors and buffers in line with what the driver knows."""
+        fenced: list[tuple[str, str]] = []
         self._writer.keep(command.punctuations)
         for partition, runtime in self.runtimes.items():
             if isinstance(runtime, SourceRuntime):
@@ -204,10 +241,9 @@ class Host:
                 reach = min(readers, default=command.horizon) + command.window
                 runtime.horizon, runtime.final = min(command.horizon, reach), command.final
                 runtime.ranges.update(command.ranges.get(partition, {}))
-                for old in [b for b in runtime.ranges if b <= command.checkpoint]:
-                    del runtime.ranges[old]
-            if isinstance(runtime, OperatorRuntime):
-                self._publish(runtime, command.published)
+                runtime.forget(command.checkpoint)
+            if isinstance(runtime, OperatorRuntime) and (reason := self._publish(runtime, command.published)):
+                fenced.append((partition, reason))
             for target in runtime.buffers:
                 if target in command.resend and target in command.positions:
                     whole = runtime.rewind(target, command.positions[target])
@@ -217,12 +253,19 @@ class Host:
                     runtime.trim(target, command.checkpoint)
                 elif target in command.positions:
                     runtime.trim(target, command.positions[target])
+        for partition, reason in fenced:
+            self._fail(partition, reason)
 
-    def _publish(self, runtime: OperatorRuntime, upto: int) -> None:
+    def _publish(self, runtime: OperatorRuntime, upto: int) -> str | None:
         try:
             runtime.publish(upto)
         except SinkError as error:
             self._problems.append(f"{runtime.partition.id}: output waits: {error}")
+        except FencedError as error:
+            return f"fenced: {error}"
+        except StepError as error:
+            return f"poison: {error}"
+        return None
 
     # -- stepping ------------------------------------------------------------------------------------------------------
 
@@ -252,21 +295,25 @@ class Host:
 
     def _advance(self, partition: str, command: Command) -> bool:
         runtime = self.runtimes[partition]
+        if partition in self._owed and not self._freeze(partition):
+            return False
         try:
             if not runtime.advance(self._wanted(command, isinstance(runtime, SourceRuntime))):
                 return False
-        except StepError as error:
-            self._fail(partition, f"poison: {error}")
+        except (StepError, FencedError) as error:
+            self._fail(partition, f"{'poison' if isinstance(error, StepError) else 'fenced'}: {error}")
             return False
-        except (SinkError, BufferError, OSError) as error:  # the batch stays unfinished and is tried again
-            self._problems.append(f"{partition}: batch {runtime.position + 1} waits: {error}")
+        except WAITS as error:  # the batch stays unfinished and is tried again
+            if not isinstance(error, NotYetError):
+                self._problems.append(f"{partition}: batch {runtime.position + 1} waits: {error}")
             if isinstance(error, BufferError) and command.retain:
                 self._relieve(command)
             return False
-        if isinstance(runtime, OperatorRuntime) and runtime.sink is not None:
-            self._outputs.append((partition, runtime.position, time.time()))
+        if isinstance(runtime, SourceRuntime):
+            self._problems += [f"{partition}: {notice}" for notice in runtime.source.notices()]
         if runtime.position in command.punctuations:
-            self._writer.submit(partition, runtime.position, runtime.freeze())
+            self._owed[partition] = runtime.position
+            self._freeze(partition)
         return True
 
     def _relieve(self, command: Command) -> None:
@@ -276,6 +323,31 @@ class Host:
             for target in runtime.buffers.keys() & command.positions.keys():
                 runtime.relieve(target, command.positions[target])
 
+    def _freeze(self, partition: str) -> bool:
+        """Store the state that a punctuation asked for, unless the sink still has to show what led to it."""
+        runtime = self.runtimes[partition]
+        if runtime.settled < self._owed[partition]:
+            return False
+        self._writer.submit(partition, self._owed.pop(partition), runtime.freeze())
+        return True
+
+    def _settle(self, command: Command) -> None:
+        """Give sinks that show batches later the time to do so, all in one: what they show is what the job reports."""
+        deadline = time.monotonic() + command.budget_s
+        for partition, runtime in list(self.runtimes.items()):
+            if not isinstance(runtime, OperatorRuntime) or runtime.sink is None:
+                continue
+            try:
+                if trouble := runtime.sink.settle(max(0.0, deadline - time.monotonic())):
+                    self._problems.append(f"{partition}: output waits: {trouble}")
+            except FencedError as error:
+                self._fail(partition, f"fenced: {error}")
+            except StepError as error:
+                self._fail(partition, f"poison: {error}")
+            self._outputs += [(partition, batch, at) for batch, at in runtime.sink.shown()]
+            if partition in self._owed:
+                self._freeze(partition)
+
     def _hand_over(self, partition: str, command: Command) -> None:
         """Messages for partitions of this very node need no shuffle."""
         runtime = self.runtimes.get(partition)
@@ -284,7 +356,7 @@ class Host:
         for target in runtime.buffers:
             reader = self.runtimes.get(target)
             if isinstance(reader, OperatorRuntime) and command.routes.get(target) == command.slot:
-                for message, body in runtime.pending(target, reader.position, command.window):
+                for message, body in self._pending(runtime, target, reader.position, command.window):
                     reader.deliver(
                         Message(message.source, target, message.batch, message.watermark, decode_table(body))
                     )
@@ -297,9 +369,20 @@ class Host:
                 if slot is None or slot == command.slot:
                     continue
                 applied = command.positions.get(target, 0)
-                try:
-                    by_slot.setdefault(slot, []).extend(runtime.pending(target, applied, command.window))
-                except StepError as error:
-                    self._fail(runtime.partition.id, f"poison: {error}")
+                by_slot.setdefault(slot, []).extend(self._pending(runtime, target, applied, command.window))
+                if runtime.partition.id not in self.runtimes:
                     break
         return [(slot, pack(messages)) for slot, messages in by_slot.items() if messages]
+
+    def _pending(
+        self, runtime: Runtime, target: str, applied: int, window: int
+    ) -> Iterator[tuple[Message, bytes]]:
+        """What can be sent now; rows that a source must read again may have to wait, or be lost."""
+        try:
+            yield from runtime.pending(target, applied, window)
+        except StepError as error:
+            self._fail(runtime.partition.id, f"poison: {error}")
+        except NotYetError:
+            return
+        except SourceError as error:
+            self._problems.append(f"{runtime.partition.id}: rows for {target} wait: {error}")

@@ -17,12 +17,11 @@ from typing import Any
 import pyarrow as pa
 
 from spark_jobs.buffers import IN_FLIGHT, Budget, EdgeBuffer
-from spark_jobs.command import Span
 from spark_jobs.contract import Inbox, Input, Operator, Range, Source, Tables
-from spark_jobs.errors import StepError
+from spark_jobs.errors import NotYetError, SourceError, StepError
 from spark_jobs.ledger import has_ended
 from spark_jobs.operators.frames import END_OF_TIME
-from spark_jobs.sinks import FileSink
+from spark_jobs.sinks import Sink
 from spark_jobs.topology import Partition, route
 from spark_jobs.wire import Message, decode_table, encode_table
 
@@ -95,9 +94,14 @@ class Runtime(ABC):
         return self.buffers[target].pending(applied, applied + window)
 
     def close(self) -> None:
-        """Give back the buffers' memory and disk."""
+        """Give back the buffers' memory and disk, and connections."""
         for buffer in self.buffers.values():
             buffer.clear()
+
+    @property
+    def settled(self) -> int:
+        """The last batch that is applied and, for an output partition, visible in its sink."""
+        return self.position
 
     @abstractmethod
     def advance(self, wanted: Callable[[str], bool]) -> bool:
@@ -107,6 +111,10 @@ class Runtime(ABC):
     def freeze(self) -> Callable[[], Tables] | None:
         """The state at `position`, encoded later by the returned function; None when there is nothing to store."""
 
+    @abstractmethod
+    def restore(self, tables: Tables) -> None:
+        """The inverse of `freeze`, on a runtime made for the checkpoint's position."""
+
 
 class SourceRuntime(Runtime):
     """A source partition: its batches are ranges that were written ahead; its output can always be read again."""
@@ -114,7 +122,10 @@ class SourceRuntime(Runtime):
     def __init__(self, partition: Partition, source: Source, position: int, budget: Budget) -> None:
         super().__init__(partition, position, budget)
         self.source = source
-        self.ranges: dict[int, Span] = {}
+        self.state = source.initial(partition.place)
+        self.ranges: dict[int, Range] = {}
+        self.marks: dict[int, int | None] = {}
+        """Watermarks of the batches since the checkpoint: reading rows again must not find a later state's watermark."""
         self.horizon = 0
         self.final: int | None = None
         self._replayed: tuple[int, dict[str, bytes], int | None] | None = None
@@ -124,12 +135,22 @@ class SourceRuntime(Runtime):
             return None, END_OF_TIME
         if has_ended(self.ranges[batch]):
             return None, END_OF_TIME
-        place, span = self.partition.place, Range(*self.ranges[batch])
+        place, span = self.partition.place, self.ranges[batch]
         try:
             table = self.source.read(place, batch, span) if span.end > span.start else None
-            return table, self.source.watermark(place, batch, span)
+            if batch not in self.marks:
+                self.state, self.marks[batch] = self.source.follow(place, self.state, batch, span, table)
+            return table, self.marks[batch]
+        except (SourceError, NotYetError):
+            raise
         except Exception as error:
             raise StepError(place.operator, place.partition, batch, error) from error
+
+    def forget(self, upto: int) -> None:
+        """Ranges up to batch `upto` are not asked for again."""
+        for known in (self.ranges, self.marks):
+            for old in [b for b in known if b <= upto]:
+                del known[old]
 
     def _put(self, target: str, batch: int, watermark: int | None, body: bytes) -> None:
         with suppress(BufferError):  # it can be read again
@@ -179,8 +200,15 @@ class SourceRuntime(Runtime):
         _, bodies, watermark = self._replayed
         return Message(self.partition.id, target, batch, watermark, None), bodies[target]
 
-    def freeze(self) -> None:
-        return None
+    def freeze(self) -> Callable[[], Tables] | None:
+        return None if self.state is None else self.source.freeze(self.state)
+
+    def restore(self, tables: Tables) -> None:
+        self.state = self.source.restore(self.partition.place, tables)
+
+    def close(self) -> None:
+        super().close()
+        self.source.close()
 
 
 class OperatorRuntime(Runtime):
@@ -193,7 +221,7 @@ class OperatorRuntime(Runtime):
         state: Any,
         position: int,
         budget: Budget,
-        sink: FileSink | None,
+        sink: Sink | None,
     ) -> None:
         super().__init__(partition, position, budget)
         self.operator = operator
@@ -205,7 +233,20 @@ class OperatorRuntime(Runtime):
         self.duplicates = 0
         self.staged: dict[int, pa.Table | None] | None = None
         """Output not yet shown, where a replay could differ: it becomes visible with the checkpoint that covers it."""
+        self._handed = 0
+        """The last staged batch that the sink was given; it is kept until the sink shows it."""
         self.watermark: int | None = None
+
+    @property
+    def settled(self) -> int:
+        if self.sink is None or self.staged is not None:
+            return self.position
+        return min(self.position, self.sink.visible)
+
+    def close(self) -> None:
+        super().close()
+        if self.sink is not None:
+            self.sink.close()
 
     def deliver(self, message: Message) -> None:
         """Take in a message; one that was applied before is skipped (seed 003, Algorithm 1, lines 3-4)."""
@@ -275,14 +316,15 @@ class OperatorRuntime(Runtime):
 
     def publish(self, upto: int) -> None:
         """Show staged output of batches that a complete checkpoint covers; raises SinkError."""
-        for batch in [b for b in self.staged or () if b <= upto]:
-            assert self.sink is not None
-            assert self.staged is not None
+        if self.staged is None or self.sink is None:
+            return
+        for batch in sorted(b for b in self.staged if self._handed < b <= upto):
             self.sink.write(batch, self.staged[batch])
+            self._handed = batch
+        for batch in [b for b in self.staged if b <= min(self._handed, self.sink.visible)]:
             del self.staged[batch]
 
     def restore(self, tables: Tables) -> None:
-        """The inverse of `freeze`, on a runtime made for the checkpoint's position."""
         own = {name: t for name, t in tables.items() if not name.startswith(("runtime/", FEEDBACK, STAGED))}
         if self.staged is not None:
             kept = {n: t for n, t in tables.items() if n.startswith(STAGED)}

@@ -1,15 +1,18 @@
-"""Sink output, exactly once for each (output partition, batch).
+"""Sink output, exactly once for each (output partition, batch): what a sink promises, and the sink that writes files.
 
-A batch's rows are one file, `<root>/<operator>/<index>/batch-<number>.<format>`, which appears whole or not at all and is
-never replaced.  A batch that is replayed after a failure, or written by a zombie, finds its file there: the bytes must be
-the same (invariant E1), and if they are not, that is an error and not a second answer.  A batch without rows has an empty
-file, so that a missing batch can be told from an empty one.
+In a `FileSink` a batch's rows are one file, `<root>/<operator>/<index>/batch-<number>.<format>`, which appears whole or not
+at all and is never replaced.  A batch that is replayed after a failure, or written by a zombie, finds its file there: the
+bytes must be the same (invariant E1), and if they are not, that is an error and not a second answer.  A batch without rows
+has an empty file, so that a missing batch can be told from an empty one.
 """
 
 from __future__ import annotations
 
 import os
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
@@ -18,6 +21,63 @@ import pyarrow.parquet as pq
 
 from spark_jobs.contract import Place
 from spark_jobs.errors import SinkError
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Owner:
+    """Whose installation of an output partition writes; a later one outranks those before it.
+
+    `stream`: when the stream began, unix seconds; `installation`: driver epoch, generation, number of the installation.
+    """
+
+    stream: float
+    installation: tuple[int, ...]
+
+    @staticmethod
+    def of(stream: float, installation: str) -> Owner:
+        """From the installation id of a command, e.g. `2.5.17`."""
+        return Owner(stream, tuple(int(part) for part in installation.split(".")))
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a sink is told before its first batch: `topology` is `<namespace>.<name>`; batches up to `position` are visible
+    by the word of a complete checkpoint."""
+
+    topology: str
+    place: Place
+    owner: Owner
+    position: int
+
+
+class Sink(ABC):
+    """Takes one output partition's batches in order and shows each exactly once.
+
+    `write` may take a batch before it is visible; the partition does not count as further than `visible`, and no
+    checkpoint covers a batch that is not.  A batch that was visible before (a replay) is recognised and left as it is.
+    """
+
+    visible: int = 0
+    """The last batch such that it and all before it are visible, or will be found to be."""
+
+    def open(self, opening: Opening) -> None:
+        """Called once before the first `write`."""
+        self.visible = opening.position
+
+    @abstractmethod
+    def write(self, batch: int, table: pa.Table | None) -> None:
+        """Take a batch.  SinkError: it is not taken and must be given again; FencedError: another one writes now."""
+
+    def settle(self, patience_s: float) -> str | None:
+        """Wait, at most so long, until everything taken is visible; what is in the way, if something is."""
+        return None
+
+    @abstractmethod
+    def shown(self) -> list[tuple[int, float]]:
+        """Batches that have become visible since the last call, with the time (unix seconds)."""
+
+    def close(self) -> None:  # noqa: B027 - most sinks hold no connection
+        """Give back connections; what is not visible is not written any more."""
 
 
 def _jsonl(table: pa.Table) -> bytes:
@@ -35,16 +95,21 @@ def _parquet(table: pa.Table) -> bytes:
 ENCODERS: dict[str, Callable[[pa.Table], bytes]] = {"jsonl": _jsonl, "parquet": _parquet}
 
 
-class FileSink:
+class FileSink(Sink):
     """Writes one output partition's batches below a folder of a local or shared file system."""
 
     def __init__(self, root: str | Path, place: Place, fmt: str) -> None:
         self.folder = Path(root) / place.operator / str(place.index)
         self.fmt = fmt
+        self._shown: list[tuple[int, float]] = []
 
     def path(self, batch: int) -> Path:
         """The file of a batch."""
         return self.folder / f"batch-{batch:08d}.{self.fmt}"
+
+    def shown(self) -> list[tuple[int, float]]:
+        found, self._shown = self._shown, []
+        return found
 
     def write(self, batch: int, table: pa.Table | None) -> None:
         """Store a batch once.  Raises SinkError when it cannot be written or is there with other bytes."""
@@ -66,3 +131,5 @@ class FileSink:
                 part.unlink(missing_ok=True)
         except OSError as error:
             raise SinkError(f"cannot write {final}: {error}") from error
+        self.visible = batch
+        self._shown.append((batch, time.time()))

@@ -80,9 +80,9 @@ class Jvm:
         archive = (f"-XX:SharedArchiveFile={self.archive}",) if self.archive else ()
         return (*FAST_START, *archive, f"-Dlog4j2.configurationFile={self.log_config}", *self.options)
 
-    def command(self, main: str, *arguments: str, heap_mb: int) -> list[str]:
-        """Command line for one of the daemons."""
-        path = class_path(self.home)
+    def command(self, main: str, *arguments: str, heap_mb: int, before: str = "") -> list[str]:
+        """Command line for one of the daemons; `before`: class path entries that come before Spark's."""
+        path = ":".join(filter(None, [before, class_path(self.home)]))
         java = str(self.java_home / "bin" / "java")
         return [java, "-cp", path, f"-Xmx{heap_mb}m", *self.flags(), main, *arguments]
 

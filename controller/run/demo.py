@@ -53,7 +53,7 @@ def main() -> int:
     """Parse, run, judge."""
     options = _options()
     console = Console()
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
     plan = _plan(options)
     began = time.monotonic()
     try:
@@ -68,45 +68,48 @@ def main() -> int:
 
 def play(console: Console, plan: Plan, quiet: bool) -> Verdict:
     """The three runs on one cluster."""
-    _announce(console, plan)
-    cluster = EmbeddedCluster(_cluster_config(plan.resource))
+    announce(console, plan.resource, plan.faults)
+    out, path = plan.out, plan.python_path
+    cluster = EmbeddedCluster(cluster_config(plan.resource))
     try:
         cluster.start(lambda line: console.print(line, style="dim", highlight=False))
         _title(console, "1 of 3: incremental recovery, queries come back as nodes arrive")
-        incremental = _run(console, plan, plan.resource, plan.faults, ("incremental", cluster, quiet))
+        incremental = run(console, plan.resource, plan.faults, out / "incremental", cluster, quiet, path)
         _title(console, "2 of 3: the same stream without faults, for the outputs that must be")
-        reference = _run(console, plan, plan.reference, (), ("no-faults", cluster, True))
+        reference = run(console, plan.reference, (), out / "no-faults", cluster, True, path)
         _title(console, "3 of 3: the same faults with blocking recovery")
-        blocking = _run(console, plan, plan.blocking, plan.faults, ("blocking", cluster, quiet))
+        blocking = run(console, plan.blocking, plan.faults, out / "blocking", cluster, quiet, path)
     finally:
         cluster.stop()
     return judge(incremental, reference, blocking)
 
 
-def _run(
+def run(
     console: Console,
-    plan: Plan,
     resource: StreamTopology,
     faults: tuple[Fault, ...],
-    how: tuple[str, EmbeddedCluster, bool],
+    out: Path,
+    cluster: EmbeddedCluster,
+    quiet: bool,
+    python_path: str = "",
 ) -> RunResult:
-    name, cluster, quiet = how
+    """One run on a cluster that is there, shown as it goes; KeyboardInterrupt when it was interrupted."""
     config = RunConfig(
         resource=resource,
-        out=plan.out / name,
+        out=out,
         faults=faults,
         cluster=cluster,
         timeout_s=RUN_TIMEOUT_S,
-        python_path=plan.python_path,
+        python_path=python_path,
     )
     began = time.monotonic()
-    with display_for(console, f"{resource.name} ({name})", quiet) as display:
+    with display_for(console, f"{resource.name} ({out.name})", quiet) as display:
         result = run_topology(config, display.watch, display.progress)
     if result.outcome is Outcome.INTERRUPTED:
         raise KeyboardInterrupt
     reason = f": {result.reason}" if result.reason else ""
     console.print(
-        f"{name}: {result.outcome.value}{reason} after {time.monotonic() - began:.0f} s", highlight=False
+        f"{out.name}: {result.outcome.value}{reason} after {time.monotonic() - began:.0f} s", highlight=False
     )
     return result
 
@@ -136,7 +139,8 @@ def _plan(options: argparse.Namespace) -> Plan:
     )
 
 
-def _cluster_config(resource: StreamTopology) -> ClusterConfig:
+def cluster_config(resource: StreamTopology) -> ClusterConfig:
+    """A cluster of the resource's own size."""
     memory = resource.spark.executor_memory_bytes // 2**20
     return ClusterConfig(
         nodes=resource.nodes.count,
@@ -147,16 +151,16 @@ def _cluster_config(resource: StreamTopology) -> ClusterConfig:
     )
 
 
-def _announce(console: Console, plan: Plan) -> None:
-    resource = plan.resource
+def announce(console: Console, resource: StreamTopology, faults: Sequence[Fault]) -> None:
+    """What is going to happen."""
     console.print(
         f"{resource.name} on {resource.nodes.count} nodes (processes on this machine).", highlight=False
     )
-    for fault in plan.faults:
+    for fault in faults:
         if fault.action == "kill":
             text = f"{len(fault.nodes)} nodes will be killed at once {fault.trigger.describe()}."
             console.print(text, style="bold", highlight=False)
-    delays = [f"{fault.trigger.delay_s:.0f}" for fault in plan.faults if fault.action == "add"]
+    delays = [f"{fault.trigger.delay_s:.0f}" for fault in faults if fault.action == "add"]
     console.print(
         f"New nodes are then asked for after {', '.join(delays)} s, as in a spot market.", highlight=False
     )
@@ -181,7 +185,8 @@ def _options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _interrupt(*_: object) -> None:
+def interrupt(*_: object) -> None:
+    """SIGTERM is the wish to end, as Ctrl-C is."""
     raise KeyboardInterrupt
 
 

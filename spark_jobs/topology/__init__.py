@@ -5,7 +5,7 @@
 `from_json` carry a resource to executors.
 """
 
-from spark_jobs.topology.binding import make_operator, make_source
+from spark_jobs.topology.binding import make_operator, make_sink, make_source
 from spark_jobs.topology.check import SpecWarning, check
 from spark_jobs.topology.graph import Downstream, Partition, Query, Topology, Upstream, expand
 from spark_jobs.topology.load import load_text, load_topology
@@ -16,6 +16,7 @@ from spark_jobs.topology.resource import (
     Mode,
     OperatorSpec,
     OutputSpec,
+    SinkSpec,
     SourceSpec,
     StreamTopology,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "Partition",
     "Query",
     "RoutingError",
+    "SinkSpec",
     "SourceSpec",
     "SpecWarning",
     "StreamTopology",
@@ -45,6 +47,7 @@ __all__ = [
     "load_text",
     "load_topology",
     "make_operator",
+    "make_sink",
     "make_source",
     "override",
     "route",

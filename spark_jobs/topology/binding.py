@@ -15,10 +15,11 @@ from typing import Any, TypeVar
 
 from spark_jobs.contract import Operator, Source
 from spark_jobs.errors import SpecError
+from spark_jobs.sinks import Sink
 from spark_jobs.topology.resource import OperatorSpec, SourceSpec, StreamTopology
 from spark_jobs.topology.schema import nearest
 
-T = TypeVar("T", Operator, Source)
+T = TypeVar("T", Operator, Source, Sink)
 
 
 def make_operator(spec: OperatorSpec) -> Operator:
@@ -34,12 +35,21 @@ def make_source(spec: SourceSpec) -> Source:
     return _build(spec.class_path, spec.parameters, Source, f"spec.sources[{spec.name}]")  # type: ignore[type-abstract]
 
 
+def make_sink(spec: OperatorSpec) -> Sink | None:
+    """A new instance of the output's sink class; None when output goes to files, or nowhere.  SpecError as above."""
+    if spec.output is None or spec.output.sink is None:
+        return None
+    sink = spec.output.sink
+    return _build(sink.class_path, sink.parameters, Sink, f"spec.operators[{spec.name}].output.sink")  # type: ignore[type-abstract]
+
+
 def bind(resource: StreamTopology) -> None:
     """Build every class of a resource once and drop it: SpecError for the first that cannot be built."""
     for source in resource.sources:
         make_source(source)
     for operator in resource.operators:
         make_operator(operator)
+        make_sink(operator)
 
 
 def resolve(path: str) -> Any:
@@ -67,7 +77,7 @@ def _build(class_path: str, parameters: Mapping[str, Any], base: type[T], field:
         raise SpecError(f"{field}.class", str(error)) from error
     if not (isinstance(cls, type) and issubclass(cls, base)):
         raise SpecError(
-            f"{field}.class", f"{class_path!r} is not a subclass of spark_jobs.contract:{base.__name__}"
+            f"{field}.class", f"{class_path!r} is not a subclass of {base.__module__}:{base.__name__}"
         )
     if inspect.isabstract(cls):
         missing = ", ".join(sorted(cls.__abstractmethods__))

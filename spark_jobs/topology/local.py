@@ -44,7 +44,8 @@ def run_local(
     for pid, partition in topology.partitions.items():
         name = partition.place.operator
         if partition.is_source:
-            code[pid], state[pid] = make_source(resource.source(name)), 0
+            code[pid] = source = make_source(resource.source(name))
+            state[pid] = (Range(0, 0), source.initial(partition.place))
         else:
             code[pid] = operator = make_operator(resource.operator(name))
             state[pid] = operator.initial(partition.place)
@@ -69,13 +70,16 @@ def run_local(
         before = now
 
 
-def _read(source: Source, partition: Partition, batch: int, start: int) -> tuple[int, _Sent, bool]:
-    end = source.advance(partition.place, batch, start)
-    if end is None:
-        return start, _Sent(watermark=END_OF_TIME), False
-    span = Range(start, end)
-    watermark = source.watermark(partition.place, batch, span)
-    return end, _send(partition, source.read(partition.place, batch, span), watermark), True
+def _read(
+    source: Source, partition: Partition, batch: int, so_far: tuple[Range, Any]
+) -> tuple[tuple[Range, Any], _Sent, bool]:
+    place, (before, state) = partition.place, so_far
+    span = source.plan(place, batch, before)
+    if span is None:
+        return so_far, _Sent(watermark=END_OF_TIME), False
+    table = source.read(place, batch, span)
+    state, watermark = source.follow(place, state, batch, span, table)
+    return (span, state), _send(partition, table, watermark), True
 
 
 def _step(operator: Operator, partition: Partition, state: Any, inbox: Inbox) -> tuple[Any, _Sent]:

@@ -187,7 +187,8 @@ def _operator(x: s.OperatorModel) -> r.OperatorSpec:
     output = None
     if x.output is not None:
         priorities = {int(index): priority for index, priority in x.output.priorities.items()}
-        output = r.OutputSpec(x.output.priority, priorities, x.output.format)
+        sink = None if x.output.sink is None else r.SinkSpec(x.output.sink.class_, x.output.sink.with_)
+        output = r.OutputSpec(x.output.priority, priorities, x.output.format, sink)
     cpu = parse_cpu(x.resources.cpu)
     return r.OperatorSpec(x.name, x.class_, x.parallelism, x.with_, cpu, x.deterministic, inputs, output)
 

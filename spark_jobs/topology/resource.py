@@ -42,6 +42,14 @@ class InputSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class SinkSpec:
+    """Where output goes that is not written to files."""
+
+    class_path: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class OutputSpec:
     """What makes an operator an output operator."""
 
@@ -49,6 +57,7 @@ class OutputSpec:
     priorities: Mapping[int, int]
     """Priority by partition index where it differs."""
     format: str
+    sink: SinkSpec | None = None
 
     def priority_of(self, index: int) -> int:
         """The priority, 1..10, of the query whose output partition has this index."""

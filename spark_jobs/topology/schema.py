@@ -79,6 +79,11 @@ class InputModel(Closed):
         return self
 
 
+class OutputSinkModel(Closed):
+    class_: ClassPath
+    with_: Parameters
+
+
 class OutputModel(Closed):
     priority: Priority = 1
     """Importance of the queries of this operator's partitions, 1 (least) to 10."""
@@ -88,6 +93,8 @@ class OutputModel(Closed):
     """Priority of single partitions, by partition index, where it differs from `priority`."""
     format: Literal["jsonl", "parquet"] = "jsonl"
     """File format of the sink output."""
+    sink: OutputSinkModel | None = None
+    """Where the output goes instead of files, e.g. `spark_jobs.kafka:KafkaSink`."""
 
 
 class OperatorModel(Closed):

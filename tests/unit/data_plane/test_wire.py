@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.command import Ack, Command, Install, Report, Usage
+from spark_jobs.contract import Range
 from spark_jobs.errors import WireError
 from spark_jobs.wire import Message, decode_table, encode_table, pack, unpack
 
@@ -51,7 +52,8 @@ def test_a_command_survives_the_wire() -> None:
     command = Command(
         job=3, epoch=2, slot=1, topology="{}", sink="/s", checkpoints="/c", hosted={"a.0": "i1"},
         installs={"a.0": Install(7, {"path": "p", "size": 1, "sha256": "x"})}, routes={"a.0": 1},
-        positions={"a.0": 7}, resend=("a.0",), ranges={"s.0": {8: (1, 2)}}, horizon=9, punctuations=(10,),
+        positions={"a.0": 7}, resend=("a.0",),
+        ranges={"s.0": {8: Range(1, 2), 9: Range(2, 5, {"t/0": (7, 10)})}}, horizon=9, punctuations=(10,),
     )  # fmt: skip
     assert Command.decode(command.encode()) == command
 

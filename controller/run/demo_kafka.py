@@ -1,0 +1,108 @@
+"""`python -m controller.run.demo_kafka`: Kafka in, Kafka out, eight of ten nodes lost, and every row counted.
+
+A real broker and a real cluster are started; flights are sent into a topic while a topology turns them into delays by
+carrier, airport and route.  The verdict is what a consumer of committed messages finds: each (key, window) once, with the
+numbers that a group-by over all flights gives.  Exit code 0 when that holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from controller.embedded.cluster import EmbeddedCluster
+from controller.embedded.kafka import KafkaCluster
+from controller.run import demo
+from controller.run import demo_kafka_data as data
+from controller.run.config import RunResult, load
+from controller.run.faults import load_faults
+from spark_jobs.topology import StreamTopology
+
+NAME = "kafka"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse, run, judge."""
+    options = _options(arguments)
+    console = Console()
+    signal.signal(signal.SIGTERM, demo.interrupt)
+    began = time.monotonic()
+    try:
+        result, found = play(console, options)
+    except KeyboardInterrupt:
+        console.print("interrupted; everything that was started has ended")
+        return 130
+    good = show(console, result, found)
+    console.print(f"The demo took {time.monotonic() - began:.0f} s.")
+    return 0 if good else 1
+
+
+def play(console: Console, options: argparse.Namespace) -> tuple[RunResult, list[data.Found]]:
+    """Broker, cluster, one run, and what the topics then hold."""
+    if options.out.exists():
+        shutil.rmtree(options.out)
+    options.out.mkdir(parents=True)
+    frame = data.flights(options.rows)
+    with KafkaCluster(log_dir=options.out / "logs") as kafka:
+        data.make_topics(kafka.bootstrap)
+        resource = _resource(options, kafka.bootstrap, frame.height)
+        faults = load_faults(options.faults, resource.nodes.count)
+        demo.announce(console, resource, faults)
+        cluster = EmbeddedCluster(demo.cluster_config(resource))
+        try:
+            cluster.start(lambda line: console.print(line, style="dim", highlight=False))
+            feeder = data.Feeder(kafka.bootstrap, frame, options.seconds)
+            feeder.start()
+            result = demo.run(console, resource, faults, options.out / NAME, cluster, options.quiet)
+            feeder.join(data.TIMEOUT_S)
+        finally:
+            cluster.stop()
+        return result, data.check(kafka.bootstrap, frame)
+
+
+def _resource(options: argparse.Namespace, address: str, rows: int) -> StreamTopology:
+    changes: dict[str, object] = {
+        "sources[flights].with.brokers": address,
+        "sources[flights].with.until": data.until(rows),
+        **{f"operators[{o.topic}].output.sink.with.brokers": address for o in data.OUTPUTS},
+    }
+    return load(options.file, nodes=options.nodes, overrides=changes)
+
+
+def show(console: Console, result: RunResult, found: Sequence[data.Found]) -> bool:
+    """One line a topic and the verdict."""
+    for topic in found:
+        console.print(
+            f"topic {topic.topic}: {topic.wanted} (key, window) expected, {topic.missing} missing, {topic.twice} twice, "
+            f"{topic.different} with other numbers",
+            style="green" if topic.good else "bold red",
+            highlight=False,
+        )
+    lost = result.incident.get("lost_s")
+    if lost is not None:
+        console.print(f"availability lost, weighted by priority: {float(lost):.1f} s", highlight=False)
+    good = result.ok and bool(found) and all(topic.good for topic in found)
+    console.print("PASSED" if good else "FAILED", style="bold green" if good else "bold red")
+    return good
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m controller.run.demo_kafka", description=__doc__)
+    parser.add_argument("--file", type=Path, default=demo.EXAMPLES / "flights-kafka.yaml", help="topology")
+    parser.add_argument("--faults", type=Path, default=demo.EXAMPLES / "faults" / "demo.yaml")
+    parser.add_argument("--nodes", type=int, default=10)
+    parser.add_argument("--rows", type=int, default=120_000, help="flights to send")
+    parser.add_argument("--seconds", type=float, default=50.0, help="how long sending them takes")
+    parser.add_argument("--out", type=Path, default=Path("out/demo-kafka"), help="replaced when it is there")
+    parser.add_argument("--quiet", action="store_true")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

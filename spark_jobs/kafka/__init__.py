@@ -1,0 +1,6 @@
+"""Kafka in and out: a replayable source and an exactly-once sink on confluent-kafka.  Reference: docs/kafka.md."""
+
+from spark_jobs.kafka.sink import KafkaSink
+from spark_jobs.kafka.source import KafkaSource
+
+__all__ = ["KafkaSink", "KafkaSource"]

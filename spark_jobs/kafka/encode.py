@@ -1,0 +1,132 @@
+"""From rows to keys and values of messages: JSON, Avro, Arrow IPC and raw.
+
+Invariant: the same table gives the same bytes in the same order, in every process: a replay is recognised by them.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import fastavro
+import polars as pl
+import pyarrow as pa
+
+from spark_jobs.errors import DataPlaneError, SpecError
+from spark_jobs.kafka.decode import local_schema
+
+Keyed = list[tuple[bytes | None, bytes | None]]
+ARROW_BYTES = 500_000
+"""Rows go into one Arrow message up to about this size; librdkafka takes messages of 1 MB by default."""
+
+
+class EncodeError(DataPlaneError):
+    """Rows that cannot be written as the sink says."""
+
+
+class Encoder(ABC):
+    """Values of a table's rows."""
+
+    whole_rows = True
+    """One value a row; otherwise values hold several rows and cannot have keys."""
+
+    @abstractmethod
+    def values(self, table: pa.Table) -> Sequence[bytes]:
+        """EncodeError says what does not fit."""
+
+
+class Json(Encoder):
+    """One object a row; columns in order."""
+
+    def values(self, table: pa.Table) -> Sequence[bytes]:
+        frame = pl.from_arrow(table)
+        assert isinstance(frame, pl.DataFrame)
+        return frame.write_ndjson().encode().splitlines()
+
+
+class Raw(Encoder):
+    """The bytes or text of column `value`."""
+
+    def values(self, table: pa.Table) -> Sequence[bytes]:
+        if "value" not in table.column_names:
+            raise EncodeError(f"format raw writes column `value`; there are {table.column_names}")
+        column = table["value"]
+        if column.null_count:
+            raise EncodeError("column `value` has nulls")
+        found: list[bytes] = column.cast(pa.binary()).to_pylist()
+        return found
+
+
+class Arrow(Encoder):
+    """Arrow IPC streams of many rows each."""
+
+    whole_rows = False
+
+    def values(self, table: pa.Table) -> Sequence[bytes]:
+        rows = max(1, table.num_rows * ARROW_BYTES // max(1, table.nbytes))
+        found = []
+        for begin in range(0, table.num_rows, rows):
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, table.schema) as writer:
+                writer.write_table(table.slice(begin, rows).combine_chunks())
+            found.append(bytes(sink.getvalue()))
+        return found
+
+
+class Avro(Encoder):
+    """One record a row; with `number` behind the head that schema registries want."""
+
+    def __init__(self, schema: Any, number: int | None) -> None:
+        self._schema, _ = local_schema(schema)(b"")
+        self._head = b"" if number is None else b"\0" + number.to_bytes(4, "big")
+
+    def values(self, table: pa.Table) -> Sequence[bytes]:
+        found = []
+        for row in table.to_pylist():
+            stream = io.BytesIO()
+            try:
+                fastavro.schemaless_writer(stream, self._schema, row)
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                raise EncodeError(f"a row does not fit the Avro schema: {error}") from None
+            found.append(self._head + stream.getvalue())
+        return found
+
+
+def make_encoder(kind: str, avro: Any) -> Encoder:
+    """The encoder of a resource.  SpecError names the parameter."""
+    if (avro is not None) != (kind == "avro"):
+        raise SpecError("avro", "goes with format avro: {schema: FILE or SCHEMA, id: NUMBER in a registry}")
+    if kind != "avro":
+        plain: dict[str, Callable[[], Encoder]] = {"json": Json, "raw": Raw, "arrow": Arrow}
+        return plain[kind]()
+    if not isinstance(avro, Mapping) or not {"schema"} <= set(avro) <= {"schema", "id"}:
+        raise SpecError("avro", "expected {schema: FILE or SCHEMA, id: NUMBER in a registry}")
+    return Avro(avro["schema"], avro.get("id"))
+
+
+def keys(table: pa.Table, columns: Sequence[str]) -> Sequence[bytes | None]:
+    """A key a row: the text of one column, or a JSON list of several."""
+    missing = [name for name in columns if name not in table.column_names]
+    if missing:
+        raise EncodeError(
+            f"key column {missing[0]!r} is not in the output; its columns are {table.column_names}"
+        )
+    if len(columns) == 1:
+        return [_text(value) for value in table[columns[0]].to_pylist()]
+    rows = zip(*(table[name].to_pylist() for name in columns), strict=True)
+    return [json.dumps(row, separators=(",", ":"), default=str).encode() for row in rows]
+
+
+def _text(value: Any) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    return str(value).encode()
+
+
+def upserts(found: Keyed, deleted: Sequence[bool]) -> Keyed:
+    """The last message of each key, where the last one stood; a deleted key's value is null, a tombstone."""
+    last = {key: index for index, (key, _) in enumerate(found)}
+    return [(key, None if deleted[i] else value) for i, (key, value) in enumerate(found) if last[key] == i]

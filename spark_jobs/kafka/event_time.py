@@ -1,0 +1,147 @@
+"""Event times of Kafka rows and the watermark that follows from them.
+
+The watermark of a source partition is the least over its logs of the greatest event time so far, less `disorder`.  A log
+counts from its first row, and not while it has brought none for `idle` batches, or one quiet log would stop all windows.
+Batches, not seconds: a replay must come to the same watermark.  It never goes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from confluent_kafka import Message
+
+from spark_jobs.contract import Tables
+from spark_jobs.errors import DataPlaneError, SpecError
+from spark_jobs.kafka.logs import log_name
+from spark_jobs.operators.parameters import choice, duration_us, whole
+
+UNITS = {"us": (1, 1), "ms": (1000, 1), "s": (1_000_000, 1), "ns": (1, 1000)}
+
+
+class EventTimeError(DataPlaneError):
+    """Rows without a usable event time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Where event times are: `column` (None: the message's own timestamp), in which unit, and what they are worth.
+
+    `ahead_us`: a row that is further ahead of its message's timestamp has a wrong clock and does not move the watermark.
+    """
+
+    column: str | None = None
+    unit: str = "us"
+    disorder_us: int = 0
+    idle: int = 20
+    ahead_us: int | None = None
+
+    def stamp(
+        self, table: pa.Table, messages: Sequence[Message], rows: Any
+    ) -> tuple[pa.Table, dict[str, int], int]:
+        """The table with a column `time` in microseconds, the greatest by log, and how many rows were too far ahead."""
+        sent = np.repeat(np.array([m.timestamp()[1] * 1000 for m in messages], np.int64), rows)
+        times = sent if self.column is None else self._read(table)
+        if "time" in table.column_names:
+            table = table.set_column(table.column_names.index("time"), "time", pa.array(times))
+        else:
+            table = table.append_column("time", pa.array(times))
+        good = np.ones(len(times), bool) if self.ahead_us is None else times <= sent + self.ahead_us
+        names = [log_name(m.topic() or "", m.partition() or 0) for m in messages]
+        newest: dict[str, int] = {}
+        ends = np.cumsum(rows)
+        for log, (begin, end) in _runs(names, ends).items():
+            if (kept := times[begin:end][good[begin:end]]).size:
+                newest[log] = int(kept.max())
+        return table, newest, int((~good).sum())
+
+    def _read(self, table: pa.Table) -> Any:
+        if self.column not in table.column_names:
+            raise EventTimeError(
+                f"there is no column {self.column!r} with event times; columns: {table.column_names}"
+            )
+        column = table[self.column].combine_chunks()
+        if column.null_count:
+            raise EventTimeError(f"{column.null_count} rows have no event time in column {self.column!r}")
+        if pa.types.is_timestamp(column.type):
+            return column.cast(pa.timestamp("us"), safe=False).cast(pa.int64()).to_numpy(zero_copy_only=False)
+        times_, by = UNITS[self.unit]
+        return column.cast(pa.int64()).to_numpy(zero_copy_only=False) * times_ // by
+
+
+def _runs(names: Sequence[str], ends: Any) -> dict[str, tuple[int, int]]:
+    """Rows [begin, end) of each log; the messages of a log are consecutive."""
+    found: dict[str, tuple[int, int]] = {}
+    before = 0
+    for name, end in zip(names, ends, strict=True):
+        found[name] = (found.get(name, (before, 0))[0], int(end))
+        before = int(end)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The state of a source partition: by log the greatest event time and the last batch with rows; the watermark."""
+
+    newest: Mapping[str, int] = field(default_factory=dict)
+    active: Mapping[str, int] = field(default_factory=dict)
+    watermark: int | None = None
+
+    def after(self, batch: int, newest: Mapping[str, int], clock: Clock) -> Seen:
+        """With one batch's greatest event times by log."""
+        merged = {
+            log: max(newest.get(log, t), self.newest.get(log, t))
+            for log, t in {**self.newest, **newest}.items()
+        }
+        active = {**self.active, **dict.fromkeys(newest, batch)}
+        counting = [merged[log] for log in merged if batch - active[log] < clock.idle]
+        marks = [
+            m
+            for m in (self.watermark, min(counting) - clock.disorder_us if counting else None)
+            if m is not None
+        ]
+        return Seen(merged, active, max(marks, default=None))
+
+    def tables(self) -> Tables:
+        """As checkpoints store it."""
+        logs = sorted(self.newest)
+        table = pa.table(
+            {
+                "log": pa.array(logs, pa.string()),
+                "newest": pa.array([self.newest[log] for log in logs], pa.int64()),
+                "active": pa.array([self.active[log] for log in logs], pa.int64()),
+            }
+        )
+        return {"seen": table, "watermark": pa.table({"watermark": pa.array([self.watermark], pa.int64())})}
+
+    @staticmethod
+    def of(tables: Tables) -> Seen:
+        """The inverse of `tables`."""
+        columns = tables["seen"].to_pydict()
+        return Seen(
+            dict(zip(columns["log"], columns["newest"], strict=True)),
+            dict(zip(columns["log"], columns["active"], strict=True)),
+            tables["watermark"]["watermark"][0].as_py(),
+        )
+
+
+def parse_clock(value: Any) -> Clock:
+    """From `{column, unit, disorder, idle, ahead}`.  SpecError names the field."""
+    if value is None:
+        return Clock()
+    if not isinstance(value, Mapping):
+        raise SpecError("time", "expected a mapping with column, unit, disorder, idle and ahead")
+    if unknown := set(value) - {"column", "unit", "disorder", "idle", "ahead"}:
+        raise SpecError(f"time.{min(unknown)}", "unknown field; known: column, unit, disorder, idle, ahead")
+    ahead = value.get("ahead")
+    return Clock(
+        column=value.get("column"),
+        unit=choice(value.get("unit", "us"), "time.unit", tuple(UNITS)),
+        disorder_us=duration_us(value.get("disorder", "0s"), "time.disorder", least=0),
+        idle=whole(value.get("idle", 20), "time.idle"),
+        ahead_us=None if ahead is None else duration_us(ahead, "time.ahead", least=0),
+    )

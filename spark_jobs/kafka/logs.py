@@ -1,0 +1,199 @@
+"""How far the logs of a source go, asked in the driver before batches are cut.
+
+A log is one partition of one topic, named `topic/partition`.  The brokers are asked in a thread of its own, for a broker
+that is down must not stop the queries that do not read from it: a look that takes too long is left under way, the batch
+waits, and the next look finds its answer.  Invariant: `Snapshot.ends` are last stable offsets, so nothing below them will
+change any more and no open transaction lies there.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotInTimeError
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from spark_jobs.errors import NotYetError, SourceError
+from spark_jobs.kafka.settings import SecretError, Settings
+
+PATIENCE_S = 0.5
+"""How long the driver waits for an answer, unless the brokers are known to be slow."""
+ALARM_S = 3.0
+"""After so long without an answer it is worth a report."""
+REQUEST_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Log -> first offset that is there, and the offset behind the last that may be read."""
+
+    begins: Mapping[str, int]
+    ends: Mapping[str, int]
+    cluster: int = 0
+    """Which of the clusters answered; 0 is the primary."""
+
+
+def log_name(topic: str, partition: int) -> str:
+    """`topic/partition`."""
+    return f"{topic}/{partition}"
+
+
+def split_name(log: str) -> tuple[str, int]:
+    """The inverse of `log_name`."""
+    topic, _, partition = log.rpartition("/")
+    return topic, int(partition)
+
+
+def reader_of(log: str, parallelism: int) -> int:
+    """Which source partition reads a log: consecutive partitions of a topic go to consecutive source partitions, from a
+    place that the topic's name gives.  It depends on nothing else, so a new log never moves another."""
+    topic, partition = split_name(log)
+    return (zlib.crc32(topic.encode()) + partition) % parallelism
+
+
+class Logs:
+    """The logs of some topics on the first cluster that answers."""
+
+    def __init__(
+        self,
+        clusters: Sequence[str],
+        settings: Settings,
+        topics: Sequence[str],
+        pattern: str | None,
+        *,
+        committed: bool,
+        discover_s: float,
+        standby_after_s: float,
+    ) -> None:
+        self._clusters, self._settings = clusters, settings
+        self._topics, self._pattern = tuple(topics), re.compile(pattern) if pattern else None
+        self._isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        self._discover_s, self._standby_after_s = discover_s, standby_after_s
+        self.snapshot: Snapshot | None = None
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="kafka-look")
+        self._asking: Future[Snapshot] | None = None
+        self._asked = 0.0
+        self._troubled: float | None = None
+        self._cluster = 0
+        self._admins: dict[int, AdminClient] = {}
+        self._known: tuple[TopicPartition, ...] = ()
+        self._discovered = float("-inf")
+
+    def look(self) -> Snapshot:
+        """The newest snapshot.  NotYetError, and after a while SourceError, when there is no fresh one."""
+        now = time.monotonic()
+        if self._asking is None:
+            self._asking, self._asked = self._pool.submit(self._ask), now
+        slow = now - self._asked > PATIENCE_S
+        try:
+            self.snapshot = self._asking.result(0 if slow else PATIENCE_S)
+        except NotInTimeError:
+            waited = time.monotonic() - self._asked
+            if waited < ALARM_S:
+                raise NotYetError(f"no answer yet from {self._clusters[self._cluster]}") from None
+            raise SourceError(
+                f"brokers {self._clusters[self._cluster]} have not answered for {waited:.0f} s"
+            ) from None
+        except (KafkaException, SecretError, SourceError) as error:
+            self._asking = None
+            self._note_trouble(now)
+            raise SourceError(self._settings.clean(reason(error))) from None
+        self._asking, self._troubled = None, None
+        return self.snapshot
+
+    def _note_trouble(self, now: float) -> None:
+        """After long enough the next cluster of the list is asked."""
+        self._troubled = self._troubled or self._asked
+        if now - self._troubled >= self._standby_after_s and len(self._clusters) > 1:
+            self._cluster = (self._cluster + 1) % len(self._clusters)
+            self._troubled, self._discovered = None, float("-inf")
+
+    # -- in the thread -------------------------------------------------------------------------------------------------
+
+    def _ask(self) -> Snapshot:
+        cluster = self._cluster
+        admin = self._admin(cluster)
+        if time.monotonic() - self._discovered >= self._discover_s:
+            self._known = self._discover(admin)
+            self._discovered = time.monotonic()
+        begins = self._offsets(admin, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        ends = self._offsets(admin, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        return Snapshot(begins, ends, cluster)
+
+    def _admin(self, cluster: int) -> AdminClient:
+        if cluster not in self._admins:
+            self._admins[cluster] = AdminClient(_for_admin(self._settings.resolve(self._clusters[cluster])))
+        return self._admins[cluster]
+
+    def _discover(self, admin: AdminClient) -> tuple[TopicPartition, ...]:
+        found = []
+        metadata = admin.list_topics(timeout=REQUEST_S).topics
+        for name in self._topics:
+            if name not in metadata:
+                raise SourceError(f"there is no topic {name!r} (or no right to see it)")
+        for name, topic in sorted(metadata.items()):
+            if name in self._topics or (self._pattern is not None and self._pattern.fullmatch(name)):
+                if topic.error is not None:
+                    raise SourceError(f"topic {name!r}: {topic.error.str()}")
+                found += [TopicPartition(name, partition) for partition in sorted(topic.partitions)]
+        return tuple(found)
+
+    def _offsets(self, admin: AdminClient, spec: OffsetSpec) -> dict[str, int]:
+        if not self._known:
+            return {}
+        asked = admin.list_offsets(
+            dict.fromkeys(self._known, spec), isolation_level=self._isolation, request_timeout=REQUEST_S
+        )
+        answers = {}
+        for at, future in asked.items():
+            try:
+                answers[log_name(at.topic, at.partition)] = int(future.result(REQUEST_S).offset)
+            except KafkaException as error:
+                self._discovered = float("-inf")
+                raise SourceError(f"topic {at.topic!r}, partition {at.partition}: {reason(error)}") from None
+        return answers
+
+
+class Commits:
+    """Offsets of complete checkpoints in a consumer group, for tools that show lag; nothing is ever read from it."""
+
+    def __init__(self, cluster: str, settings: Settings, group: str) -> None:
+        self._settings = settings
+        self._consumer = Consumer(settings.resolve(cluster, {"group.id": group, "enable.auto.commit": False}))
+
+    def commit(self, ends: Mapping[str, int]) -> str | None:
+        """Send and do not wait; what is wrong at once is returned."""
+        try:
+            self._consumer.commit(
+                offsets=[TopicPartition(*split_name(log), end) for log, end in ends.items()],
+                asynchronous=True,
+            )
+            self._consumer.poll(0)
+        except KafkaException as error:
+            return self._settings.clean(reason(error))
+        return None
+
+
+def _for_admin(settings: dict[str, Any]) -> dict[str, Any]:
+    """An admin client is a producer to librdkafka and warns of settings that consumers alone have."""
+    return {
+        name: value
+        for name, value in settings.items()
+        if not name.startswith(
+            ("fetch.", "queued.", "isolation.", "check.", "max.poll", "session.", "group.")
+        )
+    }
+
+
+def reason(error: BaseException) -> str:
+    """What the client says of an error, with the error's name."""
+    found = error.args[0] if error.args else error
+    return f"{found.str()} ({found.name()})" if isinstance(found, KafkaError) else str(found)

@@ -1,0 +1,238 @@
+"""The Kafka sink: an output partition's batches in transactions, each exactly once for readers of committed messages.
+
+A thread of its own writes what the partition hands over, all that waits in one transaction: a slow broker does not stop the
+other partitions of the node, and catching up costs few transactions.  Invariants: `visible` only names batches whose
+transaction was committed (or that have no rows); what waits is bounded by `buffer`; and one sink's thread is the only user
+of its session.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from spark_jobs.errors import DataPlaneError, FencedError, NotYetError, SinkError, SpecError, StepError
+from spark_jobs.kafka import transactions
+from spark_jobs.kafka.encode import Encoder, Keyed, keys, make_encoder, upserts
+from spark_jobs.kafka.settings import PRODUCER_OWN, parse_clusters, parse_settings
+from spark_jobs.kafka.transactions import Headers, Session, TooLargeError, Written
+from spark_jobs.operators.parameters import choice, names
+from spark_jobs.sinks import Opening, Sink
+from spark_jobs.topology.quantity import parse_bytes
+
+MESSAGE_BYTES = 1_000_000
+"""librdkafka's default of `message.max.bytes`."""
+OVERHEAD = 512
+"""What librdkafka counts beside key and value, at most."""
+LONGEST_PAUSE_S = 5.0
+
+
+class KafkaSink(Sink):
+    """Writes to one topic; parameters in docs/kafka.md."""
+
+    def __init__(
+        self,
+        *,
+        brokers: str,
+        topic: str,
+        format: str = "json",
+        key: Sequence[str] = (),
+        avro: Mapping[str, Any] | None = None,
+        mode: str = "append",
+        delete: str | None = None,
+        headers: bool = False,
+        on_too_large: str = "fail",
+        dead_letters: str | None = None,
+        on_marker_lost: str = "fail",
+        prefix: str = "reprise.",
+        buffer: str | int = "16Mi",
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.brokers = parse_clusters([brokers])[0]
+        if not isinstance(topic, str) or not topic:
+            raise SpecError("topic", f"expected a name, found {topic!r}")
+        self.topic = topic
+        self.encoder: Encoder = make_encoder(choice(format, "format", ("json", "avro", "arrow", "raw")), avro)
+        self.key = names(key, "key")
+        self.upsert = choice(mode, "mode", ("append", "upsert")) == "upsert"
+        self.delete = delete
+        if self.upsert and not self.key:
+            raise SpecError("key", "is required for mode upsert")
+        if self.key and not self.encoder.whole_rows:
+            raise SpecError("key", f"format {format} puts many rows into a message, so messages have no keys")
+        if delete is not None and not self.upsert:
+            raise SpecError("delete", "is for mode upsert")
+        self.headers = bool(headers)
+        self.divert = choice(on_too_large, "on_too_large", ("fail", "dead-letter")) == "dead-letter"
+        if self.divert != (dead_letters is not None):
+            raise SpecError(
+                "dead_letters", "names the topic for `on_too_large: dead-letter`; give both or none"
+            )
+        self.dead_letters = dead_letters
+        self.go_on = choice(on_marker_lost, "on_marker_lost", ("fail", "continue")) == "continue"
+        self.prefix = prefix
+        self.settings = parse_settings(config, "config", PRODUCER_OWN, transactions.DEFAULTS, producer=True)
+        self.limit = int(str(self.settings.values.get("message.max.bytes", MESSAGE_BYTES))) - OVERHEAD
+        try:
+            self.buffer = parse_bytes(str(buffer))
+        except ValueError as error:
+            raise SpecError("buffer", str(error)) from None
+        self._state = threading.Condition()
+        self._waiting: deque[tuple[int, pa.Table | None]] = deque()
+        self._bytes = 0
+        self._shown: list[tuple[int, float]] = []
+        self._trouble: str | None = None
+        self._end: FencedError | StepError | None = None
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    # -- for the partition ---------------------------------------------------------------------------------------------
+
+    def open(self, opening: Opening) -> None:
+        super().open(opening)
+        self._place = opening.place
+        self._session = Session(
+            self.brokers,
+            self.settings,
+            name=f"{self.prefix}{opening.topology}.{opening.place.operator}.{opening.place.index}",
+            topic=self.topic,
+            letters=self.dead_letters,
+            owner=opening.owner,
+            position=opening.position,
+            go_on_without_marker=self.go_on,
+            compacted=self.upsert,
+        )
+
+    def write(self, batch: int, table: pa.Table | None) -> None:
+        with self._state:
+            self._raise_end()
+            if not self._waiting and (table is None or table.num_rows == 0):
+                self.visible = batch
+                self._shown.append((batch, time.time()))
+                return
+            size = 0 if table is None else table.nbytes
+            if self._waiting and self._bytes + size > self.buffer:
+                raise SinkError(self._trouble) if self._trouble else NotYetError("the sink's buffer is full")
+            self._waiting.append((batch, table))
+            self._bytes += size
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._write_forever, daemon=True)
+                self._thread.start()
+            self._state.notify_all()
+
+    def settle(self, patience_s: float) -> str | None:
+        with self._state:
+            self._state.wait_for(lambda: not self._waiting or self._end or self._trouble, patience_s)
+            self._raise_end()
+            return self._trouble if self._waiting else None
+
+    def shown(self) -> list[tuple[int, float]]:
+        with self._state:
+            found, self._shown = self._shown, []
+            return found
+
+    def close(self) -> None:
+        with self._state:
+            self._closed = True
+            self._state.notify_all()
+
+    def _raise_end(self) -> None:
+        if self._end is not None:
+            raise self._end
+
+    # -- the thread ----------------------------------------------------------------------------------------------------
+
+    def _write_forever(self) -> None:
+        pause = 0.0
+        while True:
+            with self._state:
+                if pause:
+                    self._state.wait_for(lambda: self._closed, pause)
+                self._state.wait_for(lambda: self._closed or self._waiting)
+                if self._closed:
+                    break
+                taken = list(self._waiting)
+            try:
+                self._write(taken)
+                pause = 0.0
+            except SinkError as error:
+                pause = min(max(2 * pause, 0.2), LONGEST_PAUSE_S)
+                self._set(trouble=str(error))
+            except FencedError as error:
+                self._set(end=error)
+                break
+            except Exception as error:  # rows that do not fit, a message too large, or a fault in here
+                place = self._place
+                self._set(end=StepError(place.operator, place.partition, taken[0][0], error))
+                break
+        self._session.drop()
+
+    def _set(self, trouble: str | None = None, end: FencedError | StepError | None = None) -> None:
+        with self._state:
+            self._trouble, self._end = trouble, end
+            self._state.notify_all()
+
+    def _write(self, taken: Sequence[tuple[int, pa.Table | None]]) -> None:
+        """One transaction with all batches that are not there yet."""
+        marker = self._session.open()
+        encoded = [self._encode(batch, table) for batch, table in taken]
+        for written in encoded:
+            before = marker.digests.get(written.batch)
+            if written.batch <= marker.batch and before not in (None, written.digest):
+                raise _DifferentError(
+                    f"batch {written.batch} was written before with other rows: an operator upstream is not deterministic "
+                    "(declare `deterministic: false`)"
+                )
+        fresh = [w for w in encoded if w.batch > marker.batch and (w.messages or w.letters)]
+        if fresh:
+            self._session.write(fresh)
+        now = time.time()
+        with self._state:
+            for batch, table in taken:
+                self._waiting.popleft()
+                self._bytes -= 0 if table is None else table.nbytes
+                self._shown.append((batch, now))
+            self.visible = taken[-1][0]
+            self._trouble = None
+            self._state.notify_all()
+
+    def _encode(self, batch: int, table: pa.Table | None) -> Written:
+        if table is None or table.num_rows == 0:
+            return Written(batch, [])
+        deleted: Sequence[bool] = [False] * table.num_rows
+        if self.delete is not None:
+            deleted = [bool(d) for d in table[self.delete].to_pylist()]
+            table = table.drop_columns([self.delete])
+        values = self.encoder.values(table)
+        messages: Keyed = list(
+            zip(keys(table, self.key) if self.key else [None] * len(values), values, strict=True)
+        )
+        if self.upsert:
+            messages = upserts(messages, deleted)
+        about: Headers = [("reprise-partition", self._place.partition), ("reprise-batch", str(batch))]
+        kept, letters = self._sort_out(batch, messages, about)
+        return Written(batch, kept, about if self.headers else (), letters)
+
+    def _sort_out(
+        self, batch: int, messages: Keyed, about: Headers
+    ) -> tuple[Keyed, list[tuple[bytes, bytes, Headers]]]:
+        """Messages that brokers can take, and a dead letter for each of the others."""
+        large = [m for m in messages if len(m[0] or b"") + len(m[1] or b"") > self.limit]
+        if not large:
+            return messages, []
+        size = len(large[0][1] or b"")
+        why = f"a message of {size} bytes (key {large[0][0]!r}) is larger than message.max.bytes allows"
+        if not self.divert:
+            raise TooLargeError(f"{why}; raise it here and on the topic, or use `on_too_large: dead-letter`")
+        head: Headers = [*about, ("reprise-reason", why), ("reprise-bytes", str(size))]
+        letters = [(key or b"", (value or b"")[:1000], head) for key, value in large]
+        return [m for m in messages if m not in large], letters
+
+
+class _DifferentError(DataPlaneError):
+    """A replay that is not what was written."""

@@ -1,0 +1,284 @@
+"""Batches of one output partition in Kafka transactions, with a marker that tells a replay from something new.
+
+The marker is the offset that the partition's own consumer group has committed for partition 0 of the topic: the number of
+the last batch written.  It is committed in the transaction that writes the batch, so both are there or none; a transaction
+may hold several batches, and the marker names the last.  Its metadata says who wrote (`Owner`) and what (a digest of each of
+the last batches).
+
+A new owner opens in this order: read the marker and give up if a later owner has claimed the partition; `init_transactions`,
+which ends what an earlier producer had under way and fences it; read the marker again; claim it.  Why this is enough, and
+what else was looked at: docs/decisions/kafka-sink-protocol.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+
+from spark_jobs.errors import FencedError, SinkError
+from spark_jobs.kafka.encode import Keyed
+from spark_jobs.kafka.logs import reason
+from spark_jobs.kafka.settings import SecretError, Settings
+from spark_jobs.sinks import Owner
+
+TIMEOUT_S = 15.0
+DIGESTS = 32
+"""Batches whose digests the marker keeps: a replay that differs is found out among them."""
+DEFAULTS: Mapping[str, str | int] = {
+    "partitioner": "murmur2_random",  # where Java producers put the same keys
+    "transaction.timeout.ms": 30_000,  # longest time that readers wait behind a zombie's open transaction
+    "linger.ms": 2,
+    "allow.auto.create.topics": "false",  # a topic that was deleted must not come back without being asked for
+}
+_FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
+
+
+Headers = Sequence[tuple[str, str | bytes | None]]
+
+
+class TooLargeError(Exception):
+    """A message that the brokers will never take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """The last batch written, by whom, and digests by batch."""
+
+    batch: int
+    owner: Owner
+    digests: Mapping[int, str] = field(default_factory=dict)
+
+    def encode(self) -> str:
+        """As metadata of a committed offset, below the 4096 bytes that brokers allow."""
+        digests = {str(b): d for b, d in sorted(self.digests.items())[-DIGESTS:]}
+        return json.dumps(
+            {"stream": self.owner.stream, "installation": self.owner.installation, "digests": digests},
+            separators=(",", ":"),
+        )
+
+    @staticmethod
+    def decode(batch: int, text: str) -> Marker:
+        """SinkError for metadata that somebody else wrote."""
+        try:
+            raw = json.loads(text)
+            owner = Owner(float(raw["stream"]), tuple(int(part) for part in raw["installation"]))
+            return Marker(batch, owner, {int(b): str(d) for b, d in raw["digests"].items()})
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise SinkError(f"the committed offset is not a marker of Reprise: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One batch, ready to be produced: messages by topic, and the partition for those without a key."""
+
+    batch: int
+    messages: Keyed
+    headers: Headers = ()
+    letters: Sequence[tuple[bytes, bytes, Headers]] = ()
+    """Dead letters: key, value, headers."""
+
+    @property
+    def digest(self) -> str:
+        total = 0
+        for key, value in self.messages:
+            total = zlib.crc32(b"\0" if value is None else value, zlib.crc32(key or b"", total))
+        return f"{total:08x}"
+
+
+class Session:
+    """The transactions of one output partition, as long as this installation of it owns them."""
+
+    def __init__(
+        self, brokers: str, settings: Settings, *, name: str, topic: str, letters: str | None,
+        owner: Owner, position: int, go_on_without_marker: bool, compacted: bool,
+    ) -> None:  # fmt: skip
+        self._brokers, self._settings = brokers, settings
+        self._name, self._topic, self._letters = name, topic, letters
+        self._owner, self._position = owner, position
+        self._go_on, self._compacted = go_on_without_marker, compacted
+        self._producer: Producer | None = None
+        self._group: object = None
+        self._partitions = 1
+        self._failed: list[tuple[int, str]] = []
+        self.marker: Marker | None = None
+
+    def open(self) -> Marker:
+        """The marker, once this owner has the partition.  FencedError: a later owner has it.  SinkError: try again."""
+        if self._producer is not None and self.marker is not None:
+            return self.marker
+        self._producer = None
+        try:
+            self._check_topic()
+            self._look(stable=False)
+            producer = Producer(
+                self._settings.resolve(
+                    self._brokers, {"transactional.id": self._name, "client.id": self._name}
+                )
+            )
+            producer.init_transactions(TIMEOUT_S)
+            self._producer, self.marker = producer, self._claim(producer, self._look(stable=True))
+            return self.marker
+        except (KafkaException, SecretError) as error:
+            self.drop()
+            raise SinkError(self._say(error)) from None
+
+    def _check_topic(self) -> None:
+        """How many partitions there are, and whether the topic keeps the last message of each key where that is meant."""
+        admin = AdminClient(_common(self._settings.resolve(self._brokers)))
+        topic = admin.list_topics(self._topic, timeout=TIMEOUT_S).topics[self._topic]
+        if topic.error is not None:
+            raise KafkaException(topic.error)
+        self._partitions = len(topic.partitions)
+        if self._compacted:
+            resource = ConfigResource(ResourceType.TOPIC, self._topic)
+            config = admin.describe_configs([resource])[resource].result(TIMEOUT_S)
+            if "compact" not in (policy := str(config["cleanup.policy"].value)):
+                raise SinkError(
+                    f"topic {self._topic} has cleanup.policy={policy}; mode upsert needs a compacted topic"
+                )
+
+    def _look(self, stable: bool) -> Marker | None:
+        """The committed marker; with `stable` what is pending in a transaction is waited for.
+
+        Before `init_transactions` nothing may be waited for: what is pending then is what this call will end.
+        """
+        level = "read_committed" if stable else "read_uncommitted"
+        settings = _common(self._settings.resolve(self._brokers))
+        consumer = Consumer(
+            {**settings, "group.id": self._name, "enable.auto.commit": False, "isolation.level": level}
+        )
+        try:
+            (at,) = consumer.committed([TopicPartition(self._topic, 0)], timeout=TIMEOUT_S)
+            self._group = consumer.consumer_group_metadata()
+        finally:
+            consumer.close()
+        if at.error is not None:
+            raise KafkaException(at.error)
+        found = None if at.offset < 0 else Marker.decode(at.offset, at.metadata or "")
+        if found is not None and found.owner > self._owner:
+            self.drop()
+            raise FencedError(f"{self._name} belongs to a later installation {found.owner}")
+        return found
+
+    def _claim(self, producer: Producer, found: Marker | None) -> Marker:
+        """Write this owner into the marker, so that nobody before it opens the partition any more."""
+        owner = self._owner
+        if found is not None and found.owner.stream < owner.stream:
+            found = Marker(0, owner)  # another stream wrote here: nothing of this one is there
+        elif found is None:
+            known = max(self._position, self.marker.batch if self.marker else 0)
+            if known and not self._go_on:
+                raise SinkError(
+                    f"the marker of {self._name} on topic {self._topic} is gone though batch {known} was written: the topic "
+                    "was made anew, or the offset expired; `on_marker_lost: continue` goes on behind that batch"
+                )
+            found = Marker(known, owner)
+        claimed = replace(found, owner=owner)
+        producer.begin_transaction()
+        self._finish(producer, claimed)
+        return claimed
+
+    def _finish(self, producer: Producer, marker: Marker) -> None:
+        at = TopicPartition(self._topic, 0, marker.batch, marker.encode())
+        producer.send_offsets_to_transaction([at], self._group, TIMEOUT_S)
+        producer.commit_transaction(TIMEOUT_S)
+
+    def write(self, batches: Sequence[Written]) -> None:
+        """All batches and the new marker, in one transaction.  SinkError: it is not known to be there, try again after
+        `open`; TooLargeError: it never will be."""
+        if self._producer is None or self.marker is None:
+            raise SinkError("the session is not open")
+        producer = self._producer
+        self._failed.clear()
+        digests = {**self.marker.digests, **{w.batch: w.digest for w in batches}}
+        marker = replace(
+            self.marker, batch=batches[-1].batch, digests=dict(sorted(digests.items())[-DIGESTS:])
+        )
+        try:
+            producer.begin_transaction()
+            for written in batches:
+                self._produce(producer, written)
+            self._finish(producer, marker)
+            self.marker = marker
+        except (KafkaException, BufferError) as error:
+            self._give_up(producer, error)
+
+    def _produce(self, producer: Producer, written: Written) -> None:
+        own = int(self._name.rpartition(".")[2]) % self._partitions
+        headers = list(written.headers) or None
+        for key, value in written.messages:
+            self._send(producer, self._topic, value, key, headers, -1 if key is not None else own)
+        for key, value, about in written.letters:
+            assert self._letters is not None
+            self._send(producer, self._letters, value, key, list(about))
+
+    def _send(
+        self,
+        producer: Producer,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: list[tuple[str, str | bytes | None]] | None,
+        partition: int = -1,
+    ) -> None:
+        while True:
+            try:
+                producer.produce(topic, value, key, partition, on_delivery=self._note, headers=headers)
+                return
+            except BufferError:
+                producer.poll(0.1)  # librdkafka's queue is full: it bounds memory
+
+    def _note(self, error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            self._failed.append((error.code(), error.str()))
+
+    def _give_up(self, producer: Producer, error: BaseException) -> None:
+        """Whatever went wrong, the next `open` ends the transaction and learns from the marker whether it was committed."""
+        kafka = error.args[0] if error.args and isinstance(error.args[0], KafkaError) else None
+        with contextlib.suppress(KafkaException):  # a fenced producer says so again
+            producer.poll(0)
+        codes = {code for code, _ in self._failed} | ({kafka.code()} if kafka is not None else set())
+        self.drop()
+        if KafkaError.MSG_SIZE_TOO_LARGE in codes:
+            raise TooLargeError(self._say(error))
+        what = self._say(error)
+        if self._failed:
+            what += f" ({self._settings.clean(self._failed[0][1])})"
+        if codes & set(_FENCED):
+            what = f"the producer was fenced or its transaction timed out: {what}"
+        raise SinkError(what)
+
+    def _say(self, error: BaseException) -> str:
+        return f"topic {self._topic}: {self._settings.clean(reason(error))}"
+
+    def drop(self) -> None:
+        """Forget the producer; what it had under way is ended by the next one."""
+        if self._producer is not None:
+            with contextlib.suppress(KafkaException):
+                self._producer.purge(blocking=False)
+            self._producer = None
+
+
+def _common(settings: dict[str, Any]) -> dict[str, Any]:
+    """Of a producer's settings those that any client of the same brokers takes without a warning."""
+    ours = (
+        "security.",
+        "sasl.",
+        "ssl.",
+        "socket.",
+        "broker.",
+        "client.",
+        "enable.ssl",
+        "bootstrap.",
+        "logger",
+    )
+    return {name: value for name, value in settings.items() if name.startswith(ours)}

@@ -1,0 +1,23 @@
+"""One broker for all tests that do not break it: started here, or one that is running already."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from controller.embedded.kafka import KafkaCluster
+from tests.kafka.broker import Broker
+
+RUNNING = "REPRISE_TEST_KAFKA"
+"""Environment variable with the address of a broker to use, for many runs in a row."""
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    if address := os.environ.get(RUNNING):
+        yield Broker(address)
+        return
+    with KafkaCluster() as cluster:
+        yield Broker(cluster.bootstrap)

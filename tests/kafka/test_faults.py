@@ -1,0 +1,212 @@
+"""Brokers that break while a topology runs: what the user sees, and that nothing is missing or twice afterwards.
+
+These tests start brokers of their own, as they break them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from controller.embedded.kafka import KafkaCluster, with_passwords
+from spark_jobs.topology.resource import StreamTopology
+from tests.kafka import pipes
+from tests.kafka.broker import Broker, wait_for
+from tests.unit.engine.local import World
+
+pytestmark = pytest.mark.slow
+ROWS = 200
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KafkaCluster]:
+    with KafkaCluster() as started:
+        yield started
+
+
+def begin(broker: Broker, folder: Path, **spec: object) -> tuple[World, str]:
+    """Two hundred rows in batches of ten, half of them written when this returns."""
+    origin, target = broker.topic("in", 2), broker.topic("out")
+    broker.send(origin, pipes.rows(ROWS // 2), 0)
+    broker.send(origin, pipes.rows(ROWS // 2, first=ROWS // 2), 1)
+    quick = {"config": {"socket.timeout.ms": 2000, "topic.metadata.refresh.interval.ms": 500}}
+    source = pipes.source(broker, origin, until=broker.ends(origin), batch_rows=10, **quick)
+    world = pipes.world(pipes.pipe(source, pipes.sink(broker, target, **quick), **spec), folder, "a", "b")
+    world.run(lambda e: 3 <= min(e.positions.values()) < 10)
+    return world, target
+
+
+def run(world: World, seconds: float) -> None:
+    """Go on for a while."""
+    until = time.monotonic() + seconds
+    world.run(lambda _: time.monotonic() > until, limit=100_000)
+
+
+def finish(world: World, broker: Broker, target: str) -> None:
+    """To the end, and every row once."""
+    until = time.monotonic() + 120
+    world.run(lambda e: e.done or time.monotonic() > until, limit=100_000)
+    assert world.engine.done, (world.engine.positions, world.engine.failed, world.engine.problems[-3:])
+    assert sorted(row["id"] for row in broker.rows(target)) == list(range(ROWS))
+
+
+def test_a_broker_that_is_down_during_a_recovery(cluster: KafkaCluster, tmp_path: Path) -> None:
+    """The user sees that source and sink wait, and for whom; partitions are not failed; it goes on by itself."""
+    broker = Broker(cluster.bootstrap)
+    world, target = begin(broker, tmp_path)
+    cluster.brokers[0].kill()
+    world.nodes.lose("a")
+    world.run(lambda e: "node lost" in e.failed.values())
+    world.nodes.start("c")
+    world.want(1, world.engine.punctuations.newest, world.spread("b", "c"))
+    run(world, 8.0)
+    assert not world.engine.failed
+    said = " ".join(world.engine.problems)
+    assert "in.0: batch" in said or "sources wait" in said
+    assert cluster.bootstrap in said
+    cluster.brokers[0].start(240.0)
+    finish(world, broker, target)
+
+
+def test_a_broker_that_does_not_answer(cluster: KafkaCluster, tmp_path: Path) -> None:
+    """Frozen: connections stay, nothing comes.  Jobs go on at their usual pace; the user is told after some seconds."""
+    broker = Broker(cluster.bootstrap)
+    world, target = begin(broker, tmp_path)
+    cluster.brokers[0].freeze()
+    began, jobs = time.monotonic(), world.engine.jobs
+    run(world, 8.0)
+    slowest = (time.monotonic() - began) / (world.engine.jobs - jobs)
+    cluster.brokers[0].thaw()
+    assert slowest < 3.0
+    assert not world.engine.failed
+    assert any("wait" in problem for problem in world.engine.problems)
+    finish(world, broker, target)
+
+
+def test_a_sink_topic_that_is_deleted(cluster: KafkaCluster, tmp_path: Path) -> None:
+    """The user sees that output waits and that the marker is gone; nothing is written as if nothing had been there."""
+    broker = Broker(cluster.bootstrap)
+    world, target = begin(broker, tmp_path)
+    broker.delete(target)
+    until = time.monotonic() + 60
+    world.run(lambda e: any(target in p for p in e.problems) or time.monotonic() > until, limit=100_000)
+    broker.create(target)
+    world.run(
+        lambda e: any("is gone though batch" in p for p in e.problems) or time.monotonic() > until,
+        limit=100_000,
+    )
+    assert any("on_marker_lost: continue" in p for p in world.engine.problems), world.engine.problems[-3:]
+    assert broker.rows(target) == []
+    for host in world.nodes.hosts.values():
+        host.close()
+
+
+@pytest.fixture
+def guarded() -> Iterator[KafkaCluster]:
+    with KafkaCluster(properties=with_passwords({"admin": "a-secret", "app": "hunter2"}, "admin")) as started:
+        yield started
+
+
+def test_without_the_right_to_write_the_user_sees_which_and_no_password(
+    guarded: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not failed but waiting: the right can be given while the topology runs, and then it goes on."""
+    plain = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN"}
+    broker = Broker(guarded.bootstrap, {**plain, "sasl.username": "admin", "sasl.password": "a-secret"})
+    (tmp_path / "password").write_text("hunter2\n")
+    monkeypatch.setenv("KAFKA_USER", "app")
+    config = {
+        **plain,
+        "sasl.username": {"env": "KAFKA_USER"},
+        "sasl.password": {"file": str(tmp_path / "password")},
+    }
+    origin, target = broker.topic("in"), broker.topic("out")
+    broker.send(origin, pipes.rows(20))
+    allow(broker, ResourceType.TOPIC, origin, AclOperation.READ)
+    allow(broker, ResourceType.TOPIC, origin, AclOperation.DESCRIBE)
+    source = pipes.source(broker, origin, until=broker.ends(origin), batch_rows=5, config=config)
+    resource = pipes.pipe(source, pipes.sink(broker, target, config=config))
+    world = pipes.world(resource, tmp_path, "a")
+    until = time.monotonic() + 60
+    world.run(
+        lambda e: any("AUTHORIZATION" in p for p in e.problems) or time.monotonic() > until, limit=100_000
+    )
+    assert any(f"topic {target}" in p and "AUTHORIZATION_FAILED" in p for p in world.engine.problems)
+    assert "hunter2" not in " ".join(world.engine.problems) + resource.document
+    for kind, name in (
+        (ResourceType.TOPIC, target),
+        (ResourceType.GROUP, "reprise."),
+        (ResourceType.TRANSACTIONAL_ID, "reprise."),
+    ):
+        allow(broker, kind, name, AclOperation.ALL)
+    world.run(lambda e: e.done or time.monotonic() > until + 60, limit=100_000)
+    assert sorted(row["id"] for row in broker.rows(target)) == list(range(20))
+
+
+def allow(broker: Broker, kind: ResourceType, name: str, what: AclOperation) -> None:
+    """A right of user `app` on everything that begins with `name`."""
+    right = AclBinding(
+        kind, name, ResourcePatternType.PREFIXED, "User:app", "*", what, AclPermissionType.ALLOW
+    )
+    broker.admin.create_acls([right])[right].result(60)
+
+
+def test_three_brokers_one_killed_while_nodes_are_lost(tmp_path: Path) -> None:
+    """With replicas the loss of a broker is no more than a pause, also together with the loss of a node."""
+    with KafkaCluster(3) as three:
+        broker = Broker(three.bootstrap, copies=3)
+        world, target = begin(broker, tmp_path)
+        three.brokers[0].kill()
+        world.nodes.lose("a")
+        world.run(lambda e: "node lost" in e.failed.values())
+        world.nodes.start("c")
+        world.want(1, world.engine.punctuations.newest, world.spread("b", "c"))
+        finish(world, broker, target)
+
+
+def standby_of(resource: StreamTopology) -> tuple[str, ...]:
+    """Clusters that the source of a pipe may read from."""
+    return tuple(resource.sources[0].parameters["brokers"])
+
+
+def test_reading_falls_over_to_a_standby_cluster(cluster: KafkaCluster, tmp_path: Path) -> None:
+    """The mirror has the same offsets; the user sees from where it reads."""
+    mirror = Broker(cluster.bootstrap)
+    with KafkaCluster() as primary:
+        broker = Broker(primary.bootstrap)
+        origin = broker.topic("mirrored")
+        mirror.create(origin)
+        for each in (broker, mirror):
+            each.send(origin, pipes.rows(ROWS))
+        target = mirror.topic("fell-over")
+        source = pipes.source(
+            broker, origin, until=broker.ends(origin), batch_rows=10, standby_after="1s",
+            brokers=[primary.bootstrap, cluster.bootstrap], config={"socket.timeout.ms": 1000},
+        )  # fmt: skip
+        resource = pipes.pipe(source, pipes.sink(mirror, target))
+        assert standby_of(resource) == (primary.bootstrap, cluster.bootstrap)
+        world = pipes.world(resource, tmp_path, "a")
+        world.run(lambda e: 3 <= min(e.positions.values()) < 15)
+    finish(world, mirror, target)
+    assert any(f"reading goes on from {cluster.bootstrap}" in p for p in world.engine.problems)
+
+
+def test_nothing_is_left_when_brokers_are_stopped(tmp_path: Path) -> None:
+    cluster = KafkaCluster()
+    cluster.start()
+    scratch = cluster.brokers[0].folder
+    process = cluster.brokers[0]._running
+    assert process is not None
+    cluster.stop()
+    assert not scratch.exists()
+    wait_for(lambda: process[0].poll() is not None)
