@@ -6,8 +6,8 @@ most of the work and change no answer:
 
 - what a query lacks shrinks by no more than the room does, so a query that does not fit now never will, and
   is not looked at again;
-- densities only grow until their query is added or cannot be any more, so the densest of each block of
-  queries is known at all times, and only the block of such a query is looked through again;
+- the densest of each small block of queries is remembered, and only blocks in which something has changed are
+  looked through again;
 - a candidate that comes to hold the same queries as an earlier one ends as that one did, and is given up. Sets
   are told apart by 62-bit names combined with exclusive or.
 """
@@ -22,14 +22,18 @@ import numpy.typing as npt
 
 from algorithms.kernels.cover import Cover, Ints, make_cover
 
-FIRST, SECOND, HELD, BEST = range(4)
+FIRST, SECOND, HELD, BEST, SHIFT = range(5)
 """Places in `Candidates.now`: the next candidate (a single where both are equal), the query that row 0 holds, the
-value of the best so far."""
+value of the best so far, the bits of a block."""
 
 Floats = npt.NDArray[np.float64]
 
-BLOCK = 4
-"""Queries whose numbers agree but for this many bits are a block."""
+SMALL_BLOCK, ONE_BLOCK = 3, 40
+"""Queries whose numbers agree but for so many bits are a block. Where a query that is restored changes most of
+the others, one block holds them all."""
+
+MAX_SEEN = 1 << 20
+"""Sets remembered, 8 MiB. A newer one takes the place of an older one with the same remainder."""
 
 LOOKS_A_STEP = 100
 """What a step is reckoned as."""
@@ -37,15 +41,12 @@ LOOKS_A_STEP = 100
 ALMOST = 1.0 - 2.0**-40
 """What a product may fall short of by rounding."""
 
-MAX_SEEN = 1 << 20
-"""Sets remembered, 8 MiB. A newer one takes the place of an older one with the same remainder."""
-
 
 class Candidates(NamedTuple):
     """Scratch and results. Of tables with two rows, row 0 holds what the first query of a pair restores and
     row 1 what the candidate does that is being extended. Per query: what it still costs, and its share of that
-    (infinite: it was added or can never be). Per block of queries: the greatest density and the first query that
-    has it."""
+    (infinite: it was added or can never be). Per block of queries: the greatest density, the first query that
+    has it, and whether that is out of date."""
 
     now: Ints
     pairs: npt.NDArray[np.bool_]
@@ -57,6 +58,7 @@ class Candidates(NamedTuple):
     seen: Ints
     top: Floats
     top_query: Ints
+    dirty: npt.NDArray[np.bool_]
     chosen: Ints
     best: npt.NDArray[np.bool_]
     cost_alone: Ints
@@ -66,9 +68,11 @@ class Candidates(NamedTuple):
 def make_candidates(cover: Cover, shares: Floats) -> Candidates:
     """`shares` are the integers c_k / f_k of Definition 3."""
     queries, partitions = len(cover.worth), len(cover.price)
-    blocks = (queries >> BLOCK) + 1
+    changed = len(cover.row) ** 2 / max(1, queries * partitions)  # by an average query
+    shift = ONE_BLOCK if changed * 8 > queries else SMALL_BLOCK
+    blocks = (queries >> shift) + 1
     return Candidates(
-        now=np.array([0, 0, -1, 0], np.int64),
+        now=np.array([0, 0, -1, 0, shift], np.int64),
         pairs=np.zeros(1, np.bool_),
         worth=cover.worth.astype(np.float64),
         cost=np.zeros((2, queries), np.int64),
@@ -76,8 +80,9 @@ def make_candidates(cover: Cover, shares: Floats) -> Candidates:
         covered=np.zeros((2, partitions), np.bool_),
         names=np.random.default_rng(0).integers(1, 2**62, queries).astype(np.int64),
         seen=np.zeros(min(MAX_SEEN, 1 << (8 * queries * queries).bit_length()), np.int64),
-        top=np.zeros((2, blocks)),
-        top_query=np.zeros((2, blocks), np.int64),
+        top=np.zeros(blocks),
+        top_query=np.zeros(blocks, np.int64),
+        dirty=np.ones(blocks, np.bool_),
         chosen=np.zeros(queries, np.int64),
         best=np.zeros(queries, np.bool_),
         cost_alone=cover.alone(),
@@ -85,35 +90,11 @@ def make_candidates(cover: Cover, shares: Floats) -> Candidates:
     )
 
 
-def at_least(worth: float, share: float, most: float) -> float:
-    """The density where it is at least `most`, else -1.
-
-    The quotient decides, rounded as Python rounds it; a product tells first whether it is worth taking."""
-    if share == 0.0:
-        return np.inf
-    if share < np.inf and worth >= most * share * ALMOST:
-        density = worth / share
-        if density >= most:
-            return density
-    return -1.0
-
-
-def survey(them: Candidates, row: int, block: int) -> None:
-    """Find the densest query of a block anew."""
-    worth, share, most, found = them.worth, them.share[row], 0.0, 0
-    for query in range(block << BLOCK, min((block + 1) << BLOCK, len(worth))):
-        density = at_least(worth[query], share[query], most)
-        if density > most:
-            most, found = density, query
-    them.top[row, block] = most
-    them.top_query[row, block] = found
-
-
 def restore(cover: Cover, shares: Floats, them: Candidates, row: int, query: int) -> int:
     """Restore what `query` lacks and take it off those that share it; its price."""
     paid = np.int64(0)
     cost, share, covered = them.cost[row], them.share[row], them.covered[row]
-    worth, top, top_query = them.worth, them.top[row], them.top_query[row]
+    dirty, shift = them.dirty, them.now[SHIFT]
     share[query] = np.inf
     for at in range(cover.row_at[query], cover.row_at[query + 1]):
         k = cover.row[at]
@@ -126,12 +107,8 @@ def restore(cover: Cover, shares: Floats, them: Candidates, row: int, query: int
             other = cover.column[to]
             cost[other] -= price
             share[other] -= part
-            block = other >> BLOCK
-            density = at_least(worth[other], share[other], top[block])
-            if density > top[block] or (density == top[block] and other < top_query[block]):
-                top[block] = density
-                top_query[block] = other
-    survey(them, row, query >> BLOCK)
+            dirty[other >> shift] = True
+    dirty[query >> shift] = True
     return paid  # type: ignore[return-value]
 
 
@@ -145,19 +122,38 @@ def known(them: Candidates, name: int) -> bool:
 
 
 def densest(them: Candidates, room: int) -> int:
-    """Lines 24-26: the densest query that fits, the first of equals, or -1."""
+    """Lines 24-26: the densest query that fits, the first of equals, or -1.
+
+    The quotient decides, rounded as Python rounds it; a product tells first whether it is worth taking. All in
+    one function, because handing the tables to another one costs more than what it would do."""
+    worth, cost, share = them.worth, them.cost[1], them.share[1]
+    top, top_query, dirty, shift = them.top, them.top_query, them.dirty, them.now[SHIFT]
     while True:
         block, most = -1, 0.0
-        for at in range(them.top.shape[1]):
-            if them.top[1, at] > most:
-                block, most = at, them.top[1, at]
+        for at in range(len(top)):
+            if dirty[at]:
+                dirty[at] = False
+                best = 0.0
+                for query in range(at << shift, min((at + 1) << shift, len(worth))):
+                    if worth[query] >= best * share[query] * ALMOST:
+                        if cost[query] > room:
+                            share[query] = np.inf
+                            continue
+                        density = worth[query] / share[query] if share[query] > 0.0 else np.inf
+                        if density > best:
+                            best, top_query[at] = density, query
+                            if best == np.inf:
+                                break
+                top[at] = best
+            if top[at] > most:
+                block, most = at, top[at]
         if block < 0:
             return -1
-        query = them.top_query[1, block]
-        if them.cost[1, query] <= room:
+        query = top_query[block]
+        if cost[query] <= room:
             return query  # type: ignore[no-any-return]
-        them.share[1, query] = np.inf
-        survey(them, 1, block)
+        share[query] = np.inf
+        dirty[block] = True
 
 
 def extend(cover: Cover, shares: Floats, them: Candidates, first: int, second: int, room: int) -> int:
@@ -202,8 +198,7 @@ def advance(cover: Cover, shares: Floats, them: Candidates, capacity: int, work:
                 them.cost[1, :] = them.cost[0]
                 them.share[1, :] = them.share[0]
                 them.covered[1, :] = them.covered[0]
-                them.top[1, :] = them.top[0]
-                them.top_query[1, :] = them.top_query[0]
+                them.dirty[:] = True
                 room -= restore(cover, shares, them, 1, second)
                 work -= queries + extend(cover, shares, them, first, second, room)
         work -= 1
@@ -216,8 +211,6 @@ def hold(cover: Cover, shares: Floats, them: Candidates, first: int) -> None:
     them.cost[0, :] = them.cost_alone
     them.share[0, :] = them.share_alone
     them.covered[0, :] = False
-    for block in range(them.top.shape[1]):
-        survey(them, 0, block)
     restore(cover, shares, them, 0, first)
     them.now[HELD] = first
 
@@ -245,5 +238,5 @@ def rehearse(kernels: Mapping[str, Callable[..., object]]) -> None:
     kernels["advance"](cover, shares, make_candidates(cover, shares), 5, 1000)
 
 
-COMPILED = ("at_least", "survey", "restore", "known", "densest", "extend", "hold", "following", "advance")
+COMPILED = ("restore", "known", "densest", "extend", "hold", "following", "advance")
 """In the order in which they need each other."""

@@ -17,7 +17,7 @@ from algorithms import Instance, compiled
 from algorithms.best_density import best_density_literal
 from algorithms.best_density_fast import best_density_fast
 from algorithms.candidate_run import CandidateRun, all_candidates
-from algorithms.generators import sukp
+from algorithms.generators import Setting, sukp, topology
 from algorithms.kernels import density, swaps
 from algorithms.kernels.cover import Cover, make_cover
 from algorithms.local_search import SearchRun
@@ -81,8 +81,11 @@ def test_all_versions_of_best_density_agree(instance: Instance) -> None:
         assert run.best == literal
 
 
-def test_large_candidates_agree_with_the_literal_version_where_blocks_and_pairs_are_many() -> None:
-    problem = compile_problem(sukp(random.Random(2), 40, 30, 0.15, 0.6))
+@pytest.mark.parametrize("share", [2, 12])
+def test_large_candidates_agree_with_the_literal_version(share: int) -> None:
+    """With 2 queries a partition queries are looked at in small blocks, with 12 all in one."""
+    setting = Setting("s", queries=26, partitions=40, max_share=share)
+    problem = compile_problem(topology(random.Random(share), setting, 0.5))
     assert all_candidates(problem, wait=True) == best_density_literal(problem)
 
 
