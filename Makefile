@@ -16,6 +16,7 @@ $(STAMP): pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 is needed (set PYTHON=...)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,demo]'
+	$(BIN)/python -m algorithms
 	@touch $(STAMP)
 
 demo: setup  ## ten nodes, eight killed at once, queries back one by one, and a verdict

@@ -1,7 +1,7 @@
 """Recovery planning: which failed partitions to restore now, where, and which queries that brings back.
 
 The law of this package: instances in, plans out. No clock (time limits come with an injected one), no I/O,
-nothing but the standard library, numpy and the solver.
+nothing but the standard library, numpy, numba (whose cache of compiled kernels is its own) and the solver.
 """
 
 from algorithms.errors import InstanceError, PlanFormatError, PlanningError, TooLarge, UnknownAlgorithm

@@ -10,18 +10,21 @@ Restored partitions stay restored, so a schedule is a chain of growing sets. Can
 rollouts that head for one stage's optimum: until that stage only queries inside the target are restored, the
 most valuable first; afterwards the chain continues myopically. The myopic chain is one of them, and the best
 area wins: on known arrivals the result is never worse than myopic.
+
+Where the instance has nodes, each arrival is one more node and every stage is a packing: partitions are
+indivisible and stay on the node that they were restored on. `seconds` says how long partitions take to be
+restored (state bytes over bandwidth, backlog over speed): a query counts only from when its last one is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from algorithms.model import Instance, PartitionCost
-from algorithms.problem import Problem, compile_problem
-
-Best = Callable[[Problem], tuple[int, ...]]
-"""A planner for the sum problem: the query indices to restore."""
+from algorithms.errors import InstanceError
+from algorithms.model import Instance
+from algorithms.problem import bits, compile_problem
+from algorithms.rollouts import Best, Capacity, Field, Restored
 
 NOBODY_COMES = 1.0
 """Weight, in scenarios, of the one in which nothing arrives any more: what keeps a plan from waiting for a
@@ -30,7 +33,7 @@ promise."""
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Capacity that becomes free at a time (seconds from the first plan)."""
+    """Capacity that becomes free at a time (seconds from the first plan); one node, where nodes matter."""
 
     at: float
     free: int
@@ -45,6 +48,8 @@ class Stage:
     queries: tuple[str, ...]
     partitions: tuple[str, ...]
     value: int
+    placement: Mapping[str, str] = field(default_factory=dict)
+    """Node of each restored partition, where the instance has nodes; the n-th arrival is `arrival n`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,33 +61,35 @@ class Schedule:
     kind: str = field(default="myopic")
 
 
-def restore_cost(instance: Instance, seconds: dict[str, float], weight: float) -> Instance:
-    """Let the time to restore a partition (state bytes over bandwidth, backlog over speed) enter its cost:
-    each second counts as `weight` units of capacity, rounded up. The capacity stays what it is, so plans stay
-    feasible."""
-    return replace(
-        instance,
-        partitions=tuple(
-            PartitionCost(p.id, p.cost + -int(-seconds.get(p.id, 0.0) * weight // 1))
-            for p in instance.partitions
-        ),
-    )
+Seconds = Mapping[str, float]
+"""How long each partition takes to be restored; those not named take no time."""
 
 
-def myopic(instance: Instance, arrivals: Sequence[Arrival], horizon: float, best: Best) -> Schedule:
+def myopic(
+    instance: Instance,
+    arrivals: Sequence[Arrival],
+    horizon: float,
+    best: Best,
+    seconds: Seconds | None = None,
+) -> Schedule:
     """At each arrival the best set for the capacity there is: the paper's rule."""
     times, capacities = _timeline(instance, arrivals, horizon)
-    problem = compile_problem(replace(instance, nodes=()))
-    chain = _continue(problem, 0, capacities, best)
-    return _schedule(problem, chain, times, horizon, "myopic")
+    field_ = _field(instance, horizon, best, seconds)
+    return _schedule(field_, instance, field_.follow(Restored(), capacities), times, "myopic")
 
 
-def anticipatory(instance: Instance, arrivals: Sequence[Arrival], horizon: float, best: Best) -> Schedule:
+def anticipatory(
+    instance: Instance,
+    arrivals: Sequence[Arrival],
+    horizon: float,
+    best: Best,
+    seconds: Seconds | None = None,
+) -> Schedule:
     """The chain of greatest area among all rollouts, for arrivals that are known."""
     times, capacities = _timeline(instance, arrivals, horizon)
-    problem = compile_problem(replace(instance, nodes=()))
-    chains = _rollouts(problem, 0, capacities, best)
-    schedules = [_schedule(problem, chain, times, horizon, kind) for kind, chain in chains]
+    field_ = _field(instance, horizon, best, seconds)
+    chains = field_.rollouts(Restored(), capacities)
+    schedules = [_schedule(field_, instance, chain, times, kind) for kind, chain in chains]
     return max(schedules, key=lambda schedule: schedule.area)  # the first of equals: myopic
 
 
@@ -92,144 +99,96 @@ def replanned(
     horizon: float,
     best: Best,
     forecast: Callable[[float], Sequence[Sequence[Arrival]]],
+    seconds: Seconds | None = None,
 ) -> Schedule:
     """Anticipatory planning as it runs: at each real arrival the first step of the chain with the greatest
     mean area over the scenarios of `forecast(now)` (arrivals at absolute times) and over the one in which
     nobody comes."""
     times, capacities = _timeline(instance, arrivals, horizon)
-    problem = compile_problem(replace(instance, nodes=()))
-    covered, chain = 0, []
+    field_ = _field(instance, horizon, best, seconds)
+    at, chain = Restored(), []
     for now, capacity in zip(times, capacities, strict=True):
         scenarios = [(1.0, list(future)) for future in forecast(now)]
         scenarios.append((NOBODY_COMES if scenarios else 1.0, []))
-        covered = _first_step(problem, covered, (now, capacity, horizon), scenarios, best)
-        chain.append(covered)
-    return _schedule(problem, chain, times, horizon, "replanned")
+        at = _first_step(field_, at, now, capacity, scenarios)
+        chain.append(at)
+    return _schedule(field_, instance, chain, times, "replanned")
 
 
 def _first_step(
-    problem: Problem,
-    covered: int,
-    moment: tuple[float, int, float],
-    scenarios: list[tuple[float, list[Arrival]]],
-    best: Best,
-) -> int:
-    """The next restored set: candidates from each scenario's rollouts, judged on all scenarios."""
-    now, capacity, horizon = moment
+    field_: Field, at: Restored, now: float, capacity: Capacity, scenarios: list[tuple[float, list[Arrival]]]
+) -> Restored:
+    """The next link: candidates from each scenario's rollouts, judged on all scenarios."""
     futures = []
-    candidates: dict[int, None] = {}
+    candidates: dict[int, Restored] = {}
     for weight, future in scenarios:
-        later = [a for a in sorted(future, key=lambda a: a.at) if now < a.at < horizon]
-        times, capacities = [now], [capacity]
-        for arrival in later:
-            times.append(arrival.at)
-            capacities.append(capacities[-1] + arrival.free)
+        later = [a for a in sorted(future, key=lambda a: a.at) if now < a.at < field_.horizon]
+        times, capacities = _stages(now, capacity, later)
         futures.append((weight, times, capacities))
-        for _, chain in _rollouts(problem, covered, capacities, best):
-            candidates.setdefault(chain[0])
+        for _, chain in field_.rollouts(at, capacities):
+            candidates.setdefault(chain[0].covered, chain[0])
 
-    def expected(step: int) -> float:
+    def expected(step: Restored) -> float:
         total = 0.0
         for weight, times, capacities in futures:
-            chains = [[step, *chain] for _, chain in _rollouts(problem, step, capacities[1:], best)] or [
-                [step]
-            ]
-            total += weight * max(_area(problem, chain, times, horizon) for chain in chains)
+            rollouts = field_.rollouts(step, capacities[1:]) or [("", [])]
+            total += weight * max(field_.area([step, *chain], times, at.covered) for _, chain in rollouts)
         return total
 
-    return max(candidates, key=expected)
+    return max(candidates.values(), key=expected)
 
 
-def _rollouts(
-    problem: Problem, covered: int, capacities: Sequence[int], best: Best
-) -> list[tuple[str, list[int]]]:
-    """(name, chain of restored masks): myopic, then heading for the optimum of each later stage."""
-    if not capacities:
-        return []
-    found = [("myopic", _continue(problem, covered, capacities, best))]
-    for target in range(1, len(capacities)):
-        goal = covered | problem.union(_best_given(problem, covered, capacities[target], best))
-        inside = [mask if mask & ~goal == 0 else None for mask in problem.masks]
-        chain, at = [], covered
-        for capacity in capacities[:target]:
-            at |= problem.union(_best_given(problem, at, capacity, best, inside))
-            chain.append(at)
-        chain.append(goal)
-        chain += _continue(problem, goal, capacities[target + 1 :], best)
-        found.append((f"towards stage {target}", chain))
-    return found
-
-
-def _continue(problem: Problem, covered: int, capacities: Sequence[int], best: Best) -> list[int]:
-    chain = []
-    for capacity in capacities:
-        covered |= problem.union(_best_given(problem, covered, capacity, best))
-        chain.append(covered)
-    return chain
-
-
-def _best_given(
-    problem: Problem, covered: int, capacity: int, best: Best, allowed: list[int | None] | None = None
-) -> tuple[int, ...]:
-    """The best queries to add where the partitions of `covered` are paid; only those with a mask in
-    `allowed`."""
-    masks = problem.masks if allowed is None else allowed
-    open_queries = [q for q, mask in enumerate(masks) if mask is not None and mask & ~covered]
-    rest = replace(
-        problem,
-        capacity=capacity - problem.cost_of(covered),
-        query_ids=tuple(problem.query_ids[q] for q in open_queries),
-        priority=tuple(problem.priority[q] for q in open_queries),
-        masks=tuple(problem.masks[q] & ~covered for q in open_queries),
-        sharers=_sharers(problem, covered, open_queries),
-    )
-    return tuple(open_queries[i] for i in best(rest))
-
-
-def _sharers(problem: Problem, covered: int, queries: list[int]) -> tuple[tuple[int, ...], ...]:
-    position = {q: i for i, q in enumerate(queries)}
-    return tuple(
-        () if covered >> k & 1 else tuple(position[q] for q in sharers if q in position)
-        for k, sharers in enumerate(problem.sharers)
-    )
+def _field(instance: Instance, horizon: float, best: Best, seconds: Seconds | None) -> Field:
+    problem = compile_problem(replace(instance, nodes=()))
+    known = seconds or {}
+    for name, value in known.items():
+        if not 0.0 <= value < float("inf"):
+            raise InstanceError(f"seconds[{name!r}]", f"must be finite and not negative, not {value}")
+    return Field(problem, best, tuple(float(known.get(name, 0.0)) for name in problem.partition_ids), horizon)
 
 
 def _timeline(
     instance: Instance, arrivals: Sequence[Arrival], horizon: float
-) -> tuple[list[float], list[int]]:
-    """Moments of decision and the capacity from each on; what arrives at one time counts as one arrival."""
-    times, capacities = [0.0], [instance.capacity]
-    for arrival in sorted(arrivals, key=lambda a: a.at):
-        if arrival.at >= horizon:
-            break
+) -> tuple[list[float], list[Capacity]]:
+    """Moments of decision and what there is from each on; what arrives at one time counts as one arrival."""
+    nodes = tuple(node.free for node in sorted(instance.nodes, key=lambda node: node.id))
+    before = sorted((a for a in arrivals if a.at < horizon), key=lambda a: a.at)
+    return _stages(0.0, (instance.budget(), nodes), before)
+
+
+def _stages(now: float, capacity: Capacity, later: Sequence[Arrival]) -> tuple[list[float], list[Capacity]]:
+    """From `now` on, one stage a time at which something arrives; nodes grow in the order of arrival."""
+    times, capacities = [now], [capacity]
+    for arrival in later:
+        total, nodes = capacities[-1]
+        grown = (total + arrival.free, (*nodes, arrival.free) if nodes else ())
         if arrival.at <= times[-1]:
-            capacities[-1] += arrival.free
+            capacities[-1] = grown
         else:
             times.append(arrival.at)
-            capacities.append(capacities[-1] + arrival.free)
+            capacities.append(grown)
     return times, capacities
 
 
-def _area(problem: Problem, chain: Sequence[int], times: Sequence[float], horizon: float) -> float:
-    ends = [*times[1:], horizon]
-    return sum(
-        problem.value_of(problem.closure(mask)) * (end - start)
-        for mask, start, end in zip(chain, times, ends, strict=True)
-    )
-
-
 def _schedule(
-    problem: Problem, chain: Sequence[int], times: Sequence[float], horizon: float, kind: str
+    field_: Field, instance: Instance, chain: Sequence[Restored], times: Sequence[float], kind: str
 ) -> Schedule:
-    stages = []
-    for mask, at in zip(chain, times, strict=True):
-        queries = problem.closure(mask)
+    problem, stages = field_.problem, []
+    first = [node.id for node in sorted(instance.nodes, key=lambda node: node.id)]
+
+    def node_name(node: int) -> str:
+        return first[node] if node < len(first) else f"arrival {node - len(first) + 1}"
+
+    for link, at in zip(chain, times, strict=True):
+        queries = problem.closure(link.covered)
+        names = problem.partition_ids
         stages.append(
             Stage(
                 at=at,
                 queries=tuple(problem.query_ids[q] for q in queries),
-                partitions=tuple(name for k, name in enumerate(problem.partition_ids) if mask >> k & 1),
+                partitions=tuple(names[k] for k in bits(link.covered)),
                 value=problem.value_of(queries),
+                placement={names[k]: node_name(node) for k, node in sorted(link.placement.items())},
             )
         )
-    return Schedule(tuple(stages), _area(problem, chain, times, horizon), kind)
+    return Schedule(tuple(stages), field_.area(chain, times), kind)

@@ -1,26 +1,22 @@
 """Which planner for which instance: the choice that `auto` makes, and says.
 
 1. Reductions and frontiers settle it (chains, trees, small parts, a plain knapsack): proven, in milliseconds.
-2. At most DP_QUERIES queries are left: the dynamic programme, proven.
+2. At most SUBSET_QUERIES queries are left: the dynamic programme, proven.
 3. Sparse instances, where few partitions are shared a query: HiGHS proves most of them. A short local search
-hands it
-   a start that it seldom improves and always needs for its cuts.
-4. Dense instances (He et al. 2018): no bound is strong enough to prove anything in seconds, so all of the
-time goes
-   to the local search, and the split bound says how far the plan may be off.
+   hands it a start that it seldom improves and always needs for its cuts.
+4. Dense instances (He et al. 2018): no bound is strong enough to prove anything in seconds, so all of the time
+   goes to the local search, and the split bound says how far the plan may be off.
 """
 
 from __future__ import annotations
 
 from algorithms.bounds import split_bound
-from algorithms.dp import dp
-from algorithms.exact import by_programme, by_structure, exact
-from algorithms.local_search import local_search, timed_start
+from algorithms.candidate_run import timed_candidates
+from algorithms.exact import by_programme, by_structure, by_subsets, exact
+from algorithms.local_search import local_search
 from algorithms.problem import Deadline, Outcome, Problem
 from algorithms.reduce import Reduced, reduce_problem
 
-DP_QUERIES = 18
-"""Up to here all subsets are compared in about 50 ms; two queries more take four times that."""
 DENSE_PAIRS = 1_500
 """Query-partition pairs, after reductions, above which HiGHS spends seconds on its first relaxations."""
 PAIRS_A_SECOND = 3_000
@@ -31,19 +27,17 @@ SEARCH_SHARE = 0.3
 
 def ilp(problem: Problem, deadline: Deadline) -> Outcome:
     """Exact, started from as much of BestDensity as a share of the time allows."""
-    return exact(problem, deadline, lambda small: timed_start(small, deadline)[0])
+    return exact(problem, deadline, lambda small: timed_candidates(small, deadline)[0])
 
 
 def auto(problem: Problem, deadline: Deadline) -> Outcome:
     """The best plan that the time allows, with the strongest bound at hand."""
     reduced = reduce_problem(problem)
-    settled = by_structure(problem, reduced)
+    settled = by_structure(problem, reduced) or by_subsets(problem, reduced, deadline)
     if settled is not None:
         return settled
     small = reduced.problem
     count = len(small.masks)
-    if count <= DP_QUERIES:
-        return _expanded(problem, reduced, dp(small, deadline), "dp")
     pairs = sum(mask.bit_count() for mask in small.masks)
     if pairs > DENSE_PAIRS + PAIRS_A_SECOND * deadline.left():
         bound = split_bound(small)

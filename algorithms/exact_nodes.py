@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pulp
 
-from algorithms.exact import BOUND_SLACK
+from algorithms.exact import BOUND_SLACK, highs_for
 from algorithms.fit import Fitted, given_up
 from algorithms.problem import Deadline, Outcome, Problem
 
@@ -30,12 +30,10 @@ def improve_on_nodes(
     if len(problem.cost) * len(free) > MAX_PLACES or deadline.left() < MIN_TIME:
         return fitted, outcome
     model, chosen, places = _model(problem, free)
-    solver = pulp.HiGHS(msg=False, threads=1, gapRel=0.0, timeLimit=deadline.left())
-    solver.createAndConfigureSolver(model)
-    solver.buildSolverModel(model)
-    model.solverModel.run()
-    values = model.solverModel.getSolution().col_value
-    dual = -model.solverModel.getInfo().mip_dual_bound
+    highs = highs_for(model, deadline)
+    highs.run()
+    values = highs.getSolution().col_value
+    dual = -highs.getInfo().mip_dual_bound
     if math.isfinite(dual):
         limit = math.floor(dual + BOUND_SLACK * max(1.0, abs(dual)))
         bound = limit if outcome.bound is None else min(limit, outcome.bound)

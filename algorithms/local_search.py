@@ -1,182 +1,180 @@
 """Anytime planning: never worse than the BestDensity start, better with every moment it is given.
 
-Tabu search over adds, drops and swaps of queries, all priced at every step (`swap_state`): the move that
-gives most priority is taken even if it loses, ties go to the one that leaves more room, and a query that just
-moved rests for a few steps. When nothing better turns up, either the plan is partly destroyed and rebuilt, or
-single partitions are moved for a while (`partition_search`), in turns: the first is strong where queries are
-many, the second where they share much. The generator of random numbers is seeded, so what ends a run is the
-clock alone.
+Two tabu searches take turns on the best plan (`kernels.swaps`), each with all of its moves priced at all times:
+
+- over *queries*: add, drop or swap one; most priority within the capacity;
+- over the *partitions that stay down*: a plan is also the choice of partitions to do without, which must be
+  worth enough cost and should hit as little priority as possible. Partitions are sets of the queries they hit,
+  so it is the same problem with its sides exchanged. Where a query needs many partitions and few partitions
+  stay down, plans that differ by one partition differ by many queries, and the first search would need a chain
+  of losing moves.
+
+A round ends when it has found nothing better for a while. The next one starts from a plan that was partly
+destroyed and filled up again by density, or whose partitions were partly exchanged. Random numbers are seeded:
+what ends a run is the clock alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 
 import numpy as np
 import numpy.typing as npt
 
-from algorithms.best_density_fast import best_density_fast
-from algorithms.partition_search import PartitionSearch
+from algorithms import compiled
+from algorithms.candidate_run import all_candidates, timed_candidates
+from algorithms.kernels import swaps
+from algorithms.kernels.cover import Ints, make_cover
 from algorithms.problem import Deadline, Outcome, Problem
 from algorithms.reduce import reduce_problem
-from algorithms.swap_state import SwapState
 
-REST_DROPPED = (4, 9)
-"""Steps for which a dropped query may not return: drawn from this range, times the round's patience."""
-REST_ADDED = (1, 4)
-"""Steps for which an added query may not leave, likewise."""
+RESTS = (4, 9, 1, 4)
+"""Steps for which what was dropped may not return (least, most + 1) and what was added may not leave, times
+the round's patience."""
 PATIENCE = (1, 1, 3)
-"""Factors on the rests, round after round. Short rests are best for 500 queries; a long one now and then gets
-small dense instances out of local optima that short ones never left."""
-ROUNDS = (("partitions", "best"), ("rebuild", "best"), ("rebuild", "last"))
-"""What a stalled search does next, in turns: move partitions of the best plan, or destroy and rebuild that
-plan or the last one. Turns that start afresh did worse in the same time."""
-NOISE = 0.3
-"""How far a query's density may be raised at random while a plan is filled up."""
-STALL = 300
-"""Steps without a better plan after which the plan is partly destroyed and rebuilt."""
+"""Short rests are best for 500 queries; longer ones now and then leave local optima of small dense
+instances."""
+STALL = 2000
+"""Steps without anything better after which a round ends."""
+NOISE = 30
+"""Per cent by which a density may be raised at random while a plan is filled up."""
 DESTROY = (0.15, 0.8)
-"""Share of the queries that a restart drops."""
-START_SHARE = 0.15
-"""Share of the time that BestDensity may take before the search starts from what it has."""
+"""Share of the queries that are dropped before a plan is filled up again."""
+SHAKE = (0.05, 0.4)
+"""Share of the partitions that stay down that is exchanged at random."""
+STEPS, WORK = 100, 1_000_000
+"""Steps and looks at pairs between two looks at the clock: a millisecond or two at most."""
 MAX_CELLS = 30_000_000
-"""Queries times partitions beyond which the dense tables would not fit the memory of a small coordinator."""
+"""Pairs of queries and of partitions beyond which the tables would not fit the memory of a small
+coordinator."""
+
+Bools = npt.NDArray[np.bool_]
 
 
 def best_density(problem: Problem, deadline: Deadline) -> Outcome:
     """BestDensity as a planner of the registry; it takes the time it needs."""
-    return Outcome(best_density_fast(problem)[0], note="all single queries and pairs extended by density")
+    found = all_candidates(problem, wait=deadline.virtual)
+    return Outcome(found, note="all single queries and pairs extended by density")
 
 
 def local_search(problem: Problem, deadline: Deadline) -> Outcome:
     """Search until the deadline."""
-    start, complete = timed_start(problem, deadline)
+    start, complete = timed_candidates(problem, deadline)
     reduced = reduce_problem(problem)
     small = reduced.problem
     if not small.masks:
         return Outcome(reduced.taken, problem.value_of(reduced.taken), "reductions alone decide it")
-    if len(small.masks) * len(small.cost) > MAX_CELLS:
+    if len(small.masks) ** 2 + len(small.cost) ** 2 > MAX_CELLS:
         return Outcome(start, note="too large to search: BestDensity as far as time allowed")
     place = {q: i for i, group in enumerate(reduced.originals) for q in group}
     seed = tuple(sorted({place[q] for q in start if q in place}))
-    found, steps = search(small, seed, deadline.passed)
+    fast = compiled.ready(wait=deadline.virtual)
+    found, steps = search(small, seed, deadline.passed, STEPS if fast or deadline.virtual else 1)
     best = max((reduced.expand(found), start), key=problem.value_of)
     begun = "BestDensity" if complete else "BestDensity cut short"
-    return Outcome(problem.closure(problem.union(best)), note=f"{steps} steps from {begun}")
+    how = "" if fast else ", interpreted"
+    return Outcome(problem.closure(problem.union(best)), note=f"{steps} steps from {begun}{how}")
 
 
-def timed_start(problem: Problem, deadline: Deadline) -> tuple[tuple[int, ...], bool]:
-    """BestDensity within its share of the time, and whether that was enough for all candidates."""
-    until = deadline.left() * (1 - START_SHARE)
-    return best_density_fast(problem, lambda: deadline.left() < until)
+def search(
+    problem: Problem, start: tuple[int, ...], stop: Callable[[], bool], portion: int = STEPS
+) -> tuple[tuple[int, ...], int]:
+    """(the best queries met, steps made); `start` must be feasible. `stop` is asked every `portion` steps."""
+    run = SearchRun(problem, start)
+    for _ in run.portions(portion):
+        if stop() or run.value == run.top:
+            break
+    return run.best, run.steps
 
 
-def search(problem: Problem, start: tuple[int, ...], stop: Callable[[], bool]) -> tuple[tuple[int, ...], int]:
-    """(the best queries met, steps made); `start` must be feasible."""
-    state, partitions = SwapState(problem), PartitionSearch(problem)
-    for query in start:
-        state.insert(query)
-    rng = np.random.default_rng(len(problem.masks))
-    rests = np.zeros(state.count, np.int64)
-    best, best_value = state.chosen.copy(), state.value
-    local, local_value = best, best_value
-    top = float(state.priority.sum())
-    stalled = steps = rounds = 0
-    patience = 1
-    while not stop() and best_value < top:
-        steps += 1
-        rest = steps + patience * np.array([rng.integers(*REST_ADDED), rng.integers(*REST_DROPPED)])
-        moved = _step(state, rests, steps, best_value, rest)
-        stalled += 1
-        if state.value > local_value:
-            local, local_value, stalled = state.chosen.copy(), state.value, 0
-            if local_value > best_value:
-                best, best_value = local, local_value
-        if stalled > STALL or not moved:
-            rounds += 1
-            kind, source = ROUNDS[rounds % len(ROUNDS)]
-            base = best if source == "best" else local
-            if kind == "partitions":
-                base, made = partitions.round(base, rounds, rng, stop)
-                steps += made
-                _load(state, base)
-            else:
-                _restart(state, base, rng)
-            patience = PATIENCE[rounds % len(PATIENCE)]
-            rests[:] = 0
-            local, local_value, stalled = state.chosen.copy(), state.value, 0
-            if local_value > best_value:
-                best, best_value = local, local_value
-    return tuple(np.flatnonzero(best).tolist()), steps
+class SearchRun:
+    """Both searches on one problem. Inside, queries are sorted by descending priority and partitions by
+    descending cost, as the kernels want them."""
+
+    def __init__(self, problem: Problem, start: tuple[int, ...]) -> None:
+        queries = sorted(range(len(problem.masks)), key=lambda q: (-problem.priority[q], q))
+        partitions = sorted(range(len(problem.cost)), key=lambda k: (-problem.cost[k], k))
+        place = {k: i for i, k in enumerate(partitions)}
+        rows = [sorted(place[k] for k in problem.members(q)) for q in queries]
+        self._needs = np.zeros((len(queries), len(partitions)), np.bool_)
+        for i, row in enumerate(rows):
+            self._needs[i, row] = True
+        priority, cost = [problem.priority[q] for q in queries], [problem.cost[k] for k in partitions]
+        self._queries = make_cover(priority, cost, rows)
+        self._down = make_cover(cost, priority, [np.flatnonzero(col).tolist() for col in self._needs.T])
+        self._capacity, self._least_down = problem.capacity, sum(cost) - problem.capacity
+        self._original = queries
+        self._rng = np.random.default_rng(len(queries))
+        self.top = sum(priority)
+        self._best = np.isin(np.array(queries), np.array(start, np.int64))
+        self.value = problem.value_of(start)
+        self.steps = 0
+
+    @property
+    def best(self) -> tuple[int, ...]:
+        return tuple(sorted(self._original[i] for i in np.flatnonzero(self._best)))
+
+    def portions(self, steps: int) -> Iterator[None]:
+        """Search for ever, with a pause for the caller after each portion of work."""
+        chosen = swaps.make_state(self._queries, len(self._original))
+        down = swaps.make_state(self._down, len(self._original))
+        compiled.load_choice(self._queries, chosen, self._best)
+        for number in count():
+            rests = np.array(RESTS) * PATIENCE[number % len(PATIENCE)]
+            yield from self._query_round(chosen, rests, steps)
+            self._destroy(chosen)
+            yield from self._partition_round(down, rests, steps)
+
+    def _query_round(self, state: swaps.State, rests: Ints, steps: int) -> Iterator[None]:
+        compiled.begin(state)
+        state.now[swaps.BEST] = state.now[swaps.WORTH]
+        state.now[swaps.TOP] = max(self.value, int(state.now[swaps.WORTH]))
+        over = False
+        while not over:
+            before = int(state.now[swaps.STEP])
+            over = compiled.most_worth(self._queries, state, self._capacity, rests, STALL, steps, WORK)
+            self.steps += int(state.now[swaps.STEP]) - before
+            self._record(int(state.now[swaps.BEST]), state.kept)
+            yield
+
+    def _partition_round(self, state: swaps.State, rests: Ints, steps: int) -> Iterator[None]:
+        compiled.load_choice(self._down, state, self._shaken())
+        compiled.begin(state)
+        state.now[swaps.BEST] = state.now[swaps.PRICE]
+        state.now[swaps.TOP] = min(self.top - self.value, int(state.now[swaps.PRICE]))
+        over = False
+        while not over:
+            before = int(state.now[swaps.STEP])
+            over = compiled.least_price(self._down, state, self._least_down, rests, STALL, steps, WORK)
+            self.steps += int(state.now[swaps.STEP]) - before
+            self._record(self.top - int(state.now[swaps.BEST]), _none(self._needs[:, state.kept], axis=1))
+            yield
+
+    def _record(self, value: int, plan: Bools) -> None:
+        if value > self.value:
+            self.value, self._best = value, plan.copy()
+
+    def _destroy(self, state: swaps.State) -> None:
+        """Keep a random part of the best plan, or of the last round's, and fill up."""
+        base = self._best if self._rng.random() < 0.5 else state.kept
+        kept = base & (self._rng.random(len(base)) >= self._rng.uniform(*DESTROY))
+        compiled.load_choice(self._queries, state, kept)
+        compiled.fill(self._queries, state, self._capacity, NOISE)
+
+    def _shaken(self) -> Bools:
+        """The partitions that the best plan leaves down, some exchanged at random."""
+        down = _none(self._needs[self._best], axis=0)
+        down &= self._rng.random(len(down)) >= self._rng.uniform(*SHAKE)
+        worth = int(self._down.worth[down].sum())
+        for k in self._rng.permutation(np.flatnonzero(~down)):
+            if worth >= self._least_down:
+                break
+            down[k] = True
+            worth += int(self._down.worth[k])
+        return down
 
 
-def _step(
-    state: SwapState,
-    rests: npt.NDArray[np.int64],
-    step: int,
-    best_value: float,
-    until: npt.NDArray[np.int64],
-) -> bool:
-    """Make the best move that is allowed; False when there is none. What is added then rests until step
-    until[0], what is dropped until step until[1]."""
-    room = state.capacity - state.spent
-    resting = rests > step
-    tie = 1.0 / (1.0 + 2.0 * float(state.alone.sum()))  # never outweighs one unit of priority
-    slots = state.slots
-    blocked = (state.add > room) | state.chosen | resting
-    adds = np.where(blocked, -np.inf, state.priority - tie * state.add)
-    add = int(adds.argmax())
-    if adds[add] > -np.inf:  # an add that fits beats every swap for it
-        state.insert(add)
-        rests[add] = until[0]
-        return True
-    if not len(slots):
-        return False
-    change = state.lost + state.add
-    change -= state.freed[:, None]
-    gain = state.priority - state.priority[slots][:, None]
-    blocked = (change > room) | state.chosen
-    # a move to a plan better than any before is allowed whatever rests
-    blocked |= (resting | resting[slots][:, None]) & (gain <= best_value - state.value)
-    swaps = gain - tie * change
-    swaps[blocked] = -np.inf
-    swap = int(swaps.argmax())
-    slot, query = divmod(swap, state.count)
-    drops = np.where(resting[slots], -np.inf, tie * state.freed - state.priority[slots])
-    drop = int(drops.argmax())
-    if swaps.flat[swap] >= drops[drop]:
-        if swaps.flat[swap] == -np.inf:
-            return False
-        out = int(slots[slot])
-        state.remove(out)
-        state.insert(query)
-        rests[query] = until[0]
-    else:
-        out = int(slots[drop])
-        state.remove(out)
-    rests[out] = until[1]
-    return True
-
-
-def _load(state: SwapState, chosen: npt.NDArray[np.bool_]) -> None:
-    state.clear()
-    for query in np.flatnonzero(chosen):
-        state.insert(int(query))
-
-
-def _restart(state: SwapState, base: npt.NDArray[np.bool_], rng: np.random.Generator) -> None:
-    """Keep a random part of `base` and fill up greedily by noisy density."""
-    members = np.flatnonzero(base)
-    kept = members[rng.random(len(members)) >= rng.uniform(*DESTROY)]
-    kept_mask = np.zeros_like(base)
-    kept_mask[kept] = True
-    _load(state, kept_mask)
-    sharers = np.maximum(1, (state.needs > 0).sum(axis=1))
-    split = state.needs / sharers[:, None]
-    while True:
-        fits = (state.add <= state.capacity - state.spent) & ~state.chosen
-        if not fits.any():
-            return
-        weight = split[state.users == 0].sum(axis=0) + 1e-9
-        score = np.where(fits, state.priority / weight * (1.0 + NOISE * rng.random(state.count)), -1.0)
-        state.insert(int(score.argmax()))
+def _none(table: Bools, axis: int) -> Bools:
+    hit: Bools = table.any(axis=axis, keepdims=True).ravel()
+    return ~hit

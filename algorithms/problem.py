@@ -118,6 +118,11 @@ class Deadline:
     def left(self) -> float:
         return max(0.0, self._end - self._clock())
 
+    @property
+    def virtual(self) -> bool:
+        """Whether looks are counted instead of time, so that waiting costs nothing."""
+        return isinstance(self._clock, StepClock)
+
     def spent(self) -> float:
         return self._clock() - self._start
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from algorithms import compiled
 from algorithms.auto import auto, ilp
 from algorithms.bounds import split_bound
 from algorithms.dp import dp
 from algorithms.errors import UnknownAlgorithm
+from algorithms.exact import SUBSET_QUERIES
 from algorithms.exact_nodes import improve_on_nodes
 from algorithms.explain import choices, exclusions
 from algorithms.fit import fit_nodes
@@ -34,6 +36,9 @@ PLANNERS: dict[str, Planner] = {
 }
 OPERATOR_CENTRIC = "operator-centric"
 ALGORITHMS = (*PLANNERS, OPERATOR_CENTRIC)
+SEARCHING = ("auto", "best-density", "ilp")
+"""Planners that use kernels where there are more queries than all sets of them can be compared; the local search
+always does."""
 EXACT_ON_NODES = ("auto", "ilp")
 """Planners that, where packing costs value, go on to the exact problem with nodes."""
 
@@ -47,11 +52,14 @@ def solve(
     """Plan `instance` with `algorithm` (one of ALGORITHMS) within about `time_limit` seconds of `clock`.
 
     `clock` returns monotonic seconds. Without one a StepClock counts work instead, and `Plan.seconds` is 0.
+    Kernels that nobody loaded yet (`algorithms.compiled`) are loaded first; that is no part of the limit.
     Raises InstanceError, UnknownAlgorithm, TooLarge.
     """
     if algorithm not in ALGORITHMS:
         raise UnknownAlgorithm(f"no planner {algorithm!r}; there are {', '.join(sorted(ALGORITHMS))}")
     validate(instance)
+    if algorithm == "local-search" or (algorithm in SEARCHING and len(instance.queries) > SUBSET_QUERIES):
+        compiled.ready(wait=clock is None)
     deadline = Deadline(clock or StepClock(), time_limit)
     problem = compile_problem(instance)
     if algorithm == OPERATOR_CENTRIC:

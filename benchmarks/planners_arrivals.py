@@ -3,9 +3,9 @@
     python benchmarks/planners_arrivals.py TRACE [--topologies 20]
 
 For each correlated loss in TRACE (lines "milliseconds,add|remove,node") and each topology: the area under the
-priority-weighted available queries until the horizon, relative to myopic planning on the same arrivals.
-"known" plans with the true arrivals, "forecast" with those of the other losses of the trace, "wrong" with
-arrivals ten times too early.
+priority-weighted available queries until the horizon, relative to myopic planning on the same arrivals. Two
+nodes have survived, each arrival is one more, and every stage is a packing. "known" plans with the true
+arrivals, "forecast" with those of the other losses of the trace, "wrong" with arrivals ten times too early.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ import random
 import statistics
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from algorithms import NodeCapacity
 from algorithms.arrivals import Arrival, anticipatory, myopic, replanned
 from algorithms.dp import dp
 from algorithms.forecast import Loss, losses, parse_trace, scenarios
@@ -62,6 +64,8 @@ def compare(loss: Loss, others: list[Loss], number: int) -> dict[str, float]:
     """Area over myopic area for each kind of planning, on one topology; a node brings an equal share of the
     cost."""
     instance = topology(random.Random(number), SETTING, 0.1)
+    survivors = tuple(NodeCapacity(name, instance.capacity // 2) for name in ("n1", "n2"))
+    instance = replace(instance, nodes=survivors)
     free = sum(p.cost for p in instance.partitions) // (2 * loss.nodes)
     arrivals = [Arrival(delay, free) for delay in loss.delays]
     early = [Arrival(delay / 10, free) for delay in loss.delays]

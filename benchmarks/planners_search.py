@@ -1,10 +1,11 @@
-"""The local search against its own bound, its start and its longer self, on set-union knapsack instances.
+"""The local search against the best values known and its own bound, on set-union knapsack instances.
 
     python benchmarks/planners_search.py [--seconds 1 10] [--files DIR]
 
 Without --files it draws instances of the family of He et al. (2018); with it, it reads instance files of the
 published form (".txt": a line "m=.. n=.. knapsack size=..", profits, weights, relation matrix) from a
-directory.
+directory. A public copy of the 60 instances is in the repository elofamomo/SUKP_python, folder
+SUKP_instances_60; it states no licence, so it is not part of this one.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-from algorithms import FailedQuery, Instance, PartitionCost, solve
+from algorithms import FailedQuery, Instance, PartitionCost, compiled, solve
 from algorithms.generators import sukp
 
 FAMILY = [
@@ -31,19 +32,52 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, nargs="+", default=[1.0, 10.0], help="CPU seconds a plan")
     parser.add_argument("--files", type=Path, help="directory of published instance files")
+    parser.add_argument(
+        "--only", default="", help="instances whose name contains this, or one of several by commas"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of the generated instances")
     options = parser.parse_args(arguments)
-    named = read(options.files) if options.files else generated(options.seed)
+    compiled.load()
+    named = [
+        (name, instance)
+        for name, instance in (read(options.files) if options.files else generated(options.seed))
+        if any(part in name for part in options.only.split(","))
+    ]
     columns = [f"{seconds:g} s" for seconds in options.seconds]
-    sys.stdout.write("| instance | " + " | ".join(columns) + " | bound | first / last |\n")
+    sys.stdout.write("| instance | " + " | ".join(columns) + " | best known | bound |\n")
     sys.stdout.write("|---|" + "--:|" * (len(columns) + 2) + "\n")
+    found: list[tuple[str, list[int]]] = []
+    best = best_known()
     for name, instance in named:
         plans = [solve(instance, "local-search", seconds, time.process_time) for seconds in options.seconds]
+        found.append((name, [plan.value for plan in plans]))
         cells = " | ".join(str(plan.value) for plan in plans)
-        ratio = plans[0].value / max(1, plans[-1].value)
-        sys.stdout.write(f"| {name} | {cells} | {plans[-1].bound} | {ratio:.4f} |\n")
+        sys.stdout.write(f"| {name} | {cells} | {best.get(name, '-')} | {plans[-1].bound} |\n")
         sys.stdout.flush()
+    summary(columns, [(best[name], values) for name, values in found if name in best])
     return 0
+
+
+def summary(columns: list[str], rows: list[tuple[int, list[int]]]) -> None:
+    """Best known values reached and mean gap, a time limit a line."""
+    if not rows:
+        return
+    sys.stdout.write(
+        "\n| CPU seconds a plan | best known reached | mean gap | greatest gap |\n|---|--:|--:|--:|\n"
+    )
+    for column, name in enumerate(columns):
+        gaps = [(best - values[column]) / best for best, values in rows]
+        reached = sum(gap <= 0 for gap in gaps)
+        sys.stdout.write(
+            f"| {name} | {reached} of {len(gaps)} | {sum(gaps) / len(gaps):.3%} | {max(gaps):.2%} |\n"
+        )
+
+
+def best_known() -> dict[str, int]:
+    """Published best values by the name of the instance file without its ending."""
+    lines = (Path(__file__).parent / "sukp_best.csv").read_text().splitlines()
+    pairs = [line.split(",") for line in lines if not line.startswith(("#", "name"))]
+    return {f"sukp_{name}": int(value) for name, value in pairs}
 
 
 def generated(seed: int) -> list[tuple[str, Instance]]:

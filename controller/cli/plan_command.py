@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from algorithms import ALGORITHMS, Instance, Plan, loads_instance, plan_to_json, solve
+from algorithms import ALGORITHMS, Instance, InstanceError, Plan, loads_instance, plan_to_json, solve
 from controller.cli.options import DURATION
 from controller.cli.recorded import RecordedPlan, recorded_plans
 
@@ -37,7 +37,7 @@ def command(file: Path | None, folder: Path | None, algorithm: str, time_limit: 
     if (file is None) == (folder is None):
         raise click.UsageError("give exactly one of --input and --from-incident")
     if file is not None:
-        plan = _solve(loads_instance(file.read_text(encoding="utf-8")), algorithm, time_limit)
+        plan = _solve(_read(file), algorithm, time_limit)
         if output == "json":
             click.echo(json.dumps(plan_to_json(plan), indent=1))
         else:
@@ -50,6 +50,13 @@ def command(file: Path | None, folder: Path | None, algorithm: str, time_limit: 
         click.echo(json.dumps(pairs, indent=1))
     else:
         _compare(Console(), again)
+
+
+def _read(file: Path) -> Instance:
+    try:
+        return loads_instance(file.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise InstanceError("$", f"is not UTF-8 text: {error.reason} at byte {error.start}") from error
 
 
 def _solve(instance: Instance, algorithm: str, time_limit: float) -> Plan:

@@ -41,14 +41,21 @@ def recorded_plans(folder: Path) -> list[RecordedPlan]:
     by_id = {incident.id: incident for incident in incidents}
     plans.sort(key=lambda plan: (plan.time, plan.id))
     return [
-        RecordedPlan(plan.id, _instance(plan, by_id[plan.incident], topology), plan.plan)
+        RecordedPlan(plan.id, _instance(plan, by_id[plan.incident], topology, path), plan.plan)
         for plan in plans
         if plan.incident in by_id
     ]
 
 
-def _instance(plan: PlanRecord, incident: Incident, topology: Topology) -> Instance:
+def _instance(plan: PlanRecord, incident: Incident, topology: Topology, path: Path) -> Instance:
     wanted = {p for candidate in plan.candidates for p in candidate.partitions}
+    for partition in sorted(wanted):
+        if partition not in topology.partitions:
+            raise ReportError(
+                f"{path}: plan {plan.id}: candidates: topology.json has no partition {partition!r}"
+            )
+        if partition not in incident.costs:
+            raise ReportError(f"{path}: incident {incident.id}: costs: no partition {partition!r}")
     order = [p for p in topology.order if p in wanted]
     edges = [
         (u.partition, p)

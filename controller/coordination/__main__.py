@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+from algorithms import compiled
 from controller.coordination.coordinator import Coordinator, CrashPoint
 from controller.coordination.store import Store
 from controller.coordination.topology_view import policy_of, view_of
@@ -30,6 +31,7 @@ def main() -> int:
     except (OSError, SpecError) as error:
         log.error("event=topology-unreadable file=%s reason=%r", options.topology, str(error))
         return 2
+    compiled.load_in_background()  # the first plan after a failover waits for no compiler
     client = make_client(options.zk, options.session_timeout)
     client.start(timeout=60)
     try:

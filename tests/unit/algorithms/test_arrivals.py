@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_cases import instances
 
-from algorithms import FailedQuery, Instance, PartitionCost
-from algorithms.arrivals import Arrival, anticipatory, myopic, replanned, restore_cost
+from algorithms import FailedQuery, Instance, InstanceError, NodeCapacity, PartitionCost
+from algorithms.arrivals import Arrival, anticipatory, myopic, replanned
 from algorithms.dp import dp
 from algorithms.forecast import TraceError, losses, parse_trace, scenarios
 from algorithms.problem import Deadline, Problem, StepClock
@@ -51,8 +53,8 @@ def test_replanning_trusts_a_forecast_only_for_one_step() -> None:
 
 
 @st.composite
-def sequences(draw: st.DrawFn) -> tuple[Instance, list[Arrival]]:
-    instance = draw(instances(max_queries=6, max_partitions=8))
+def sequences(draw: st.DrawFn, nodes: bool = False) -> tuple[Instance, list[Arrival]]:
+    instance = draw(instances(max_queries=6, max_partitions=8, nodes=nodes))
     times = draw(st.lists(st.integers(0, 60), max_size=4))
     return instance, [Arrival(float(at), draw(st.integers(0, 12))) for at in times]
 
@@ -85,10 +87,73 @@ def test_schedules_grow_within_the_capacity_there_is(case: tuple[Instance, list[
         assert all(set(queries[name].partitions) <= restored for name in stage.queries)
 
 
-def test_the_time_to_restore_can_enter_the_cost() -> None:
-    dearer = restore_cost(detour(), {"x": 2.5}, weight=2.0)
-    assert {p.id: p.cost for p in dearer.partitions}["x"] == 5 + 5
-    assert {p.id: p.cost for p in dearer.partitions}["s"] == 5
+def test_a_query_counts_only_once_it_is_restored() -> None:
+    near = myopic(detour(), ARRIVALS, 100.0, best, {"x": 30.0})
+    assert near.area == 4 * 70.0
+    far = anticipatory(detour(), ARRIVALS, 100.0, best, {"s": 20.0, "y": 5.0})
+    assert far.area == 18 * 70.0  # s is the last of Y and of Z
+
+
+def test_what_takes_too_long_to_restore_makes_way() -> None:
+    """X and Y cost the same and X is worth more, but not for the second that is left of it."""
+    instance = Instance(
+        5,
+        (PartitionCost("x", 5), PartitionCost("y", 5)),
+        (FailedQuery("X", 5, ("x",)), FailedQuery("Y", 4, ("y",))),
+    )
+    late = [Arrival(50.0, 5)]
+    slow = {"x": 40.0}
+    assert myopic(instance, late, 100.0, best, slow).area == 5 * 60.0 + 4 * 50.0
+    assert anticipatory(instance, late, 100.0, best, slow).area >= 5 * 60.0 + 4 * 50.0
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
+def test_seconds_that_are_no_time_are_refused(seconds: float) -> None:
+    with pytest.raises(InstanceError, match=r"seconds\['x'\]"):
+        myopic(detour(), ARRIVALS, 100.0, best, {"x": seconds})
+
+
+def test_each_arrival_is_a_node_of_its_own() -> None:
+    """A partition of 6 fits into 4 + 4 in sum and on neither."""
+    instance = Instance(4, (PartitionCost("p", 6),), (FailedQuery("Q", 1, ("p",)),))
+    assert myopic(instance, [Arrival(1.0, 4)], 10.0, best).area == 9.0
+    on_nodes = replace(instance, nodes=(NodeCapacity("n", 4),))
+    assert myopic(on_nodes, [Arrival(1.0, 4)], 10.0, best).area == 0.0
+    schedule = anticipatory(on_nodes, [Arrival(1.0, 4), Arrival(2.0, 6)], 10.0, best)
+    assert (schedule.area, schedule.stages[-1].placement) == (8.0, {"p": "arrival 2"})
+
+
+@given(case=sequences(nodes=True), kind=st.sampled_from(["myopic", "anticipatory", "replanned"]))
+@settings(max_examples=80, deadline=None)
+def test_every_stage_is_a_packing_and_nothing_moves(case: tuple[Instance, list[Arrival]], kind: str) -> None:
+    instance, arrivals = case
+    if kind == "replanned":
+        schedule = replanned(instance, arrivals, 60.0, best, lambda now: [arrivals])
+    else:
+        schedule = {"myopic": myopic, "anticipatory": anticipatory}[kind](instance, arrivals, 60.0, best)
+    cost = {p.id: p.cost for p in instance.partitions}
+    comers = sorted((a for a in arrivals if a.at < 60.0), key=lambda a: a.at)
+    before: dict[str, str] = {}
+    for stage in schedule.stages:
+        assert set(stage.placement) == set(stage.partitions)
+        assert before.items() <= stage.placement.items()
+        before = dict(stage.placement)
+        room = {node.id: node.free for node in instance.nodes}
+        room |= {f"arrival {i}": a.free for i, a in enumerate(comers, 1) if a.at <= stage.at}
+        for partition, node in stage.placement.items():
+            room[node] -= cost[partition]
+        assert min(room.values()) >= 0
+
+
+@given(case=sequences(nodes=True), delays=st.lists(st.integers(0, 40), min_size=8, max_size=8))
+@settings(max_examples=80, deadline=None)
+def test_anticipating_is_never_worse_on_nodes_and_with_restore_times(
+    case: tuple[Instance, list[Arrival]], delays: list[int]
+) -> None:
+    instance, arrivals = case
+    seconds = {p.id: float(delay) for p, delay in zip(instance.partitions, delays, strict=False)}
+    near = myopic(instance, arrivals, 60.0, best, seconds)
+    assert anticipatory(instance, arrivals, 60.0, best, seconds).area >= near.area
 
 
 TRACE = """0,add,n1

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import random
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_cases import brute_force, instances
 
-from algorithms import FailedQuery, Instance, PartitionCost, solve
+from algorithms import FailedQuery, Instance, PartitionCost, exact, solve
+from algorithms.candidate_run import all_candidates
 from algorithms.frontier import frontier_of, laminar_forest
-from algorithms.problem import compile_problem
+from algorithms.generators import sukp
+from algorithms.problem import Deadline, StepClock, compile_problem
 from algorithms.reduce import components, reduce_problem, restrict
 
 
@@ -121,16 +125,78 @@ def test_five_hundred_separate_queries_are_a_plain_knapsack() -> None:
 
 
 def test_the_integer_programme_proves_its_optimum_when_parts_are_large() -> None:
-    """A ring of 24 queries, each sharing with both neighbours: one part, not laminar, too many subsets."""
-    count = 24
-    instance = Instance(
-        30,
+    plan = solve(ring(24, 30), "ilp", time_limit=20.0)
+    assert plan.optimal
+    assert "HiGHS" in plan.why
+
+
+def ring(count: int, capacity: int) -> Instance:
+    """Each query shares with both neighbours: one part, not laminar, too many subsets."""
+    return Instance(
+        capacity,
         tuple(PartitionCost(f"p{k:02}", 1 + k % 3) for k in range(count)),
         tuple(
             FailedQuery(f"q{k:02}", 1 + k * 7 % 10, (f"p{k:02}", f"p{(k + 1) % count:02}"))
             for k in range(count)
         ),
     )
-    plan = solve(instance, "ilp", time_limit=20.0)
+
+
+def test_highs_starts_from_the_heuristic_plan() -> None:
+    problem = compile_problem(ring(24, 30))
+    warm = all_candidates(problem, wait=True)
+    model, chosen = exact._model(problem)
+    highs = exact.highs_for(model, Deadline(StepClock(), 1.0))
+    exact._start_from(highs, problem, chosen, model, warm)
+    highs.setOptionValue("mip_max_nodes", 0)
+    highs.setOptionValue("mip_heuristic_effort", 0.0)
+    highs.setOptionValue("presolve", "off")
+    starts: list[float] = []
+    highs.cbMipImprovingSolution += lambda event: starts.append(-event.data_out.objective_function_value)
+    highs.run()
+    assert starts[0] == problem.value_of(warm)
+
+
+def test_when_time_runs_out_the_start_stands_with_a_bound_above_the_optimum() -> None:
+    instance = sukp(random.Random(1), 60, 60, 0.1, 0.75)
+    problem = compile_problem(instance)
+    reduced = reduce_problem(problem)
+    warm = all_candidates(reduced.problem, wait=True)
+    spent = Deadline(lambda: 0.0, 0.0)
+    cut = exact.by_programme(problem, reduced, spent, lambda _: warm)
+    longer = solve(instance, "local-search", time_limit=2.0)
+    assert problem.value_of(cut.queries) >= problem.value_of(reduced.expand(warm))
+    assert cut.bound is not None
+    assert cut.bound >= longer.value
+
+
+def test_a_part_at_a_time_where_parts_share_nothing() -> None:
+    """Four rings of 12 are 48 queries in one programme, or four small parts whose frontiers are joined."""
+    rings = [ring(12, 60) for _ in range(4)]
+    instance = Instance(
+        60,
+        tuple(PartitionCost(f"{i}{p.id}", p.cost) for i, one in enumerate(rings) for p in one.partitions),
+        tuple(
+            FailedQuery(f"{i}{q.id}", q.priority, tuple(f"{i}{name}" for name in q.partitions))
+            for i, one in enumerate(rings)
+            for q in one.queries
+        ),
+    )
+    plan = solve(instance, "ilp")
     assert plan.optimal
-    assert "HiGHS" in plan.why
+    assert "frontiers of 4 independent parts" in plan.why
+    problem = compile_problem(instance)
+    whole = exact.by_programme(
+        problem, reduce_problem(problem), Deadline(StepClock(), 20.0), lambda small: ()
+    )
+    assert problem.value_of(whole.queries) == plan.value == whole.bound
+
+
+def test_up_to_eighteen_queries_all_sets_are_compared() -> None:
+    plan = solve(ring(18, 25), "ilp")
+    assert (plan.algorithm, plan.optimal) == ("dp", True)
+
+
+def test_without_a_clock_the_integer_programme_is_the_same_every_time() -> None:
+    instance = sukp(random.Random(2), 40, 40, 0.1, 0.75)
+    assert solve(instance, "ilp", time_limit=0.05) == solve(instance, "ilp", time_limit=0.05)

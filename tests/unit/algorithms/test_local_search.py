@@ -5,41 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_cases import brute_force, instances
 
 from algorithms import Instance, solve
-from algorithms.best_density_fast import best_density_fast
 from algorithms.bounds import split_bound
+from algorithms.candidate_run import all_candidates
 from algorithms.generators import Setting, sukp, topology
 from algorithms.local_search import search
 from algorithms.problem import compile_problem
-from algorithms.swap_state import SwapState
-
-
-@given(instance=instances(), moves=st.lists(st.integers(0, 7), max_size=25))
-@settings(max_examples=150, deadline=None)
-def test_the_price_of_every_move_is_what_the_move_costs(instance: Instance, moves: list[int]) -> None:
-    problem = compile_problem(instance)
-    state = SwapState(problem)
-    for query in (move for move in moves if move < state.count):
-        if state.chosen[query]:
-            state.remove(query)
-        else:
-            state.insert(query)
-        now = set(np.flatnonzero(state.chosen).tolist())
-        spent = problem.cost_of(problem.union(now))
-        assert state.spent == spent
-        assert state.value == problem.value_of(now)
-        for j in range(state.count):
-            assert state.add[j] == problem.cost_of(problem.union(now | {j})) - spent
-        for slot, out in enumerate(state.slots.tolist()):
-            assert state.freed[slot] == spent - problem.cost_of(problem.union(now - {out}))
-            for j in set(range(state.count)) - now:
-                swapped = problem.cost_of(problem.union((now - {out}) | {j}))
-                assert state.add[j] + state.lost[slot, j] - state.freed[slot] == swapped - spent
 
 
 def steps(count: int) -> Callable[[], bool]:
@@ -49,10 +24,10 @@ def steps(count: int) -> Callable[[], bool]:
 
 def test_more_steps_never_give_less() -> None:
     problem = compile_problem(sukp(random.Random(3), 60, 60, 0.1, 0.75))
-    start = best_density_fast(problem)[0]
-    values = [problem.value_of(search(problem, start, steps(count))[0]) for count in (0, 50, 500, 3000)]
+    start = all_candidates(problem, wait=True)
+    values = [problem.value_of(search(problem, start, steps(count))[0]) for count in (0, 1, 5, 50)]
     assert values == sorted(values)
-    assert values[0] == problem.value_of(start)
+    assert values[0] >= problem.value_of(start)
     assert values[-1] > values[0]  # on this instance the search finds more than its start
 
 

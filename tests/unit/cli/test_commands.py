@@ -159,14 +159,43 @@ def test_plan_from_a_file(tmp_path: Path) -> None:
     assert "waits: q2" in table
 
 
-def test_plan_refuses_what_it_cannot_plan(tmp_path: Path) -> None:
-    path = _write(tmp_path / "i.json", json.dumps({**INSTANCE, "capacity": -1}))
+def test_a_plan_as_json_explains_every_query(tmp_path: Path) -> None:
+    path = _write(tmp_path / "i.json", json.dumps(INSTANCE))
+    plan = json.loads(reprise("plan", "-i", path, "-o", "json").output)
+    assert [choice["query"] for choice in plan["chosen"]] == ["q1"]
+    (left_out,) = plan["excluded"]
+    assert (left_out["query"], left_out["missing"], left_out["missing_capacity"]) == ("q2", ["c"], 4)
+    assert (left_out["competes_with"], left_out["enters_at"], left_out["entry_exact"]) == (["q1"], 9, True)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"capacity": -1}, "capacity"),
+        ({"capacity": "5"}, "capacity"),
+        ({"queries": [{"id": "q", "partitions": ["x"]}]}, "queries[0].partitions"),
+        ({"partitions": [{"id": "a", "cost": float("nan")}]}, "$"),
+        ({"colour": 1}, "$"),
+    ],
+)
+def test_plan_names_the_field_that_is_wrong(tmp_path: Path, change: dict[str, Any], field: str) -> None:
+    path = _write(tmp_path / "i.json", json.dumps({**INSTANCE, **change}))
     wrong = reprise("plan", "-i", path)
-    assert (wrong.exit_code, wrong.stderr.split(":")[1].strip()) == (2, "capacity")
+    assert (wrong.exit_code, wrong.stderr.split(":")[1].strip(), wrong.stdout) == (2, field, "")
+
+
+def test_plan_refuses_what_it_cannot_plan(tmp_path: Path) -> None:
     path = _write(tmp_path / "j.json", json.dumps(INSTANCE))
     assert "no planner 'luck'" in reprise("plan", "-i", path, "--algorithm", "luck").stderr
-    assert reprise("plan").exit_code == 2
-    assert reprise("plan", "--from-incident", tmp_path).exit_code == 2
+    for arguments in ([], ["-i", path, "--from-incident", tmp_path], ["-i", path, "--time-limit", "-1s"]):
+        assert reprise("plan", *arguments).exit_code == 2
+    assert "No such file" in reprise("plan", "-i", tmp_path / "none.json").stderr
+    (tmp_path / "k.json").write_bytes(b"\xff\xfe{")
+    assert "not UTF-8" in reprise("plan", "-i", tmp_path / "k.json").stderr
+    many = {"capacity": 1, "partitions": [{"id": "a", "cost": 1}]}
+    many["queries"] = [{"id": f"q{i}", "partitions": ["a"]} for i in range(30)]
+    path = _write(tmp_path / "l.json", json.dumps(many))
+    assert "at most 20 queries" in reprise("plan", "-i", path, "--algorithm", "dp").stderr
 
 
 def test_checkpoints_are_listed_and_damage_is_exit_code_1(tmp_path: Path) -> None:
