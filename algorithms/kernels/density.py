@@ -38,6 +38,9 @@ MAX_SEEN = 1 << 20
 LOOKS_A_STEP = 100
 """What a step is reckoned as."""
 
+NOTHING = 1e-300
+"""Below every density; not 0, whose product with infinity is no number."""
+
 ALMOST = 1.0 - 2.0**-40
 """What a product may fall short of by rounding."""
 
@@ -129,11 +132,11 @@ def densest(them: Candidates, room: int) -> int:
     worth, cost, share = them.worth, them.cost[1], them.share[1]
     top, top_query, dirty, shift = them.top, them.top_query, them.dirty, them.now[SHIFT]
     while True:
-        block, most = -1, 0.0
+        block, most = -1, NOTHING
         for at in range(len(top)):
             if dirty[at]:
                 dirty[at] = False
-                best = 0.0
+                best = NOTHING
                 for query in range(at << shift, min((at + 1) << shift, len(worth))):
                     if worth[query] >= best * share[query] * ALMOST:
                         if cost[query] > room:

@@ -14,6 +14,7 @@ from types import FrameType
 
 import kopf
 
+from algorithms import compiled
 from controller.operator.api import Api
 from controller.operator.budget import WriteBudget
 from controller.operator.errors import OperatorError
@@ -52,6 +53,7 @@ def main() -> int:
     if settings.health_port:
         healthy = lambda: not running or time.monotonic() - running[0].beat < STUCK_S  # noqa: E731
         serve(os.environ.get("POD_IP", ""), settings.health_port, healthy, lambda: bool(running))
+    compiled.load_in_background()  # while it waits for the Lease, so that the first plan waits for no compiler
     if not leadership.acquire(stop):
         return 0
     runtime = Runtime.start(settings, api)
