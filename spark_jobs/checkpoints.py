@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import fsspec
 import pyarrow as pa
@@ -21,6 +22,8 @@ import pyarrow as pa
 from spark_jobs.contract import Tables
 from spark_jobs.errors import CheckpointError
 
+log = logging.getLogger("reprise.checkpoints")
+T = TypeVar("T")
 MANIFEST = "COMPLETE.json"
 
 
@@ -89,11 +92,29 @@ def decode_state(data: bytes) -> dict[str, pa.Table]:
 
 
 class CheckpointStore:
-    """Reads and writes checkpoints below one location."""
+    """Reads and writes checkpoints below one location; reads from a mirror of it what it does not have whole.
 
-    def __init__(self, location: str) -> None:
+    Nothing is written to a mirror: keeping it up to date is the work of the storage.
+    """
+
+    def __init__(self, location: str, standby: Sequence[str] = ()) -> None:
         self.location = location
         self._fs, self._root = fsspec.core.url_to_fs(location)
+        self._standby = tuple(CheckpointStore(mirror) for mirror in standby)
+
+    def _first_whole(self, read: Callable[[CheckpointStore], T]) -> T:
+        """What the location answers, or else the first mirror that can; the location's own error when none can."""
+        try:
+            return read(self)
+        except CheckpointError:
+            for mirror in self._standby:
+                try:
+                    found = read(mirror)
+                except CheckpointError:
+                    continue
+                log.warning("checkpoint read from standby location=%s", mirror.location)
+                return found
+            raise
 
     def _path(self, relative: str) -> str:
         return f"{self._root.rstrip('/')}/{relative}"
@@ -124,12 +145,18 @@ class CheckpointStore:
 
     def read_state(self, file: StateFile) -> dict[str, pa.Table]:
         """A state file's tables.  Raises CheckpointError when it is missing or not the bytes that the manifest names."""
+        return decode_state(self._found_whole(file))
+
+    def _found_whole(self, file: StateFile) -> bytes:
+        return self._first_whole(lambda store: store._whole(file))
+
+    def _whole(self, file: StateFile) -> bytes:
         data = self._read(file.path)
         if len(data) != file.size or hashlib.sha256(data).hexdigest() != file.sha256:
             raise CheckpointError(
                 f"{file.path} in {self.location} is damaged: its SHA-256 is not the manifest's"
             )
-        return decode_state(data)
+        return data
 
     def complete(self, manifest: Manifest) -> None:
         """Make a checkpoint exist."""
@@ -139,6 +166,9 @@ class CheckpointStore:
 
     def manifest(self, position: int) -> Manifest:
         """The manifest of cp(position)."""
+        return self._first_whole(lambda store: store._own_manifest(position))
+
+    def _own_manifest(self, position: int) -> Manifest:
         relative = f"cp-{position:08d}/{MANIFEST}"
         try:
             return Manifest.from_json(json.loads(self._read(relative)))
@@ -149,15 +179,20 @@ class CheckpointStore:
         """The manifest, after every one of its files was read and found whole."""
         manifest = self.manifest(position)
         for file in manifest.files.values():
-            data = self._read(file.path)
-            if hashlib.sha256(data).hexdigest() != file.sha256:
-                raise CheckpointError(
-                    f"{file.path} in {self.location} is damaged: its SHA-256 is not the manifest's"
-                )
+            self._found_whole(file)
         return manifest
 
     def positions(self) -> list[int]:
-        """Positions of all complete checkpoints, oldest first."""
+        """Positions of all complete checkpoints, oldest first; those of a mirror where there are none."""
+        try:
+            found = self._own_positions()
+        except CheckpointError:
+            if not self._standby:
+                raise
+            found = []
+        return found or next((p for p in (mirror.positions() for mirror in self._standby) if p), [])
+
+    def _own_positions(self) -> list[int]:
         found = []
         try:
             for path in self._fs.glob(self._path(f"cp-*/{MANIFEST}")):

@@ -159,7 +159,7 @@ class Host:
         self._text = command.topology
         self._resource: StreamTopology = from_json(command.topology)
         self._topology: Topology = expand(self._resource)
-        self._store = CheckpointStore(command.checkpoints)
+        self._store = CheckpointStore(command.checkpoints, self._resource.checkpoint.standby)
         self._writer = SnapshotWriter(self._store, self.name)
         policy = self._resource.recovery
         self.folder.mkdir(parents=True, exist_ok=True)

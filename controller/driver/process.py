@@ -102,7 +102,7 @@ class Driver:
 
     def _make_engine(self) -> Engine:
         location, topology = self.config.checkpoints, expand(self.resource)
-        store = CheckpointStore(location)
+        store = CheckpointStore(location, self.resource.checkpoint.standby)
         engine = Engine(
             resource=self.resource,
             topology=topology,

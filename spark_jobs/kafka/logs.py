@@ -169,17 +169,11 @@ class Commits:
         self._settings = settings
         self._consumer = Consumer(settings.resolve(cluster, {"group.id": group, "enable.auto.commit": False}))
 
-    def commit(self, ends: Mapping[str, int]) -> str | None:
-        """Send and do not wait; what is wrong at once is returned."""
-        try:
-            self._consumer.commit(
-                offsets=[TopicPartition(*split_name(log), end) for log, end in ends.items()],
-                asynchronous=True,
-            )
-            self._consumer.poll(0)
-        except KafkaException as error:
-            return self._settings.clean(reason(error))
-        return None
+    def commit(self, ends: Mapping[str, int]) -> None:
+        """Send and do not wait.  KafkaException: what is wrong at once."""
+        offsets = [TopicPartition(*split_name(log), end) for log, end in ends.items()]
+        self._consumer.commit(offsets=offsets, asynchronous=True)
+        self._consumer.poll(0)
 
 
 def _for_admin(settings: dict[str, Any]) -> dict[str, Any]:

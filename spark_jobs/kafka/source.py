@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import Message
+from confluent_kafka import KafkaException, Message
 
 from spark_jobs.contract import Place, Range, Source, Tables
 from spark_jobs.errors import SourceError, SpecError
@@ -22,9 +22,15 @@ from spark_jobs.kafka import reader
 from spark_jobs.kafka.dead_letters import DeadLetters
 from spark_jobs.kafka.decode import decode, make_decoder, parse_columns
 from spark_jobs.kafka.event_time import Clock, Seen, parse_clock
-from spark_jobs.kafka.logs import Commits, Logs, Snapshot, reader_of
+from spark_jobs.kafka.logs import Commits, Logs, Snapshot, reader_of, reason
 from spark_jobs.kafka.reader import Reader
-from spark_jobs.kafka.settings import CONSUMER_OWN, PRODUCER_OWN, parse_clusters, parse_settings
+from spark_jobs.kafka.settings import (
+    CONSUMER_OWN,
+    PRODUCER_OWN,
+    SecretError,
+    parse_clusters,
+    parse_settings,
+)
 from spark_jobs.kafka.shares import shares
 from spark_jobs.operators.frames import END_OF_TIME
 from spark_jobs.operators.parameters import choice, duration_us, names, whole
@@ -132,9 +138,12 @@ class KafkaSource(Source):
     def stored(self, place: Place, upto: Range) -> None:
         if self.group is None or not upto.logs:
             return
-        self._commits = self._commits or Commits(self.clusters[0], self.settings, self.group)
-        if trouble := self._commits.commit({log: end for log, (_, end) in upto.logs.items()}):
-            self._notices.append(f"offsets are not committed to group {self.group}: {trouble}")
+        try:
+            self._commits = self._commits or Commits(self.clusters[0], self.settings, self.group)
+            self._commits.commit({log: end for log, (_, end) in upto.logs.items()})
+        except (KafkaException, SecretError) as error:  # nothing depends on it but displays
+            why = self.settings.clean(reason(error))
+            self._notices.append(f"offsets are not committed to group {self.group}: {why}")
 
     def _room(self, place: Place) -> int:
         """Messages that the next batch may have: the rate since the batch before, of at most a second."""

@@ -208,6 +208,7 @@ def _checkpoint(x: s.CheckpointModel) -> r.CheckpointPolicy:
         every_batches=x.every_batches,
         location=x.location,
         keep=x.keep,
+        standby=tuple(x.standby),
     )
 
 

@@ -98,6 +98,8 @@ class CheckpointPolicy:
     every_batches: int | None
     location: str | None
     keep: int
+    standby: tuple[str, ...] = ()
+    """Mirrors of the location, read where it cannot be."""
 
 
 @dataclass(frozen=True, slots=True)

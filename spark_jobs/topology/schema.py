@@ -122,6 +122,9 @@ class CheckpointModel(Closed):
     started. By default a directory of the run; needed on Kubernetes, where pods share no directory."""
     keep: Annotated[int, Field(ge=1, le=100, strict=True)] = 3
     """Number of complete global checkpoints to keep."""
+    standby: Annotated[list[Text], Field(max_length=8)] = Field(default_factory=list)
+    """Mirrors of the location, in the order in which they are read where it cannot be, or holds damaged files.
+    Nothing is written to them."""
 
     @model_validator(mode="after")
     def _one_rhythm(self) -> Self:

@@ -211,7 +211,7 @@ def test_dead_letters_that_cannot_be_written_hold_the_batch_back(broker: Broker)
 
 def test_a_clock_that_is_ahead_does_not_close_windows(broker: Broker) -> None:
     """A producer whose clock is a year ahead: its rows come through, the watermark does not move, and it is said."""
-    topic = broker.topic("skew")
+    topic = broker.topic("skew", config={"retention.ms": "-1"})
     now_us = 1_700_000_000_000_000
     good, wrong = (
         {"id": 1, "time": now_us, "name": "a"},

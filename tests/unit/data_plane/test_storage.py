@@ -1,6 +1,7 @@
 """Checkpoints, the ledger and sinks: whole or not at all, and damage is found (invariant S1)."""
 
 import os
+import shutil
 from itertools import pairwise
 from pathlib import Path
 
@@ -152,3 +153,40 @@ def test_the_clock_goes_on_after_a_restart(tmp_path: Path) -> None:
     release.start(2000.0)
     again = Release(str(tmp_path), 0.5)
     assert (again.due(1000.0, 0), again.due(1000.6, 0), again.at(3)) == (1, 2, 1001.0)
+
+
+def test_a_mirror_is_read_where_the_location_cannot_be(tmp_path: Path) -> None:
+    """Missing, damaged and emptied: each time the mirror answers, and without one the error is the location's own."""
+    first, mirror = tmp_path / "first", tmp_path / "mirror"
+    store = CheckpointStore(str(first), [str(tmp_path / "nothing"), str(mirror)])
+    file = store.write_state(7, "count.0", "a", TABLES)
+    store.complete(Manifest(7, {"count.0": file}, {"s.0": 70}, {"s.0": {"t/0": 30, "t/1": 40}}))
+    shutil.copytree(first, mirror)
+    (first / file.path).write_bytes(b"damaged")
+    assert store.read_state(file).keys() == TABLES.keys()
+    assert store.verify(7).logs == {"s.0": {"t/0": 30, "t/1": 40}}
+    with pytest.raises(CheckpointError, match="first is damaged"):
+        CheckpointStore(str(first)).read_state(file)
+    shutil.rmtree(first)
+    assert store.positions() == [7]
+    assert store.manifest(7).files == {"count.0": file}
+    assert store.read_state(file).keys() == TABLES.keys()
+    shutil.rmtree(mirror)
+    with pytest.raises(CheckpointError, match="first"):
+        store.manifest(7)
+
+
+def test_blocks_of_a_live_source_go_with_the_checkpoints_that_need_them(tmp_path: Path) -> None:
+    resource = load_text(SMALL)
+    topology = expand(resource)
+    ledger = Ledger(str(tmp_path), resource, topology)
+    ledger._live = True
+    for batch in range(1, 11):
+        assert ledger.reach(batch) == batch
+    ledger.stored(9, 6)
+    again = Ledger(str(tmp_path), resource, topology)
+    assert (ledger.trimmed, again.trimmed) == (5, 5)
+    assert again.stream == ledger.stream
+    assert again.offsets(9) == ledger.offsets(9)
+    assert again.spans("tweets.0", 6, 10) == ledger.spans("tweets.0", 6, 10)
+    assert again.reach(12) == 12

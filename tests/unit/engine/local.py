@@ -94,7 +94,7 @@ class World:
             connect=self.nodes.connect,
             ledger=Ledger(location, self.resource, self.topology),
             release=Release(location, 0.0),
-            store=CheckpointStore(location),
+            store=CheckpointStore(location, self.resource.checkpoint.standby),
             punctuations=Punctuations(self.resource.checkpoint),
         )
         return self.engine
