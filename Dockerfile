@@ -7,6 +7,8 @@
 ARG BASE=python:3.11.14-slim-bookworm
 
 FROM ${BASE} AS build
+# a cache would only make the layer larger
+ENV PIP_NO_CACHE_DIR=1
 WORKDIR /opt/src
 COPY pyproject.toml README.md LICENSE ./
 COPY docker/constraints.txt docker/constraints.txt
@@ -17,7 +19,7 @@ COPY controller controller
 RUN python3.11 -m venv /opt/reprise
 # --build-arg EXTRAS=[demo] adds the flights of examples/flights.yaml
 ARG EXTRAS=
-RUN /opt/reprise/bin/pip install --no-cache-dir --disable-pip-version-check --constraint docker/constraints.txt ".$EXTRAS"
+RUN /opt/reprise/bin/pip install --disable-pip-version-check --constraint docker/constraints.txt ".$EXTRAS"
 # a JAVA_HOME around the wheel's runtime, made now as the image is read-only later
 RUN /opt/reprise/bin/python -c "from pathlib import Path; from controller.embedded.java import find_java; find_java(Path('/opt/reprise/java'), force_bundled=True)"
 # nothing is compiled at run time either; and nothing is installed any more

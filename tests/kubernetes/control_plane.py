@@ -53,10 +53,11 @@ class ControlPlane:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._write_credentials()
         self.start_etcd()
-        # the managers begin beside the API server and wait for it: two seconds less than one after the other
-        for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler"):
-            self.start_part(name)
+        self.start_part("kube-apiserver")
+        # the managers give up on an API server that is not healthy within half a minute, and on a busy machine it is not
         self.wait_ready()
+        for name in ("kube-controller-manager", "kube-scheduler"):
+            self.start_part(name)
         account = "/api/v1/namespaces/default/serviceaccounts/default"
         launch.wait_until(lambda: self._answers(account), "default service account", 120)
 

@@ -69,7 +69,7 @@ def _kubectl(cluster: KubeCluster, *arguments: str) -> str:
 
 def _established(api: Rest, plural: str) -> bool:
     found = api.find(f"{DEFINITIONS}/{plural}.reprise.dev")
-    conditions = found["status"].get("conditions", []) if found else []
+    conditions = (found.get("status", {}).get("conditions") or []) if found else []
     return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
 
