@@ -132,8 +132,7 @@ class Publisher:
             return
         body = plan_object(plan, self.reference, self.namespace, self.priorities)
         self._create("recoveryplans", name, body)
-        progress = seen.progress
-        restored = sum(p in progress.positions for p in plan.added) if progress else 0
+        restored = _restored(plan, seen)
         over = incident.closed_at is not None or incident.phase in (Phase.VERIFYING, Phase.CLOSED)
         status: dict[str, Any] = {"state": "Executing", "restored": min(restored, len(plan.added))}
         if over or restored == len(plan.added):
@@ -201,6 +200,14 @@ class Publisher:
 
     def _path(self, plural: str, name: str) -> str:
         return f"{self._folder(plural)}/{name}"
+
+
+def _restored(plan: PlanRecord, seen: Observation) -> int:
+    """Partitions of a plan that are at work, by a report that knows of it."""
+    progress, desired = seen.progress, seen.desired
+    if progress is None or desired is None or progress.seq < desired.seq:
+        return 0
+    return sum(p in progress.positions and p not in progress.failed for p in plan.added)
 
 
 def proposal_digest(plan: PlanRecord) -> str:
