@@ -48,6 +48,7 @@ def register(registry: kopf.OperatorRegistry, runtime: Runtime) -> None:
     """All handlers, bound to one runtime."""
     topologies = (GROUP, VERSION, "streamtopologies")
     handlers = _Handlers(runtime)
+    kopf.on.login(registry=registry)(kopf.login_via_client)
     kopf.on.startup(registry=registry)(handlers.startup)
     kopf.index("", "v1", "pods", labels=_OURS, id="pods", registry=registry)(handlers.pods)
     kopf.on.event("", "v1", "pods", labels=_OURS, registry=registry)(handlers.pod_changed)
