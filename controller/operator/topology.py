@@ -87,6 +87,7 @@ class TopologyController:
     _status: Mapping[str, Any] = field(default_factory=dict)
     _checkpoints: dict[int, float] = field(default_factory=dict)
     _recommend: bool = False
+    _ending: bool = False
     _rest: tuple[Events, DriverKeeper] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -109,6 +110,8 @@ class TopologyController:
         """One look at everything; seconds until the next one is due."""
         with self._lock:
             self.body = body
+            if self._ending or body["metadata"].get("deletionTimestamp"):
+                return QUIET_S  # `finalize` removes what a step would create
             self._status = self._status or dict(body.get("status") or {})
             spec, problem = self._take_spec(around), ""
             if spec is None:
@@ -136,7 +139,10 @@ class TopologyController:
         """One step of removing everything; True when nothing is left to do.  With ZooKeeper away the records stay, and an
         object of the same name removes them when it starts."""
         with self._lock:
+            self._ending = True
             meta = self.body["metadata"]
+            if self._records is None:
+                self._take_spec(Surroundings({}, None))
             if not self.driver.remove(meta["name"], meta["namespace"]):
                 return False
             if self._records is None:
@@ -272,7 +278,7 @@ class TopologyController:
         status, claims = status_of(situation, self._status)
         publisher = self._publisher or self._bare_publisher()
         urgent = [[c.type, c.truth, c.reason] for c in claims]
-        publisher.status(status, [urgent, status.get("queries"), status.get("incident")])
+        publisher.status(status, [urgent, status.get("queries"), status.get("incident")], self._status)
         self._status = status
         for claim in claims:
             if self._said.get(claim.type) != (claim.truth.value, claim.reason):

@@ -135,7 +135,13 @@ def test_an_operator_that_was_started_anew_takes_objects_as_they_are() -> None:
     seen = replace(STEADY, incident=INCIDENT, plans={PLAN.id: PLAN})
     publisher(api).recoveries(seen)
     publisher(api).recoveries(seen)
-    assert len([p for p in api.objects if "incidents" in p]) == 1
+    assert [verb for verb, path, _ in api.calls if verb == "create"] == ["create", "create"]
+
+
+def test_a_status_that_stands_already_is_not_written() -> None:
+    api = FakeApi()
+    publisher(api).status({"position": 1}, urgent="", stands={"position": 1})
+    assert api.calls == []
 
 
 def test_a_closed_incident_is_written_a_last_time_and_old_ones_go() -> None:
