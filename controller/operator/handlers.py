@@ -55,8 +55,10 @@ def register(registry: kopf.OperatorRegistry, runtime: Runtime) -> None:
     if runtime.settings.nodes:
         kopf.index("", "v1", "nodes", id="machines", registry=registry)(handlers.machines)
         kopf.on.event("", "v1", "nodes", registry=registry)(handlers.node_changed)
-    kopf.daemon(*topologies, registry=registry, cancellation_timeout=5.0)(handlers.watch_over)
-    kopf.on.delete(*topologies, registry=registry, backoff=1.0)(handlers.delete)
+    kopf.daemon(*topologies, id="watch-over", registry=registry, cancellation_timeout=5.0)(
+        handlers.watch_over
+    )
+    kopf.on.delete(*topologies, id="finalize", registry=registry, backoff=1.0)(handlers.delete)
 
 
 class _Handlers:

@@ -64,7 +64,9 @@ class Publisher:
     _conditions: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     _proposed: str | None = None
 
-    def status(self, body: Mapping[str, Any], urgent: object, stands: Mapping[str, Any] | None = None) -> None:
+    def status(
+        self, body: Mapping[str, Any], urgent: object, stands: Mapping[str, Any] | None = None
+    ) -> None:
         """The StreamTopology's; `urgent` is what people must see at once, `stands` what the object says now."""
         name = self.reference.name
         if stands == body and self._path("streamtopologies", name) not in self._written:

@@ -11,7 +11,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,7 @@ from controller.operator.records import Records
 from controller.operator.settings import OperatorSettings
 from controller.operator.status import Situation, status_of
 from controller.resources.base import TopologyReference
+from controller.resources.conditions import Claim, Truth
 from controller.run.observation import Observation
 from controller.run.state import RunState, run_state
 from scheduler import Decision
@@ -44,6 +45,8 @@ QUIET_S = 1.0
 """Between steps while nothing is; ZooKeeper's watches wake the controller all the same."""
 PUBLISH_S = 0.5
 _APPROVAL_S = 2.0
+_GOOD = frozenset({"Ready", "Valid", "Observed"})
+"""Conditions that are True while all is well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,17 +283,22 @@ class TopologyController:
         urgent = [[c.type, c.truth, c.reason] for c in claims]
         publisher.status(status, [urgent, status.get("queries"), status.get("incident")], self._status)
         self._status = status
-        for claim in claims:
-            if self._said.get(claim.type) != (claim.truth.value, claim.reason):
-                if claim.type in self._said or claim.truth.value != "Unknown":
-                    self.events.say(
-                        f"{claim.type}{claim.reason}", f"{claim.type} is {claim.truth.value}: {claim.message}"
-                    )
-                self._said[claim.type] = (claim.truth.value, claim.reason)
+        self._announce(claims)
         if seen is not None and seen.connected and self._publisher is not None:
             self._publisher.recoveries(seen)
             if not self._held_back:
                 self._publisher.propose(None)
+
+    def _announce(self, claims: Sequence[Claim]) -> None:
+        """An Event for each condition that has changed; the first look tells only what people would ask about."""
+        for claim in claims:
+            now, before = (claim.truth.value, claim.reason), self._said.get(claim.type)
+            self._said[claim.type] = now
+            good = claim.truth.value == ("True" if claim.type in _GOOD else "False")
+            if now == before or (before is None and (good or claim.truth is Truth.UNKNOWN)):
+                continue
+            text = f"{claim.type} is {claim.truth.value}" + (f": {claim.message}" if claim.message else "")
+            self.events.say(claim.reason, text, warning=not good)
 
     def _bare_publisher(self) -> Publisher:
         meta = self.body["metadata"]

@@ -41,7 +41,7 @@ class KubeCluster:
     """`work_dir` keeps the logs of all parts and pods."""
 
     def __init__(self, work_dir: Path, *, class_archive: bool = True) -> None:
-        self.work_dir, self._class_archive = work_dir, class_archive
+        self.work_dir, self._class_archive = work_dir.resolve(), class_archive
         self._nodes: dict[str, _Node] = {}
 
     def start(self) -> None:
