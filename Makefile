@@ -43,6 +43,7 @@ test: control-plane lint  ## lint and all kinds of tests, on real Spark, ZooKeep
 	$(BIN)/python -m pytest -q -m "slow and not soak" --durations=15
 
 test-soak: setup  ## the whole fault matrix and all random schedules
+	$(BIN)/python -m tests.kubernetes.build
 	$(BIN)/python -m pytest -q -m soak --durations=30
 
 generate: setup  ## crds/, the chart's copy of them, and docs/reference.md, from the models
