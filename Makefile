@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo demo-kafka test test-fast test-soak lint generate \
+.PHONY: help setup demo demo-kafka test test-fast test-soak control-plane lint generate \
 	bench-recovery bench-overhead bench-planners clean
 
 help:  ## this list
@@ -34,11 +34,16 @@ lint: setup  ## style, types and layers
 test-fast: lint  ## lint and the tests that start no cluster
 	$(BIN)/python -m pytest -q -n 2 -m "not slow and not soak"
 
-test: lint  ## lint and all kinds of tests, on real Spark, ZooKeeper and nodes
+control-plane: setup  ## start to build Kubernetes' own servers in the background (once a machine, 15 CPU minutes)
+	$(BIN)/python -m tests.kubernetes.build --background
+
+test: control-plane lint  ## lint and all kinds of tests, on real Spark, ZooKeeper, nodes and a Kubernetes API server
 	$(BIN)/python -m pytest -q -n 2 -m "not slow and not soak"
+	$(BIN)/python -m tests.kubernetes.build   # waits for the build in the background, or says what is missing
 	$(BIN)/python -m pytest -q -m "slow and not soak" --durations=15
 
 test-soak: setup  ## the whole fault matrix and all random schedules
+	$(BIN)/python -m tests.kubernetes.build
 	$(BIN)/python -m pytest -q -m soak --durations=30
 
 generate: setup  ## crds/, the chart's copy of them, and docs/reference.md, from the models

@@ -48,14 +48,17 @@ def register(registry: kopf.OperatorRegistry, runtime: Runtime) -> None:
     """All handlers, bound to one runtime."""
     topologies = (GROUP, VERSION, "streamtopologies")
     handlers = _Handlers(runtime)
+    kopf.on.login(registry=registry)(kopf.login_via_client)
     kopf.on.startup(registry=registry)(handlers.startup)
     kopf.index("", "v1", "pods", labels=_OURS, id="pods", registry=registry)(handlers.pods)
     kopf.on.event("", "v1", "pods", labels=_OURS, registry=registry)(handlers.pod_changed)
     if runtime.settings.nodes:
         kopf.index("", "v1", "nodes", id="machines", registry=registry)(handlers.machines)
         kopf.on.event("", "v1", "nodes", registry=registry)(handlers.node_changed)
-    kopf.daemon(*topologies, registry=registry, cancellation_timeout=5.0)(handlers.watch_over)
-    kopf.on.delete(*topologies, registry=registry, backoff=1.0)(handlers.delete)
+    kopf.daemon(*topologies, id="watch-over", registry=registry, cancellation_timeout=5.0)(
+        handlers.watch_over
+    )
+    kopf.on.delete(*topologies, id="finalize", registry=registry, backoff=1.0)(handlers.delete)
 
 
 class _Handlers:

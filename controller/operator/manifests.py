@@ -23,6 +23,8 @@ PREFIX = "reprise.dev/executor-prefix"
 DRIVER_PORT, BLOCK_PORT = 7078, 7079
 """Fixed, so that a NetworkPolicy can name them; every pod has an address of its own."""
 _CONFIG, _SCRATCH, _TMP = "/etc/reprise", "/var/data/reprise", "/tmp"
+_LOCAL = "/var/data/spark"
+"""Spark's own, in the driver; it makes a volume of that path in its executors too, so it is none that they have."""
 _ALIVE_S = 30
 """A touch of the agent's file older than this means that it is stuck; it touches several times a second."""
 _USER = 10001
@@ -104,7 +106,7 @@ def driver_pod(
         "args": _driver_arguments(resource, settings, prefix, heap_mb=memory // 2 // 2**20),
         "env": [
             {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
-            {"name": "SPARK_LOCAL_DIRS", "value": _SCRATCH},
+            {"name": "SPARK_LOCAL_DIRS", "value": _LOCAL},
             *zk_mounts.environment(settings),
         ],
         "envFrom": _secrets(resource),
@@ -115,6 +117,7 @@ def driver_pod(
         "securityContext": _CONTAINER_SECURITY,
         "volumeMounts": [
             {"name": "config", "mountPath": _CONFIG, "readOnly": True},
+            {"name": "local", "mountPath": _LOCAL},
             *_mounts(resource, settings),
         ],
     }
@@ -123,7 +126,8 @@ def driver_pod(
         "serviceAccountName": kubernetes.service_account or settings.driver_account,
         "containers": [container],
     }
-    spec["volumes"] = [{"name": "config", "configMap": {"name": name}}, *spec["volumes"]]
+    own = [{"name": "config", "configMap": {"name": name}}, {"name": "local", "emptyDir": {}}]
+    spec["volumes"] = [*own, *spec["volumes"]]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 
@@ -198,6 +202,8 @@ def spark_conf(resource: StreamTopology, settings: OperatorSettings, prefix: str
         "spark.kubernetes.allocation.batch.size": "50",
         # the driver reports at once and the coordinator waits for nodes: Spark has nothing to wait for
         "spark.scheduler.minRegisteredResourcesRatio": "0.0",
+        # losing executors is what this is about; Spark would end the application after a few
+        "spark.executor.maxNumFailures": "1000000000",
         "spark.driver.port": str(DRIVER_PORT),
         "spark.blockManager.port": str(BLOCK_PORT),
     }

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
 from typing import Any
+
+from spark_jobs.topology.quantity import parse_cpu
 
 TOPOLOGY_LABEL = "reprise.dev/topology"
 ROLE_LABEL = "reprise.dev/role"
 _GONE_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
-_UNITS: Mapping[str, Decimal | int] = {"": 1, "m": Decimal("0.001"), "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
-          "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +98,9 @@ def machine_view(node: Mapping[str, Any]) -> Machine:
 
 def milli(quantity: object) -> int:
     """A CPU quantity in thousandths of a core; 0 for what is none."""
-    text = str(quantity)
-    number = text.rstrip("kMGTiKm")
     try:
-        return round(Decimal(number) * _UNITS[text[len(number) :]] * 1000)
-    except (InvalidOperation, KeyError):
+        return round(parse_cpu(str(quantity)) * 1000)
+    except ValueError:
         return 0
 
 

@@ -6,6 +6,7 @@ what differs from what was written last; so writes coalesce, however much happen
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import time
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controller.operator.api import Api, collection
-from controller.operator.errors import ConflictError, InvalidError, NotFoundError
+from controller.operator.errors import ConflictError, NotFoundError
 from controller.resources.base import TopologyReference
 from controller.resources.conditions import Claim, Truth, merged
 from controller.resources.convert import (
@@ -63,9 +64,13 @@ class Publisher:
     _conditions: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     _proposed: str | None = None
 
-    def status(self, body: Mapping[str, Any], urgent: object) -> None:
-        """The StreamTopology's; `urgent` is what people must see at once."""
+    def status(
+        self, body: Mapping[str, Any], urgent: object, stands: Mapping[str, Any] | None = None
+    ) -> None:
+        """The StreamTopology's; `urgent` is what people must see at once, `stands` what the object says now."""
         name = self.reference.name
+        if stands == body and self._path("streamtopologies", name) not in self._written:
+            return
         self._write(self._path("streamtopologies", name), _kind("StreamTopology", name, body), urgent)
 
     def recoveries(self, seen: Observation) -> None:
@@ -107,7 +112,10 @@ class Publisher:
         name = object_name(self.reference.name, incident.id)
         if f"closed {name}" in self._done:
             return
-        self._create("incidents", name, incident_object(incident, self.reference, self.namespace))
+        stands = self._create("incidents", name, incident_object(incident, self.reference, self.namespace))
+        if stands.get("phase") == Phase.CLOSED.value:  # by an operator before this one
+            self._done.add(f"closed {name}")
+            return
         newest = next((seen.plans[p] for p in reversed(incident.plans) if p in seen.plans), None)
         status = incident_status(incident, self.reference.name, newest, self.priorities)
         closed = incident.phase is Phase.CLOSED or incident.closed_at is not None
@@ -131,9 +139,11 @@ class Publisher:
         if f"finished {name}" in self._done:
             return
         body = plan_object(plan, self.reference, self.namespace, self.priorities)
-        self._create("recoveryplans", name, body)
-        progress = seen.progress
-        restored = sum(p in progress.positions for p in plan.added) if progress else 0
+        stands = self._create("recoveryplans", name, body)
+        if stands.get("state") in ("Done", "Superseded"):
+            self._done.add(f"finished {name}")
+            return
+        restored = _restored(plan, seen)
         over = incident.closed_at is not None or incident.phase in (Phase.VERIFYING, Phase.CLOSED)
         status: dict[str, Any] = {"state": "Executing", "restored": min(restored, len(plan.added))}
         if over or restored == len(plan.added):
@@ -155,16 +165,18 @@ class Publisher:
         path = self._path("recoveryplans", name)
         return self._write(path, _kind("RecoveryPlan", name, body), status["state"])
 
-    def _create(self, plural: str, name: str, body: dict[str, Any]) -> None:
+    def _create(self, plural: str, name: str, body: dict[str, Any]) -> Mapping[str, Any]:
+        """The status that the object has when it is looked at for the first time, else nothing.  Asking first costs no
+        write: an operator that starts finds most objects there."""
         if name in self._done:
-            return
-        body["metadata"]["ownerReferences"] = [dict(self.owner)]
-        try:
-            self.api.create(self._folder(plural), body)
-        except (ConflictError, InvalidError):  # there from before
-            if self.api.find(self._path(plural, name)) is None:
-                raise
+            return {}
+        found = self.api.find(self._path(plural, name))
+        if found is None:
+            body["metadata"]["ownerReferences"] = [dict(self.owner)]
+            with contextlib.suppress(ConflictError):
+                self.api.create(self._folder(plural), body)
         self._done.add(name)
+        return (found or {}).get("status") or {}
 
     def _write(self, path: str, body: dict[str, Any], urgent: object) -> bool:
         """Whether the object says so now."""
@@ -201,6 +213,14 @@ class Publisher:
 
     def _path(self, plural: str, name: str) -> str:
         return f"{self._folder(plural)}/{name}"
+
+
+def _restored(plan: PlanRecord, seen: Observation) -> int:
+    """Partitions of a plan that are at work, by a report that knows of it."""
+    progress, desired = seen.progress, seen.desired
+    if progress is None or desired is None or progress.seq < desired.seq:
+        return 0
+    return sum(p in progress.positions and p not in progress.failed for p in plan.added)
 
 
 def proposal_digest(plan: PlanRecord) -> str:

@@ -112,6 +112,8 @@ class Records:
 
     def remove(self) -> None:
         """All records, if they are this object's."""
+        if not self.connected:
+            raise SessionError(f"{self.root}: not removed, no connection")
         try:
             found = self._get(f"{self.root}/{OWNER}")
             if found is not None and found[0].decode() == self._uid:

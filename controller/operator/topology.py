@@ -11,7 +11,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,7 @@ from controller.operator.records import Records
 from controller.operator.settings import OperatorSettings
 from controller.operator.status import Situation, status_of
 from controller.resources.base import TopologyReference
+from controller.resources.conditions import Claim, Truth
 from controller.run.observation import Observation
 from controller.run.state import RunState, run_state
 from scheduler import Decision
@@ -44,6 +45,8 @@ QUIET_S = 1.0
 """Between steps while nothing is; ZooKeeper's watches wake the controller all the same."""
 PUBLISH_S = 0.5
 _APPROVAL_S = 2.0
+_GOOD = frozenset({"Ready", "Valid", "Observed"})
+"""Conditions that are True while all is well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,7 @@ class TopologyController:
     _status: Mapping[str, Any] = field(default_factory=dict)
     _checkpoints: dict[int, float] = field(default_factory=dict)
     _recommend: bool = False
+    _ending: bool = False
     _rest: tuple[Events, DriverKeeper] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -109,6 +113,8 @@ class TopologyController:
         """One look at everything; seconds until the next one is due."""
         with self._lock:
             self.body = body
+            if self._ending or body["metadata"].get("deletionTimestamp"):
+                return QUIET_S  # `finalize` removes what a step would create
             self._status = self._status or dict(body.get("status") or {})
             spec, problem = self._take_spec(around), ""
             if spec is None:
@@ -136,7 +142,10 @@ class TopologyController:
         """One step of removing everything; True when nothing is left to do.  With ZooKeeper away the records stay, and an
         object of the same name removes them when it starts."""
         with self._lock:
+            self._ending = True
             meta = self.body["metadata"]
+            if self._records is None:
+                self._take_spec(Surroundings({}, None))
             if not self.driver.remove(meta["name"], meta["namespace"]):
                 return False
             if self._records is None:
@@ -272,19 +281,24 @@ class TopologyController:
         status, claims = status_of(situation, self._status)
         publisher = self._publisher or self._bare_publisher()
         urgent = [[c.type, c.truth, c.reason] for c in claims]
-        publisher.status(status, [urgent, status.get("queries"), status.get("incident")])
+        publisher.status(status, [urgent, status.get("queries"), status.get("incident")], self._status)
         self._status = status
-        for claim in claims:
-            if self._said.get(claim.type) != (claim.truth.value, claim.reason):
-                if claim.type in self._said or claim.truth.value != "Unknown":
-                    self.events.say(
-                        f"{claim.type}{claim.reason}", f"{claim.type} is {claim.truth.value}: {claim.message}"
-                    )
-                self._said[claim.type] = (claim.truth.value, claim.reason)
+        self._announce(claims)
         if seen is not None and seen.connected and self._publisher is not None:
             self._publisher.recoveries(seen)
             if not self._held_back:
                 self._publisher.propose(None)
+
+    def _announce(self, claims: Sequence[Claim]) -> None:
+        """An Event for each condition that has changed; the first look tells only what people would ask about."""
+        for claim in claims:
+            now, before = (claim.truth.value, claim.reason), self._said.get(claim.type)
+            self._said[claim.type] = now
+            good = claim.truth.value == ("True" if claim.type in _GOOD else "False")
+            if now == before or (before is None and (good or claim.truth is Truth.UNKNOWN)):
+                continue
+            text = f"{claim.type} is {claim.truth.value}" + (f": {claim.message}" if claim.message else "")
+            self.events.say(claim.reason, text, warning=not good)
 
     def _bare_publisher(self) -> Publisher:
         meta = self.body["metadata"]

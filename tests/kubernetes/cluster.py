@@ -40,8 +40,8 @@ class _Node:
 class KubeCluster:
     """`work_dir` keeps the logs of all parts and pods."""
 
-    def __init__(self, work_dir: Path) -> None:
-        self.work_dir = work_dir
+    def __init__(self, work_dir: Path, *, class_archive: bool = True) -> None:
+        self.work_dir, self._class_archive = work_dir.resolve(), class_archive
         self._nodes: dict[str, _Node] = {}
 
     def start(self) -> None:
@@ -61,7 +61,7 @@ class KubeCluster:
         scratch = self._warden.scratch
         jvm = Jvm(find_java(scratch / "java"), scratch / "log4j2.properties")
         jvm.write_log_config()
-        archive = ensure_archive(jvm, self._warden, lambda _: None)
+        archive = ensure_archive(jvm, self._warden, lambda _: None) if self._class_archive else None
         self.jvm = Jvm(jvm.java_home, jvm.log_config, archive=archive)
         self.zookeeper = ZooKeeperServer(
             self.jvm, self._warden, host=head, log=self.work_dir / "zookeeper.log"

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.kubernetes import streaming
 from tests.kubernetes.build import BuildError
 from tests.kubernetes.cluster import KubeCluster
 from tests.kubernetes.install import install
 
-WORKERS, CPU = 4, "600m"
+WORKERS = 4
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -40,7 +41,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeCluster]:
     with KubeCluster(tmp_path_factory.mktemp("kubernetes")) as started:
         started.add_node("infra", cpu="8", labels={"role": "infra"})
         for number in range(1, WORKERS + 1):
-            started.add_node(f"w{number}", cpu=CPU, memory="4Gi", labels={"role": "worker"})
+            started.add_node(f"w{number}", cpu=streaming.CPU, memory="4Gi", labels={"role": "worker"})
         install(started)
         started.wait_ready(started.nodes)
         yield started

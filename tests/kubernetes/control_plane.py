@@ -59,7 +59,10 @@ class ControlPlane:
         for name in ("kube-controller-manager", "kube-scheduler"):
             self.start_part(name)
         account = "/api/v1/namespaces/default/serviceaccounts/default"
-        launch.wait_until(lambda: self._answers(account), "default service account", 120)
+        launch.wait_until(
+            lambda: self._answers(account), "default service account", 120,
+            process=self._running["kube-controller-manager"][0], log=self._folder / "kube-controller-manager.log",
+        )  # fmt: skip
 
     @property
     def url(self) -> str:

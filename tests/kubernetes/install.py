@@ -107,6 +107,11 @@ def deployment(cluster: KubeCluster, replicas: int, options: tuple[str, ...]) ->
             {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()
         ],
         "ports": [{"name": "health", "containerPort": 8080}],
+        "startupProbe": {
+            "httpGet": {"path": "/healthz", "port": "health"},
+            "periodSeconds": 2,
+            "failureThreshold": 60,
+        },
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}, "periodSeconds": 2},
         "livenessProbe": {"httpGet": {"path": "/healthz", "port": "health"}, "periodSeconds": 10},
     }

@@ -24,7 +24,7 @@ def manifest(example: str, name: str, *, nodes: int, cpu: str, batches: int, **s
     """An example of the project on `nodes` pods, with storage that the pods share."""
     body: dict[str, Any] = yaml.safe_load((REPOSITORY / "examples" / example).read_text(encoding="utf-8"))
     body["metadata"] = {"name": name, "namespace": NAMESPACE}
-    body["spec"]["sources"][0]["with"]["batches"] = batches
+    body["spec"]["sources"][0]["with"] |= {"batches": batches, "rate": 100}
     body["spec"] |= {
         "nodes": {"count": nodes, "cpu": cpu},
         "checkpoint": {"everyBatches": 10, "location": f"{DATA}/{name}/checkpoints"},

@@ -38,7 +38,7 @@ class PodRunner(threading.Thread):
         self._containers: dict[str, Container] = {}
         self._probes: dict[str, dict[str, Probe]] = {}
         self._retry_at: dict[str, float] = {}
-        self._started = now()
+        self._since = now()
         self._told: Any = None
         self._ending = threading.Event()
         self._kill_at = float("inf")
@@ -186,7 +186,7 @@ class PodRunner(threading.Thread):
             "podIP": self._ip,
             "podIPs": [{"ip": self._ip}],
             "hostIP": self._host_ip,
-            "startTime": self._started,
+            "startTime": self._since,
             "containerStatuses": [self._container_status(c, ready) for c in self._spec["containers"]],
             "conditions": [
                 {"type": t, "status": s, "lastTransitionTime": now()} for t, s in conditions.items()
