@@ -43,7 +43,7 @@ def topology(data: Data) -> StreamTopology:
                 "name": "tweets",
                 "class": "spark_jobs.sources:FileSource",
                 "with": {"paths": data.paths, "rows": data.rows},
-                "resources": {"cpu": "100m"},
+                "resources": {"cpu": "20m"},
             }
         ],
         "operators": [
@@ -51,19 +51,19 @@ def topology(data: Data) -> StreamTopology:
             | {
                 "with": {"explode": ["hashtags"], "select": ["hashtags AS tag"]},
                 "inputs": [{"from": "tweets", "by": ["tweet"]}],
-                "resources": {"cpu": "600m"},
+                "resources": {"cpu": "120m"},
             },
             count
             | {
                 "with": {"keys": ["tag"]},
                 "inputs": [{"from": "parser", "by": ["tag"]}],
-                "resources": {"cpu": "700m"},
+                "resources": {"cpu": "140m"},
                 "output": {"format": "parquet"},
             },
         ],
         "checkpoint": {"everyBatches": 100},
         "recovery": {"bufferMemory": str(LIMIT), "timeLimit": "1s"},
-        "nodes": {"count": 4, "cpu": "1"},
+        "nodes": {"count": 4, "cpu": "200m"},
     }
     resource = {
         "apiVersion": "reprise.dev/v1alpha1",

@@ -132,6 +132,7 @@ class Build:
         here = self.folder / stage
         script = [
             "mount --make-rprivate /",
+            "mount -t proc proc /proc",  # of the new process space: Spark looks its Python workers up there
             f"mount --bind {here}/opt /opt",
             *(f"mount --bind {here}/{name} /etc/{name}" for name in ("passwd", "group")),
             *_reachable(here / "python"),
