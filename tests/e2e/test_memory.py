@@ -24,8 +24,10 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
 KEYS = 1_000_000
 ROWS = 1_000
-KILL_AT = 200
+BEFORE = 300
+"""Batches until the first checkpoint, which holds the whole state, and the failure after it; with some to spare."""
 BUFFERED = 1_200
+INTERVAL_S = 0.05
 LIMIT = 8 * 2**20
 """Of one node's buffers, as configured below."""
 NODE_SLACK = 160 * 2**20
@@ -37,7 +39,7 @@ def topology(data: Data) -> StreamTopology:
     count = {"name": "count", "class": "spark_jobs.operators:KeyedCount", "parallelism": 2}
     parser = {"name": "parser", "class": "spark_jobs.operators:FlatMap", "parallelism": 2}
     spec = {
-        "batch": {"interval": "50ms"},
+        "batch": {"interval": f"{INTERVAL_S * 1000:g}ms"},
         "sources": [
             {
                 "name": "tweets",
@@ -111,11 +113,11 @@ class Gauge:
 def test_a_million_keys_and_ten_minutes_of_buffering_stay_within_the_limits(
     cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
-    data = write(tmp_path / "data", KEYS, ROWS, KILL_AT + BUFFERED + 60)
+    data = write(tmp_path / "data", KEYS, ROWS, BEFORE + BUFFERED + 60)
     resource = topology(data)
     faults: list[dict[str, Any]] = [
-        {"batch": KILL_AT, "kill": ["@count"]},
-        {"batch": KILL_AT + BUFFERED, "add": 2},
+        {"on": "checkpoint", "delay": "1s", "kill": ["@count"]},
+        {"after": "0", "delay": BUFFERED * INTERVAL_S, "add": 2},
     ]
     gauge = Gauge(cluster)
     result = scenario.run(resource, cluster, tmp_path / "out", faults, watch=gauge)
