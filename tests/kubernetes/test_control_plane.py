@@ -149,7 +149,7 @@ def _sleepers(seconds: str) -> list[int]:
 _OWNER = """
 import pathlib, sys, time
 from tests.kubernetes.cluster import KubeCluster
-cluster = KubeCluster(pathlib.Path(sys.argv[1]))
+cluster = KubeCluster(pathlib.Path(sys.argv[1]), class_archive=False)
 cluster.start()
 cluster.add_node("n1")
 cluster.wait_ready(["n1"])
