@@ -64,7 +64,11 @@ class ExecutorProcess(WorkerProcess):
         shutil.rmtree(self.scratch, ignore_errors=True)
         self.scratch.mkdir(parents=True)
         home = spark_home()
-        environment = os.environ | {"SPARK_HOME": str(home), "SPARK_CONF_DIR": str(conf_dir(home))}
+        environment = os.environ | {
+            "SPARK_HOME": str(home),
+            "SPARK_CONF_DIR": str(conf_dir(home)),
+            "SPARK_LOCAL_IP": os.environ["SPARK_EXECUTOR_POD_IP"],  # not what the host's name resolves to
+        }
         self._process = subprocess.Popen(
             self.command, env=environment, cwd=self.scratch, stdin=subprocess.DEVNULL
         )

@@ -106,6 +106,7 @@ def driver_pod(
         "args": _driver_arguments(resource, settings, prefix, heap_mb=memory // 2 // 2**20),
         "env": [
             {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+            {"name": "SPARK_LOCAL_IP", "value": "$(POD_IP)"},
             {"name": "SPARK_LOCAL_DIRS", "value": _LOCAL},
             *zk_mounts.environment(settings),
         ],

@@ -19,12 +19,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "tests/kubernetes" in str(item.path):
             item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.timeout(1800))
 
 
 @pytest.fixture(scope="session")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeCluster]:
     """A control plane and ZooKeeper; tests add their nodes and take them away."""
-    cluster = KubeCluster(tmp_path_factory.mktemp("kubernetes"))
+    # ZooKeeper is its only JVM: no archive has to be made for that
+    cluster = KubeCluster(tmp_path_factory.mktemp("kubernetes"), class_archive=False)
     try:
         cluster.start()
     except BuildError as error:  # says what is missing on this machine: a failure, not a skip

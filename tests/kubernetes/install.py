@@ -97,7 +97,7 @@ def deployment(cluster: KubeCluster, replicas: int, options: tuple[str, ...]) ->
     }
     arguments = [
         "operator", f"--zk={cluster.zookeeper.hosts}", f"--image={IMAGE}", f"--watch={NAMESPACE}",
-        f"--switches={SWITCHES}", *options,
+        f"--switches={SWITCHES}", "--session-timeout=6", "--lease-s=16", *options,
     ]  # fmt: skip
     container = {
         "name": "operator",

@@ -1,9 +1,9 @@
 """A topology that streams on a test cluster: started until it has a checkpoint, judged when it has ended.
 
 Budgets, on an idle machine: a start needs three JVMs a machine and a first job (a minute); a first plan is there when
-heartbeats have expired (3 s), the burst has settled (1 s), the planner has answered (1 s at most) and the coordinator has
-looked twice (0.6 s): 6 s; a new machine is Ready in 2 s, its executor registers within 12 s, the next plan and the
-restoring take 3 s.  Tests wait many times as long: they judge that it happens.
+heartbeats have expired (6 s, the session of test clusters), the burst has settled (1 s), the planner has answered (1 s
+at most) and the coordinator has looked twice (0.6 s): 9 s; a new machine is Ready in 2 s, its executor registers within
+12 s, the next plan and the restoring take 3 s.  Tests wait many times as long: they judge that it happens.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ import pytest
 from controller.embedded.warden import marked
 from tests.kubernetes import build, tools
 from tests.kubernetes.cluster import REPOSITORY, KubeCluster
+from tests.kubernetes.control_plane import NODE_GRACE_S
 from tests.kubernetes.scenario import until
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -118,13 +119,8 @@ def test_a_power_cut_takes_every_process_and_kubernetes_notices(nodes: KubeClust
     assert _sleepers("4711")
     nodes.kill(["a3"])
     assert not _sleepers("4711")
-    # grace 4 s, looked at every second; several times that on a busy machine
-    until(lambda: not nodes.is_ready("a3"), "NotReady", 60)
-    until(
-        lambda: nodes.api.get(f"{PODS}/doomed")["metadata"].get("deletionTimestamp"),
-        "marked for deletion",
-        60,
-    )
+    # the grace, looked at every second; several times that on a busy machine
+    until(lambda: not nodes.is_ready("a3"), "NotReady", 5 * NODE_GRACE_S)
     assert phase(nodes, "doomed") == "Running", "what a lost pod looks like: Running for ever"
 
 
@@ -132,7 +128,7 @@ def test_a_frozen_node_goes_on_where_it_was(nodes: KubeCluster) -> None:
     nodes.api.post(PODS, pod("frozen", "exec sleep 4712", nodeName="a2"))
     until(lambda: phase(nodes, "frozen") == "Running", "it runs", 60)
     nodes.freeze(["a2"])
-    until(lambda: not nodes.is_ready("a2"), "NotReady", 60)
+    until(lambda: not nodes.is_ready("a2"), "NotReady", 5 * NODE_GRACE_S)
     nodes.thaw(["a2"])
     until(lambda: nodes.is_ready("a2"), "Ready again", 60)
 
@@ -153,7 +149,7 @@ def _sleepers(seconds: str) -> list[int]:
 _OWNER = """
 import pathlib, sys, time
 from tests.kubernetes.cluster import KubeCluster
-cluster = KubeCluster(pathlib.Path(sys.argv[1]))
+cluster = KubeCluster(pathlib.Path(sys.argv[1]), class_archive=False)
 cluster.start()
 cluster.add_node("n1")
 cluster.wait_ready(["n1"])
