@@ -72,7 +72,8 @@ def flights(rows: int) -> pl.DataFrame:
 def make_topics(address: str) -> None:
     """The input with its logs, and a topic for each output."""
     wanted = [NewTopic(ORIGIN, LOGS, 1), *(NewTopic(o.topic, 2, 1) for o in OUTPUTS)]
-    for future in AdminClient({"bootstrap.servers": address}).create_topics(wanted).values():
+    admin = AdminClient({"bootstrap.servers": address})
+    for future in admin.create_topics(wanted).values():
         future.result(TIMEOUT_S)
 
 

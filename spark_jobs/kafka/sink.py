@@ -30,6 +30,8 @@ MESSAGE_BYTES = 1_000_000
 OVERHEAD = 512
 """What librdkafka counts beside key and value, at most."""
 LONGEST_PAUSE_S = 5.0
+ALARM_S = 5.0
+"""After so long without an answer from the brokers it is worth a report."""
 
 
 class KafkaSink(Sink):
@@ -86,6 +88,8 @@ class KafkaSink(Sink):
         self._waiting: deque[tuple[int, pa.Table | None]] = deque()
         self._bytes = 0
         self._shown: list[tuple[int, float]] = []
+        self._since = time.monotonic()
+        """When the thread began with what waits now."""
         self._trouble: str | None = None
         self._end: FencedError | StepError | None = None
         self._closed = False
@@ -129,7 +133,12 @@ class KafkaSink(Sink):
         with self._state:
             self._state.wait_for(lambda: not self._waiting or self._end or self._trouble, patience_s)
             self._raise_end()
-            return self._trouble if self._waiting else None
+            if not self._waiting:
+                return None
+            waited = time.monotonic() - self._since
+            if self._trouble is None and waited > ALARM_S:
+                return f"brokers {self.brokers} have not taken batch {self._waiting[0][0]} for {waited:.0f} s"
+            return self._trouble
 
     def shown(self) -> list[tuple[int, float]]:
         with self._state:
@@ -157,6 +166,7 @@ class KafkaSink(Sink):
                 if self._closed:
                     break
                 taken = list(self._waiting)
+                self._since = time.monotonic()
             try:
                 self._write(taken)
                 pause = 0.0
