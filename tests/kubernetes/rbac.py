@@ -1,6 +1,6 @@
 """What operator and driver may do: the least with which the end-to-end tests pass.
 
-The chart's templates hold the same rules; `test_rights.py` compares the two, and that nothing else is allowed.
+The chart's templates hold the same rules; `tests/unit/chart/test_rights.py` compares the two, both ways.
 """
 
 from __future__ import annotations
