@@ -1,0 +1,46 @@
+"""The demo's topology on hosts in this process: flights in, nodes lost, and the demo's own verdict on the topics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from controller.embedded.kafka import KafkaCluster
+from controller.run import demo_kafka_data as data
+from controller.run.config import load
+from controller.run.demo import EXAMPLES
+from tests.unit.engine.local import World
+
+pytestmark = pytest.mark.slow
+ROWS = 6000
+
+
+def test_no_key_and_window_is_missing_or_twice(tmp_path: Path) -> None:
+    frame = data.flights(ROWS)
+    with KafkaCluster() as kafka:
+        address = kafka.bootstrap
+        data.make_topics(address)
+        changes = {
+            "sources[flights].with.brokers": address,
+            "sources[flights].with.until": data.until(ROWS),
+            "sources[flights].with.batch_rows": 200,
+            "checkpoint.everyBatches": 4,
+            **{f"operators[{o.topic}].output.sink.with.brokers": address for o in data.OUTPUTS},
+        }
+        world = World(load(EXAMPLES / "flights-kafka.yaml", overrides=changes), tmp_path, "run")
+        world.nodes.start("a", "b", "c")
+        world.want(0, 0, world.spread("a", "b", "c"))
+        feeder = data.Feeder(address, frame, 2.0)
+        feeder.start()
+        world.run(lambda e: e.punctuations.newest >= 4, limit=100_000)
+        world.nodes.lose("a", "b")
+        world.run(lambda e: "node lost" in e.failed.values())
+        world.nodes.start("d")
+        world.want(1, world.engine.punctuations.newest, world.spread("c", "d"))
+        world.run(lambda e: e.done, limit=100_000)
+        feeder.join(60)
+        assert feeder.failed is None
+        found = data.check(address, frame)
+    assert all(topic.good for topic in found), found
+    assert sum(topic.wanted for topic in found) > 500
