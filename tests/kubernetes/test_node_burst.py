@@ -9,8 +9,6 @@ import pytest
 from tests.kubernetes.cluster import KubeCluster
 from tests.kubernetes.streaming import PLAN_S, Streaming
 
-pytestmark = pytest.mark.soak
-
 
 def test_two_of_four_machines(cluster: KubeCluster, tmp_path: Path) -> None:
     run = Streaming.start(cluster, "burst", tmp_path)
@@ -37,6 +35,7 @@ def test_two_of_four_machines(cluster: KubeCluster, tmp_path: Path) -> None:
     assert len(plans) == closed["status"]["plans"]["count"]
 
 
+@pytest.mark.soak
 def test_four_of_eight_machines(cluster: KubeCluster, tmp_path: Path) -> None:
     names = [f"x{number}" for number in range(1, 13)]
     run_names = [name for name in cluster.nodes if name != "infra"]
