@@ -17,6 +17,7 @@ import pytest
 from benchmarks.overhead_data import Data, write
 from controller.embedded import EmbeddedCluster
 from controller.run.state import RunState
+from spark_jobs.buffers import IN_FLIGHT
 from spark_jobs.topology import StreamTopology, from_json
 from tests.e2e import scenario
 
@@ -30,8 +31,10 @@ BUFFERED = 1_200
 INTERVAL_S = 0.05
 LIMIT = 8 * 2**20
 """Of one node's buffers, as configured below."""
-NODE_SLACK = 160 * 2**20
-"""What a partition host may grow by besides its buffers: tables under way, Arrow's and the allocator's reserves."""
+READERS, STAGES, COPIES = 2, 3, 2
+NODE_SLACK = READERS * STAGES * COPIES * IN_FLIGHT + 64 * 2**20
+"""What a partition host may grow by besides its buffers: what is under way to the two counts, in each stage of a job, as
+bundle and as reply that is kept for a re-run; and the reserves of Arrow and the allocator."""
 
 
 def topology(data: Data) -> StreamTopology:
