@@ -31,7 +31,9 @@ ROWS = 200
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[KafkaCluster]:
     # A broker that is frozen for seconds must not be taken for lost by its own controller, which was frozen with it.
-    with KafkaCluster(properties={"broker.session.timeout.ms": "60000"}) as started:
+    # a killed broker registers anew when its old session has ended: 20 s, within the time that it tries for
+    slow = {"broker.session.timeout.ms": "20000", "initial.broker.registration.timeout.ms": "180000"}
+    with KafkaCluster(properties=slow) as started:
         yield started
 
 
