@@ -12,7 +12,7 @@ from controller.run.config import load
 from controller.run.demo import EXAMPLES
 from tests.unit.engine.local import World
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.soak]
 ROWS = 6000
 
 
