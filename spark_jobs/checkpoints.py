@@ -201,11 +201,12 @@ class CheckpointStore:
             raise CheckpointError(f"cannot list {self.location}: {error}") from error
         return sorted(found)
 
-    def prune(self, keep: int) -> None:
-        """Remove all but the newest `keep` complete checkpoints, and incomplete ones older than those."""
+    def prune(self, keep: int) -> int:
+        """Remove all but the newest `keep` complete checkpoints, and incomplete ones older than those; the position of
+        the oldest that stays.  There must be one."""
         complete = self.positions()
         if len(complete) < keep:
-            return
+            return complete[0]
         oldest = complete[-keep]
         try:
             for path in self._fs.glob(self._path("cp-*")):
@@ -214,3 +215,4 @@ class CheckpointStore:
                     self._fs.rm(path, recursive=True)
         except OSError as error:
             raise CheckpointError(f"cannot remove old checkpoints in {self.location}: {error}") from error
+        return oldest

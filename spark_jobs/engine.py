@@ -224,9 +224,8 @@ class Engine:
             due = min(due, min(self.positions.values(), default=0) + WINDOW)
         try:
             reach = self.ledger.reach(due)
-        except (
-            CheckpointError
-        ) as error:  # no batch without its ranges on record; tried again with the next job
+        except CheckpointError as error:
+            # no batch without its ranges on record; tried again with the next job
             self.problems.append(str(error))
             return
         self.problems += self.ledger.problems
@@ -315,8 +314,7 @@ class Engine:
             self.punctuations.complete(position)
             log.info("checkpoint complete position=%d files=%d", position, len(files))
             try:
-                self.store.prune(self.resource.checkpoint.keep)
-                ledger.stored(position, min(self.store.positions()))
+                ledger.stored(position, oldest=self.store.prune(self.resource.checkpoint.keep))
             except CheckpointError as error:
                 self.problems.append(str(error))
 

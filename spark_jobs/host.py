@@ -48,6 +48,8 @@ ROUND = 8
 
 WAITS = (NotYetError, SinkError, SourceError, BufferError, OSError)
 """Trouble that passes."""
+ENDS = (StepError, FencedError)
+"""Trouble that does not, and ends the partition."""
 
 Bundles = list[tuple[int, bytes]]
 """(target slot, bundle)."""
@@ -225,6 +227,10 @@ class Host:
         if (runtime := self.runtimes.pop(partition, None)) is not None:
             runtime.close()
 
+    def _end(self, partition: str, error: StepError | FencedError) -> None:
+        """Trouble that does not pass: code raised, or a later installation writes."""
+        self._fail(partition, f"{'poison' if isinstance(error, StepError) else 'fenced'}: {error}")
+
     def _fail(self, partition: str, reason: str) -> None:
         self.failed[partition] = reason
         self._owed.pop(partition, None)
@@ -233,17 +239,15 @@ class Host:
 
     def _refresh(self, command: Command) -> None:
         """Bring sources, cursors and buffers in line with what the driver knows."""
-        fenced: list[tuple[str, str]] = []
         self._writer.keep(command.punctuations)
-        for partition, runtime in self.runtimes.items():
+        for runtime in list(self.runtimes.values()):
+            partition = runtime.partition.id
             if isinstance(runtime, SourceRuntime):
                 readers = [command.positions[t] for t in runtime.buffers.keys() & command.positions.keys()]
                 reach = min(readers, default=command.horizon) + command.window
                 runtime.horizon, runtime.final = min(command.horizon, reach), command.final
                 runtime.ranges.update(command.ranges.get(partition, {}))
                 runtime.forget(command.checkpoint)
-            if isinstance(runtime, OperatorRuntime) and (reason := self._publish(runtime, command.published)):
-                fenced.append((partition, reason))
             for target in runtime.buffers:
                 if target in command.resend and target in command.positions:
                     whole = runtime.rewind(target, command.positions[target])
@@ -253,19 +257,16 @@ class Host:
                     runtime.trim(target, command.checkpoint)
                 elif target in command.positions:
                     runtime.trim(target, command.positions[target])
-        for partition, reason in fenced:
-            self._fail(partition, reason)
+            if isinstance(runtime, OperatorRuntime):
+                self._publish(runtime, command.published)
 
-    def _publish(self, runtime: OperatorRuntime, upto: int) -> str | None:
+    def _publish(self, runtime: OperatorRuntime, upto: int) -> None:
         try:
             runtime.publish(upto)
         except SinkError as error:
             self._problems.append(f"{runtime.partition.id}: output waits: {error}")
-        except FencedError as error:
-            return f"fenced: {error}"
-        except StepError as error:
-            return f"poison: {error}"
-        return None
+        except ENDS as error:
+            self._end(runtime.partition.id, error)
 
     # -- stepping ------------------------------------------------------------------------------------------------------
 
@@ -300,8 +301,8 @@ class Host:
         try:
             if not runtime.advance(self._wanted(command, isinstance(runtime, SourceRuntime))):
                 return False
-        except (StepError, FencedError) as error:
-            self._fail(partition, f"{'poison' if isinstance(error, StepError) else 'fenced'}: {error}")
+        except ENDS as error:
+            self._end(partition, error)
             return False
         except WAITS as error:  # the batch stays unfinished and is tried again
             if not isinstance(error, NotYetError):
@@ -340,10 +341,8 @@ class Host:
             try:
                 if trouble := runtime.sink.settle(max(0.0, deadline - time.monotonic())):
                     self._problems.append(f"{partition}: output waits: {trouble}")
-            except FencedError as error:
-                self._fail(partition, f"fenced: {error}")
-            except StepError as error:
-                self._fail(partition, f"poison: {error}")
+            except ENDS as error:
+                self._end(partition, error)
             self._outputs += [(partition, batch, at) for batch, at in runtime.sink.shown()]
             if partition in self._owed:
                 self._freeze(partition)
@@ -381,7 +380,7 @@ class Host:
         try:
             yield from runtime.pending(target, applied, window)
         except StepError as error:
-            self._fail(runtime.partition.id, f"poison: {error}")
+            self._end(runtime.partition.id, error)
         except NotYetError:
             return
         except SourceError as error:

@@ -51,6 +51,11 @@ class Runtime(ABC):
         self, batch: int, watermark: int | None, table: pa.Table | None, wanted: Callable[[str], bool]
     ) -> None:
         """Put one batch's output, split by target, into the buffers of the targets that are wanted; idempotent."""
+        for target, body in self._bodies(table, wanted):
+            self._put(target, batch, watermark, body)
+
+    def _bodies(self, table: pa.Table | None, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+        """The encoded rows for each wanted target; those of one table that several get are encoded once."""
         for down in self.partition.downstream:
             parts: Mapping[int, pa.Table] = {}
             if table is not None and any(wanted(t) for t in down.targets):
@@ -61,7 +66,7 @@ class Runtime(ABC):
                     part = parts.get(int(target.rpartition(".")[2]))
                     if id(part) not in bodies:
                         bodies[id(part)] = encode_table(part)
-                    self._put(target, batch, watermark, bodies[id(part)])
+                    yield target, bodies[id(part)]
 
     def _put(self, target: str, batch: int, watermark: int | None, body: bytes) -> None:
         """Buffer one batch for one target.  A partition that holds nothing older may do so on a full node: else the one
@@ -79,11 +84,11 @@ class Runtime(ABC):
 
     def trim(self, target: str, upto: int) -> None:
         """Drop output for `target` that it cannot ask for again once it has applied (or checkpointed) batch `upto`."""
-        self.buffers[target].trim(upto - 1 if target in self.feedback else upto)
+        self.buffers[target].trim(self._next(target, upto) - 1)
 
     def relieve(self, target: str, position: int) -> None:
         """Drop what `target` has applied, without regard to whether it may be lost: the node has no room."""
-        self.buffers[target].relieve(position - 1 if target in self.feedback else position)
+        self.buffers[target].relieve(self._next(target, position) - 1)
 
     def rewind(self, target: str, position: int) -> bool:
         """Send `target` again what follows batch `position`; False when that was dropped for want of room."""
@@ -187,16 +192,7 @@ class SourceRuntime(Runtime):
     def _again(self, target: str, batch: int) -> tuple[Message, bytes]:
         if self._replayed is None or self._replayed[0] != batch:
             table, watermark = self._read(batch)
-            bodies = {}
-            for down in self.partition.downstream:
-                parts = (
-                    {}
-                    if table is None
-                    else route(table, down.grouping, down.parallelism, self.partition.place.index)
-                )
-                for name in down.targets:
-                    bodies[name] = encode_table(parts.get(int(name.rpartition(".")[2])))
-            self._replayed = (batch, bodies, watermark)
+            self._replayed = (batch, dict(self._bodies(table, lambda _: True)), watermark)
         _, bodies, watermark = self._replayed
         return Message(self.partition.id, target, batch, watermark, None), bodies[target]
 

@@ -48,6 +48,24 @@ PRODUCER_OWN = {
 }
 
 
+_SHARED = (
+    "security.",
+    "sasl.",
+    "ssl.",
+    "socket.",
+    "broker.",
+    "client.",
+    "enable.ssl",
+    "bootstrap.",
+    "logger",
+)
+
+
+def shared(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Those settings that any client of the same brokers takes: addresses, security, sockets."""
+    return {name: value for name, value in settings.items() if name.startswith(_SHARED)}
+
+
 class SecretError(DataPlaneError):
     """A secret whose reference leads nowhere in this process; names the reference and never the value."""
 

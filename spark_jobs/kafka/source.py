@@ -30,6 +30,7 @@ from spark_jobs.kafka.settings import (
     SecretError,
     parse_clusters,
     parse_settings,
+    shared,
 )
 from spark_jobs.kafka.shares import shares
 from spark_jobs.operators.frames import END_OF_TIME
@@ -89,7 +90,7 @@ class KafkaSource(Source):
             )
         self.dead_letters = dead_letters
         self.dead_letter_settings = parse_settings(
-            dead_letter_config if dead_letter_config is not None else _common(config),
+            dead_letter_config if dead_letter_config is not None else shared(config or {}),
             "dead_letter_config", PRODUCER_OWN, {}, producer=True,
         )  # fmt: skip
         self.group = group
@@ -282,12 +283,3 @@ def _subscription(topics: Sequence[str], pattern: str | None) -> tuple[tuple[str
     if bool(found) == (pattern is not None):
         raise SpecError("topics", "give either `topics` or `pattern`")
     return found, pattern
-
-
-def _common(config: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Settings of the source that a producer to the same brokers needs too: security and sockets."""
-    return {
-        name: value
-        for name, value in (config or {}).items()
-        if name.startswith(("security.", "sasl.", "ssl.", "socket.", "broker.", "client.", "enable.ssl"))
-    }

@@ -17,7 +17,6 @@ import json
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -27,7 +26,7 @@ from confluent_kafka.admin._resource import ResourceType
 from spark_jobs.errors import FencedError, SinkError
 from spark_jobs.kafka.encode import Keyed
 from spark_jobs.kafka.logs import reason
-from spark_jobs.kafka.settings import SecretError, Settings
+from spark_jobs.kafka.settings import SecretError, Settings, shared
 from spark_jobs.sinks import Owner
 
 TIMEOUT_S = 15.0
@@ -133,7 +132,7 @@ class Session:
 
     def _check_topic(self) -> None:
         """How many partitions there are, and whether the topic keeps the last message of each key where that is meant."""
-        admin = AdminClient(_common(self._settings.resolve(self._brokers)))
+        admin = AdminClient(shared(self._settings.resolve(self._brokers)))
         topic = admin.list_topics(self._topic, timeout=TIMEOUT_S).topics[self._topic]
         if topic.error is not None:
             raise KafkaException(topic.error)
@@ -152,7 +151,7 @@ class Session:
         Before `init_transactions` nothing may be waited for: what is pending then is what this call will end.
         """
         level = "read_committed" if stable else "read_uncommitted"
-        settings = _common(self._settings.resolve(self._brokers))
+        settings = shared(self._settings.resolve(self._brokers))
         consumer = Consumer(
             {**settings, "group.id": self._name, "enable.auto.commit": False, "isolation.level": level}
         )
@@ -266,19 +265,3 @@ class Session:
             with contextlib.suppress(KafkaException):
                 self._producer.purge(blocking=False)
             self._producer = None
-
-
-def _common(settings: dict[str, Any]) -> dict[str, Any]:
-    """Of a producer's settings those that any client of the same brokers takes without a warning."""
-    ours = (
-        "security.",
-        "sasl.",
-        "ssl.",
-        "socket.",
-        "broker.",
-        "client.",
-        "enable.ssl",
-        "bootstrap.",
-        "logger",
-    )
-    return {name: value for name, value in settings.items() if name.startswith(ours)}
