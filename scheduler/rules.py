@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from scheduler.costs import normal_costs
 from scheduler.incident import Event, Incident, Kind, Phase
-from scheduler.model import Poison
+from scheduler.model import Desired, Poison
 from scheduler.observe import lost_within_window, observe
 from scheduler.recovery import recover
 from scheduler.situation import Situation
@@ -44,14 +44,12 @@ def driver_restarted(s: Situation) -> Decision | None:
 
 def checkpoint_damaged(s: Situation) -> Decision | None:
     """The driver could not restore from what it was told: back to the next older complete checkpoint."""
-    view, progress = s.view, s.view.snapshot.progress
+    progress = s.view.snapshot.progress
     damaged = s.desired.checkpoint
     if progress is None or damaged == 0 or damaged not in progress.bad_checkpoints:
         return None
     older = max((k for k in _complete(s) if k < damaged), default=0)
-    after = s.desired.next(
-        checkpoint=older, generation=s.desired.generation + 1, assignment=dict(view.survivors)
-    )
+    after = _back_to(s, older)
     reason = f"checkpoint {damaged} is damaged: everything goes back to {older}"
     if s.incident is None:
         return act("checkpoint-damaged", reason, WriteDesired(after))
@@ -69,17 +67,22 @@ def buffers_dropped(s: Situation) -> Decision | None:
     view, progress = s.view, s.view.snapshot.progress
     if progress is None or not view.acked or not progress.gaps or progress.generation != s.desired.generation:
         return None
-    after = s.desired.next(
-        checkpoint=view.newest_checkpoint,
-        generation=s.desired.generation + 1,
-        assignment=dict(view.survivors),
-        punctuate=False,
-    )
+    after = _back_to(s, view.newest_checkpoint, punctuate=False)
     reason = f"buffers were full: no output is left for {', '.join(sorted(progress.gaps))}"
     incident = replace(
         s.open, phase=Phase.RECOVERING, checkpoint=after.checkpoint, generation=after.generation
     ).log(s.now, "buffers-dropped", reason)
     return act("buffers-dropped", reason, WriteDesired(after), WriteIncident(incident))
+
+
+def _back_to(s: Situation, checkpoint: int, **changes: bool) -> Desired:
+    """What survived begins again at `checkpoint`, where it is."""
+    return s.desired.next(
+        checkpoint=checkpoint,
+        generation=s.desired.generation + 1,
+        assignment=dict(s.view.survivors),
+        **changes,
+    )
 
 
 def quarantine(s: Situation) -> Decision | None:

@@ -14,12 +14,12 @@ from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from controller.coordination import paths
+from controller.coordination.store import ANSWER_S
 
 log = logging.getLogger("reprise.coordinator")
 
 KEEP = 100
 """Closed incidents that stay on record."""
-ANSWER_S = 10.0
 
 
 def prune(client: KazooClient, root: str, keep: int = KEEP) -> int:

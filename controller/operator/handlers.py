@@ -15,9 +15,10 @@ from typing import Any
 
 import kopf
 
-from controller.operator.pods import ROLE_LABEL, TOPOLOGY_LABEL, Machine, PodView, machine_view, pod_view
+from controller.operator.pods import ROLE_LABEL, Machine, PodView, machine_view, pod_view
 from controller.operator.runtime import Runtime
 from controller.operator.topology import Surroundings
+from controller.resources.convert import TOPOLOGY_LABEL
 from controller.resources.crds import GROUP, VERSION
 
 FINALIZER = f"{GROUP}/finalizer"

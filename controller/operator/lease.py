@@ -13,11 +13,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 from controller.operator.api import Api, collection
 from controller.operator.errors import ConflictError, OperatorError, UnknownError
+from controller.resources.convert import rfc3339
 
 log = logging.getLogger("reprise.operator")
 
@@ -89,7 +89,7 @@ class Leadership:
 
     def _body(self, old: dict[str, Any], holder: str | None = None) -> dict[str, Any]:
         holder = self._identity if holder is None else holder
-        moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        moment = rfc3339(time.time())
         spec = dict(old.get("spec", {}))
         if spec.get("holderIdentity") != holder:
             spec["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + 1

@@ -14,12 +14,14 @@ from typing import Any
 
 from controller.coordination.paths import root_of
 from controller.operator import zk_mounts
-from controller.operator.pods import ROLE_LABEL, TOPOLOGY_LABEL
+from controller.operator.pods import ROLE_LABEL
 from controller.operator.settings import OperatorSettings
+from controller.resources.convert import TOPOLOGY_LABEL
+from controller.resources.crds import GROUP
 from spark_jobs.topology import StreamTopology
 
-REVISION = "reprise.dev/revision"
-PREFIX = "reprise.dev/executor-prefix"
+REVISION = f"{GROUP}/revision"
+PREFIX = f"{GROUP}/executor-prefix"
 DRIVER_PORT, BLOCK_PORT = 7078, 7079
 """Fixed, so that a NetworkPolicy can name them; every pod has an address of its own."""
 _CONFIG, _SCRATCH, _TMP = "/etc/reprise", "/var/data/reprise", "/tmp"

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from controller.resources.convert import TOPOLOGY_LABEL
+from controller.resources.crds import GROUP
 from spark_jobs.topology.quantity import parse_cpu
 
-TOPOLOGY_LABEL = "reprise.dev/topology"
-ROLE_LABEL = "reprise.dev/role"
+ROLE_LABEL = f"{GROUP}/role"
 _GONE_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
 
 

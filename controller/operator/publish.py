@@ -19,8 +19,6 @@ from controller.operator.errors import ConflictError, NotFoundError
 from controller.resources.base import TopologyReference
 from controller.resources.conditions import Claim, Truth, merged
 from controller.resources.convert import (
-    INCIDENT_LABEL,
-    TOPOLOGY_LABEL,
     incident_object,
     incident_status,
     object_name,
@@ -239,6 +237,3 @@ def _kind(kind: str, name: str, status: Mapping[str, Any]) -> dict[str, Any]:
         "metadata": {"name": name},
         "status": dict(status),
     }
-
-
-__all__ = ["APPROVED", "INCIDENT_LABEL", "TOPOLOGY_LABEL", "Publisher", "proposal_digest"]

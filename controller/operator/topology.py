@@ -185,10 +185,7 @@ class TopologyController:
                 self.client, resource, meta["uid"], self.settings, self._permits, self.wake
             )
             self._executors = ExecutorKeeper(self.api, resource.namespace, self._records, self.events)
-            self._publisher = Publisher(
-                self.api, resource.namespace, TopologyReference(name=resource.name, uid=meta["uid"]), {},
-                owner(self.body), self.settings.keep_incidents,
-            )  # fmt: skip
+            self._publisher = self._new_publisher()
         assert self._publisher is not None
         self._publisher.priorities = {q.id: q.priority for q in spec.topology.queries.values()}
         self._records.adopt(resource, resource.paused or around.paused)
@@ -279,7 +276,7 @@ class TopologyController:
 
     def _tell(self, situation: Situation, seen: Observation | None) -> None:
         status, claims = status_of(situation, self._status)
-        publisher = self._publisher or self._bare_publisher()
+        publisher = self._publisher or self._new_publisher()
         urgent = [[c.type, c.truth, c.reason] for c in claims]
         publisher.status(status, [urgent, status.get("queries"), status.get("incident")], self._status)
         self._status = status
@@ -300,7 +297,7 @@ class TopologyController:
             text = f"{claim.type} is {claim.truth.value}" + (f": {claim.message}" if claim.message else "")
             self.events.say(claim.reason, text, warning=not good)
 
-    def _bare_publisher(self) -> Publisher:
+    def _new_publisher(self) -> Publisher:
         meta = self.body["metadata"]
         reference = TopologyReference(name=meta["name"], uid=meta["uid"])
         return Publisher(

@@ -30,22 +30,22 @@ class Rule:
 
 _STARTED = "has(oldSelf.status) && has(oldSelf.status.startedAt)"
 
+
+def _same_partitions(part: str, one: str, what: str) -> Rule:
+    """Names and parallelism of a list stay; `what` is kept by partition."""
+    return Rule(
+        f"""!({_STARTED}) || (size(oldSelf.spec.{part}) == size(self.spec.{part})
+        && oldSelf.spec.{part}.all({one}, self.spec.{part}.exists(n,
+        n.name == {one}.name && n.parallelism == {one}.parallelism)))""",
+        f"names and parallelism of {part} are immutable while the topology is running: {what} kept by partition; "
+        "delete it and create it anew",
+    )
+
+
 TOPOLOGY: dict[str, tuple[Rule, ...]] = {
     "": (
-        Rule(
-            f"""!({_STARTED}) || (size(oldSelf.spec.sources) == size(self.spec.sources)
-            && oldSelf.spec.sources.all(s, self.spec.sources.exists(n,
-            n.name == s.name && n.parallelism == s.parallelism)))""",
-            "names and parallelism of sources are immutable while the topology is running: the records of what was read "
-            "are kept by partition; delete it and create it anew",
-        ),
-        Rule(
-            f"""!({_STARTED}) || (size(oldSelf.spec.operators) == size(self.spec.operators)
-            && oldSelf.spec.operators.all(o, self.spec.operators.exists(n,
-            n.name == o.name && n.parallelism == o.parallelism)))""",
-            "names and parallelism of operators are immutable while the topology is running: state is kept by partition; "
-            "delete it and create it anew",
-        ),
+        _same_partitions("sources", "s", "the records of what was read are"),
+        _same_partitions("operators", "o", "state is"),
         Rule(
             f"""!({_STARTED}) || oldSelf.spec.operators.all(o,
             self.spec.operators.all(n, n.name != o.name || n.inputs == o.inputs))""",
