@@ -17,6 +17,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -26,6 +27,7 @@ from benchmarks import overhead_report as report
 from benchmarks import overhead_reprise as reprise
 from benchmarks import overhead_structured as structured
 from benchmarks.overhead_data import Data, write
+from benchmarks.overhead_feed import Feed
 from benchmarks.overhead_report import Measured
 from benchmarks.overhead_topology import FASTEST, NEVER, NODE_CPU_MILLI, counting, files, nearly_empty
 from controller.embedded import ClusterConfig, EmbeddedCluster
@@ -38,7 +40,7 @@ MEMORY = {"10k": 512, "1m": 1024}
 CHECKPOINT = "20s"
 """As in seed 003, appendix C."""
 THROUGHPUT_MODES = ("idle", "off", "ordered", "structured", "large", "empty")
-LATENCY_MODES = ("idle", "off", "ordered", "structured")
+LATENCY_MODES = ("idle", "off", "ordered", "structured", "large")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -149,21 +151,31 @@ class Bench:
         data = self.paced if paced else self.fast
         if mode == "structured" and not paced:  # one file a trigger needs fewer of them for a steady rate
             data = replace(data, batches=min(data.batches, self.options.triggers))
-        triggers = structured.run(
+        peer = partial(
+            structured.run,
             cluster,
-            data.folder,
-            out,
+            out=out,
             nodes=self.options.nodes,
             memory_mb=MEMORY[self.options.keys],
             files_a_batch=WINDOW if mode == "large" else 1,
-            interval_s=self.options.interval if paced else 0.0,
             total=data.total * data.rows,
             timeout_s=self.options.timeout,
         )
-        seen = sum(trigger.rows for trigger in triggers)
+        due: dict[int, float] = {}
+        if paced and mode == "large":
+            with Feed(
+                data, self.options.out / "fed", self.options.interval, partial(structured.rows, out)
+            ) as feed:
+                triggers, due = peer(data=feed.folder, interval_s=0.0), feed.due
+            shutil.rmtree(feed.folder)
+        else:
+            triggers = peer(data=data.folder, interval_s=self.options.interval if paced else 0.0)
+        seen = structured.rows(out)
         wanted = data.total * data.rows
         reason = "" if seen >= wanted else f"{seen} of {wanted} tweets within {self.options.timeout:g} s"
         empty = Measured(mode, 0, (0.0, 0.0), reason=reason)
+        if due:
+            return replace(empty, latency=measure.fed_latency(triggers, data, due))
         if paced:
             return replace(empty, latency=measure.structured_latency(triggers, data, self.options.interval))
         return replace(empty, throughput=measure.structured_throughput(triggers, data))

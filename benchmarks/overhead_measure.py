@@ -105,6 +105,17 @@ def structured_latency(triggers: Sequence[Trigger], data: Data, interval_s: floa
     )
 
 
+def fed_latency(triggers: Sequence[Trigger], data: Data, due: Mapping[int, float]) -> Latency | None:
+    """As Reprise's, for files that appeared when they were due: until the trigger that took the file has ended."""
+    first, last = steady(data)
+    ended: dict[int, float] = {}
+    rows = 0
+    for trigger in triggers:
+        begun, rows = rows // data.rows, rows + trigger.rows
+        ended.update(dict.fromkeys(range(begun + 1, rows // data.rows + 1), trigger.ended))
+    return _latency([ended[batch] - due[batch] for batch in range(first, last + 1) if batch in ended])
+
+
 def _latency(values: Sequence[float]) -> Latency | None:
     if not values:
         return None

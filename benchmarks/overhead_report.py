@@ -64,8 +64,9 @@ def ratios(runs: Sequence[Measured]) -> dict[str, float]:
         ("latency", delay, a, b) for a, b in (("idle", "off"), ("ordered", "off"), ("idle", "structured"))
     ]
     found = {f"{what} {a} / {b}": of[a] / of[b] for what, of, a, b in wanted if a in of and of.get(b)}
-    if "idle" in speed and speed.get("large"):
-        found["throughput idle / structured, large batches"] = speed["idle"] / speed["large"]
+    for what, of in (("throughput", speed), ("latency", delay)):
+        if "idle" in of and of.get("large"):
+            found[f"{what} idle / structured, large batches"] = of["idle"] / of["large"]
     return found
 
 

@@ -61,8 +61,18 @@ def run(
             time.sleep(0.5)
     finally:
         service.stop(10.0)
+    return triggers(out)
+
+
+def triggers(out: Path) -> list[Trigger]:
+    """Those so far."""
     found = out / "progress.json"
     return parse(json.loads(found.read_text())) if found.exists() else []
+
+
+def rows(out: Path) -> int:
+    """Tuples that it has done so far."""
+    return sum(trigger.rows for trigger in triggers(out))
 
 
 def parse(progress: list[dict[str, Any]]) -> list[Trigger]:
@@ -110,7 +120,7 @@ def main() -> None:
     query = writer.start()
     seen = 0
     while query.isActive and seen < options.total:
-        time.sleep(0.5)
+        time.sleep(2.0)
         records = [_plain(p) for p in query.recentProgress]
         seen = sum(record["numInputRows"] for record in records)
         write_atomically(

@@ -29,7 +29,7 @@ from spark_jobs.errors import (
     StepError,
 )
 from spark_jobs.runtime import OperatorRuntime, Runtime, SourceRuntime
-from spark_jobs.sinks import FileSink, Opening, Owner, Sink
+from spark_jobs.sinks import Opening, Owner, Sink
 from spark_jobs.snapshots import SnapshotWriter
 from spark_jobs.topology import (
     OperatorSpec,
@@ -41,6 +41,7 @@ from spark_jobs.topology import (
     make_sink,
     make_source,
 )
+from spark_jobs.url_sink import file_sink
 from spark_jobs.wire import Message, decode_table, pack, unpack
 
 ROUND = 8
@@ -207,7 +208,7 @@ class Host:
     def _sink(self, spec: OperatorSpec, place: Place, position: int, command: Command) -> Sink | None:
         if spec.output is None:
             return None
-        sink = make_sink(spec) or FileSink(command.sink, place, spec.output.format)
+        sink = make_sink(spec) or file_sink(command.sink, place, spec.output.format)
         owner = Owner.of(command.stream, self.installed[place.partition])
         sink.open(Opening(f"{self._resource.namespace}.{self._resource.name}", place, owner, position))
         return sink

@@ -95,6 +95,14 @@ def _parquet(table: pa.Table) -> bytes:
 ENCODERS: dict[str, Callable[[pa.Table], bytes]] = {"jsonl": _jsonl, "parquet": _parquet}
 
 
+def differs(path: str, batch: int) -> SinkError:
+    """What a sink says of a replayed batch whose bytes are not those of the first time (invariant E1)."""
+    return SinkError(
+        f"{path} was written before with other rows: the replay of batch {batch} is not identical; "
+        "an operator upstream is not deterministic (declare `deterministic: false`)"
+    )
+
+
 class FileSink(Sink):
     """Writes one output partition's batches below a folder of a local or shared file system."""
 
@@ -123,10 +131,7 @@ class FileSink(Sink):
                 os.link(part, final)
             except FileExistsError:
                 if final.read_bytes() != data:
-                    raise SinkError(
-                        f"{final} was written before with other rows: the replay of batch {batch} is not identical; "
-                        "an operator upstream is not deterministic (declare `deterministic: false`)"
-                    ) from None
+                    raise differs(str(final), batch) from None
             finally:
                 part.unlink(missing_ok=True)
         except OSError as error:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,6 +13,7 @@ import pytest
 from benchmarks import overhead_measure as measure
 from benchmarks import overhead_report as report
 from benchmarks.overhead_data import Data, write
+from benchmarks.overhead_feed import Feed
 from benchmarks.overhead_measure import Latency
 from benchmarks.overhead_report import Measured
 from benchmarks.overhead_reprise import Sample, desired, placement
@@ -115,6 +118,36 @@ def test_structured_streaming_has_its_latency_from_when_the_file_was_due() -> No
     assert found == Latency(0.25, 0.25, True)
     found = measure.structured_latency(late, DATA, 1.0)
     assert found is not None and not found.kept_up
+
+
+def test_a_fed_file_is_late_by_the_end_of_the_trigger_that_took_it() -> None:
+    due = {batch: float(batch) for batch in range(1, DATA.total + 1)}
+    pairs = [
+        Trigger(2.0 * k + 2, 2.0 * k + 2.5, 2 * DATA.rows) for k in range(DATA.total // 2)
+    ]  # two files each
+    found = measure.fed_latency(pairs, DATA, due)
+    assert found is not None and found.kept_up
+    assert found.median in (0.5, 1.0, 1.5) and found.p95 == pytest.approx(1.5)
+    assert measure.fed_latency([], DATA, due) is None
+
+
+def test_files_are_fed_when_the_state_is_full_and_one_an_interval(tmp_path: Path) -> None:
+    data = write(tmp_path / "data", keys=64 * 10, rows=10, batches=3)
+    done = [0]
+    with Feed(data, tmp_path / "fed", 0.1, lambda: done[0]) as feed:
+        assert len(list(feed.folder.iterdir())) == data.fill == 1
+        done[0] = data.rows
+        wait_for(lambda: len(feed.due) == data.total)
+    assert [path.name for path in sorted(feed.folder.iterdir())] == [Path(p).name for p in data.paths]
+    due = [feed.due[number] for number in range(1, data.total + 1)]
+    assert due == sorted(due) and due[-1] - due[0] > 0.1
+
+
+def wait_for(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_structured_streaming_throughput() -> None:
