@@ -7,6 +7,16 @@ classes, connectors or Spark: no secret can be in it.  Every field is described 
 
 from controller.view.build import document
 from controller.view.model import StatusDocument
+from controller.view.parse import DocumentError, parse_document
 from controller.view.plain import plain
+from controller.view.records import observation, records
 
-__all__ = ["StatusDocument", "document", "plain"]
+__all__ = [
+    "DocumentError",
+    "StatusDocument",
+    "document",
+    "observation",
+    "parse_document",
+    "plain",
+    "records",
+]

@@ -14,6 +14,7 @@ from controller.view.model import (
     LeftOutView,
     LostNodeView,
     PlanView,
+    QueryTimesView,
 )
 from scheduler.incident import Incident, PlanRecord
 
@@ -35,9 +36,18 @@ def incident_view(incident: Incident, seen: Observation, priorities: Mapping[str
         lost=tuple(LostNodeView(entry.node, entry.time) for entry in incident.lost),
         queries_lost=len(incident.queries),
         queries_back=sum(times.caught_up_at is not None for times in incident.queries.values()),
+        queries=_times(incident, priorities),
         plans=tuple(plan_view(plan, seen, priorities) for plan in plans),
         events=tuple(events),
     )
+
+
+def _times(incident: Incident, priorities: Mapping[str, int]) -> tuple[QueryTimesView, ...]:
+    found = [
+        QueryTimesView(q, priorities.get(q, 1), t.lost_at, t.restored_at, t.caught_up_at, t.losses)
+        for q, t in incident.queries.items()
+    ]
+    return tuple(sorted(found, key=lambda entry: (-entry.priority, entry.query)))
 
 
 def plan_view(record: PlanRecord, seen: Observation, priorities: Mapping[str, int]) -> PlanView:

@@ -74,7 +74,7 @@ class PartitionView:
     node: str | None
     """`node#incarnation`: where it is, or is being restored."""
     cost: int
-    """Milli-CPU that plans count: those of the newest incident, else what is declared."""
+    """Milli-CPU that plans count: frozen by the open incident, else the greater of declared and measured."""
     upstream: tuple[str, ...]
     queries: tuple[str, ...]
 
@@ -199,6 +199,16 @@ class LostNodeView:
 
 
 @dataclass(frozen=True, slots=True)
+class QueryTimesView:
+    query: str
+    priority: int
+    lost_at: float
+    restored_at: float | None
+    caught_up_at: float | None
+    losses: int
+
+
+@dataclass(frozen=True, slots=True)
 class IncidentView:
     id: str
     kind: str
@@ -210,6 +220,8 @@ class IncidentView:
     lost: tuple[LostNodeView, ...]
     queries_lost: int
     queries_back: int
+    queries: tuple[QueryTimesView, ...]
+    """Each that it affected, the most valuable first."""
     plans: tuple[PlanView, ...]
     """Oldest first."""
     events: tuple[EventView, ...]

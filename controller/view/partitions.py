@@ -38,12 +38,14 @@ def partition_views(topology: Topology, seen: Observation) -> dict[str, Partitio
 
 
 def costs_of(topology: Topology, seen: Observation) -> dict[str, int]:
-    """Milli-CPU of each partition as the newest incident froze it, else as declared; at least 1, as plans count."""
-    known = seen.incidents[-1].costs if seen.incidents else {}
-    return {
-        pid: known.get(pid, max(1, round(partition.cpu_cores * 1000)))
-        for pid, partition in topology.partitions.items()
-    }
+    """Milli-CPU of each partition: as the open incident froze it, else the greater of declared and measured; at least 1."""
+    known = seen.incident.costs if seen.incident else {}
+    found = {}
+    for pid, partition in topology.partitions.items():
+        declared = max(1, round(partition.cpu_cores * 1000))
+        measured = int(seen.stats[pid].cpu_milli) if pid in seen.stats else 0
+        found[pid] = known.get(pid, max(declared, measured))
+    return found
 
 
 def _own_state(partition: str, seen: Observation) -> tuple[PartitionState, str]:

@@ -12,9 +12,18 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost, plan_to_json, solve
+from controller.coordination.errors import RecordError
 from controller.run.observation import Observation
 from controller.run.state import Status
-from controller.view import StatusDocument, document, plain
+from controller.view import (
+    DocumentError,
+    StatusDocument,
+    document,
+    observation,
+    parse_document,
+    plain,
+    records,
+)
 from controller.view.model import NodeState, PartitionState
 from scheduler import (
     Desired,
@@ -23,8 +32,10 @@ from scheduler import (
     Kind,
     LostNode,
     Node,
+    PartitionStats,
     Phase,
     PlanRecord,
+    Poison,
     Progress,
     QueryTimeline,
 )
@@ -266,9 +277,45 @@ def test_a_plan_record_that_is_no_plan_leaves_its_fields_unknown(topology: Topol
     )
 
 
-def test_it_is_json_as_it_is(topology: Topology) -> None:
+def test_it_is_json_as_it_is_and_can_be_read_back(topology: Topology) -> None:
     text = json.dumps(plain(document(topology, BURST)))
     assert json.loads(text)["partitions"][0]["state"] == "running"
+    assert parse_document(json.loads(text)) == document(topology, BURST)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"format": "other/v9"}, "format: expected"),
+        ({"batch": "many"}, "batch: "),
+        ({"nodes": None}, "nodes: "),
+    ],
+)
+def test_what_is_no_document_is_refused_with_the_field(
+    topology: Topology, change: dict[str, Any], words: str
+) -> None:
+    value = {**plain(document(topology, WELL)), **change}
+    with pytest.raises(DocumentError, match=words):
+        parse_document(value)
+
+
+def test_records_travel_without_loss() -> None:
+    seen = replace(
+        BURST,
+        closed={"inc-0": replace(INCIDENT, id="inc-0", closed_at=3.0, phase=Phase.CLOSED)},
+        stats={"clean.0": PartitionStats(40.5, 10.0, 7)},
+        checkpoints=frozenset({3, 6}),
+        poison=Poison("1", {"count.0": "poison: no"}),
+        paused=False,
+        problems=("disk is full",),
+    )
+    assert observation(json.dumps(records(seen)).encode(), "test") == seen
+
+
+def test_records_that_are_damaged_are_refused_with_the_field() -> None:
+    raw = {**records(BURST), "desired": {"seq": 1}}
+    with pytest.raises(RecordError, match=r"test: desired: .*generation"):
+        observation(json.dumps(raw).encode(), "test")
 
 
 def test_every_field_is_described() -> None:
