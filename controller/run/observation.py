@@ -18,16 +18,23 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from controller.coordination import paths
 from controller.coordination.errors import CoordinationError
-from controller.coordination.records import parse_desired, parse_node, parse_progress
+from controller.coordination.records import (
+    parse_desired,
+    parse_node,
+    parse_poison,
+    parse_progress,
+    parse_stats,
+)
 from controller.coordination.recovery_records import parse_incident, parse_plan
 from controller.embedded.zk_client import make_client
 from controller.run.errors import RunError
 from scheduler.incident import Incident, PlanRecord
-from scheduler.model import Desired, Node, Progress
+from scheduler.model import Desired, Node, PartitionStats, Poison, Progress
 
 T = TypeVar("T")
 READ_TIMEOUT_S = 5.0
-NODES_AGAIN_S = 2.0
+SLOW_S = 2.0
+"""How often is read what changes seldom, or is wanted by people alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,13 @@ class Observation:
     """The open one."""
     closed: Mapping[str, Incident] = field(default_factory=dict)
     plans: Mapping[str, PlanRecord] = field(default_factory=dict)
+    stats: Mapping[str, PartitionStats] = field(default_factory=dict)
+    """The newest measured load of each partition."""
+    checkpoints: frozenset[int] = frozenset()
+    """Complete global checkpoints on record."""
+    poison: Poison | None = None
+    paused: bool | None = None
+    """What `commands/paused` asks for; None where nobody has asked."""
     unreadable: tuple[str, ...] = ()
     """Records that could not be parsed, with the reason."""
 
@@ -72,6 +86,8 @@ class Observer:
         self._names: list[str] = []
         self._nodes: Mapping[str, Node] = {}
         self._nodes_read = 0.0
+        self._slow: dict[str, Any] = {}
+        self._slow_read = 0.0
         self._unreadable: list[str] = []
 
     def open(self, timeout_s: float = 15.0) -> None:
@@ -124,17 +140,29 @@ class Observer:
             incident=incident if incident and incident.closed_at is None else None,
             closed=dict(self._closed),
             plans=dict(self._plans),
+            **self._slow_now(now),
             unreadable=tuple(self._unreadable),
         )
 
     def _nodes_now(self, now: float) -> Mapping[str, Node]:
         """Read again when the set of names has changed, or some seconds have passed (a new incarnation)."""
         names = self._children(paths.NODES)
-        if names != self._names or now > self._nodes_read + NODES_AGAIN_S:
+        if names != self._names or now > self._nodes_read + SLOW_S:
             found = [self._parsed(f"{paths.NODES}/{name}", parse_node) for name in names]
             self._nodes = {node.id: node for node in found if node}
             self._names, self._nodes_read = names, now
         return self._nodes
+
+    def _slow_now(self, now: float) -> dict[str, Any]:
+        if not self._slow or now > self._slow_read + SLOW_S:
+            self._slow = {
+                "stats": self._parsed(paths.STATS, parse_stats) or {},
+                "checkpoints": frozenset(int(k) for k in self._children(paths.CHECKPOINTS) if k.isdigit()),
+                "poison": self._parsed(paths.POISON, parse_poison),
+                "paused": {b"true": True, b"false": False}.get(self._raw(paths.PAUSED) or b""),
+            }
+            self._slow_read = now
+        return self._slow
 
     def _children(self, name: str) -> list[str]:
         try:

@@ -1,0 +1,155 @@
+"""The status document of a topology: each part from the records, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from controller.run.observation import Observation
+from controller.run.state import QueryState, Status, current_plan, run_state
+from controller.view.availability import availability
+from controller.view.incidents import incident_view, plan_view
+from controller.view.model import (
+    FORMAT,
+    CheckpointView,
+    EdgeView,
+    GraphView,
+    NodeState,
+    NodeView,
+    OperatorView,
+    PartitionView,
+    QueriesView,
+    QueryView,
+    StatusDocument,
+)
+from controller.view.partitions import LOST, partition_views
+from scheduler.incident import Incident
+from spark_jobs.topology import Topology
+from spark_jobs.topology.layout import by_operator, edges, place
+
+
+def document(topology: Topology, seen: Observation) -> StatusDocument:
+    """All that the records say, at one moment."""
+    partitions = partition_views(topology, seen)
+    priorities = {query.id: query.priority for query in topology.queries.values()}
+    queries = _queries(topology, seen, partitions)
+    plan = current_plan(seen)
+    closed = max(seen.closed.values(), key=lambda incident: incident.opened_at, default=None)
+    return StatusDocument(
+        format=FORMAT,
+        topology=topology.name,
+        time=seen.time,
+        connected=seen.connected,
+        phase=phase_of(seen),
+        batch=seen.progress.horizon if seen.progress else 0,
+        ended=seen.progress.ended if seen.progress else False,
+        queries=queries,
+        incident=incident_view(seen.incident, seen, priorities) if seen.incident else None,
+        plan=plan_view(plan, seen, priorities) if plan else None,
+        last_incident=incident_view(closed, seen, priorities) if closed else None,
+        incidents=len(seen.incidents),
+        nodes=_nodes(seen, partitions),
+        checkpoint=_checkpoint(seen),
+        buffers=dict(seen.progress.buffers) if seen.progress else {},
+        problems=(*seen.problems, *seen.unreadable),
+        graph=_graph(topology),
+        partitions=tuple(partitions.values()),
+        availability=availability(priorities, seen, queries.share, queries.available),
+    )
+
+
+def phase_of(seen: Observation) -> str:
+    """One word for how the whole stands."""
+    if seen.progress is None or seen.desired is None:
+        return "starting"
+    if seen.incident is not None:
+        return seen.incident.phase.value
+    if seen.progress.done:
+        return "ended"
+    return "paused" if seen.desired.paused else "steady"
+
+
+def _graph(topology: Topology) -> GraphView:
+    boxes = place(topology).boxes
+    operators = []
+    for name, partitions in by_operator(topology).items():
+        output = any(p.id in topology.queries for p in partitions)
+        kind = "source" if partitions[0].is_source else "output" if output else "operator"
+        box = boxes[name]
+        operators.append(OperatorView(name, kind, tuple(p.id for p in partitions), box.layer, box.y))
+    found = [EdgeView(e.origin, e.target, e.label, e.feedback) for e in edges(topology)]
+    return GraphView(tuple(operators), tuple(found))
+
+
+def _queries(topology: Topology, seen: Observation, partitions: Mapping[str, PartitionView]) -> QueriesView:
+    state = run_state(topology, seen)
+    items = tuple(_query(topology, query, seen.incident, partitions) for query in state.queries)
+    total = sum(query.priority for query in items)
+    ready = sum(query.priority for query in items if query.state is Status.AVAILABLE)
+    return QueriesView(
+        total=len(items),
+        available=state.count(Status.AVAILABLE),
+        recovering=state.count(Status.RECOVERING),
+        waiting=state.count(Status.WAITING),
+        priority_total=total,
+        priority_available=ready,
+        share=state.share,
+        items=items,
+    )
+
+
+def _query(
+    topology: Topology,
+    state: QueryState,
+    incident: Incident | None,
+    partitions: Mapping[str, PartitionView],
+) -> QueryView:
+    needs = topology.queries[state.id].partitions
+    times = incident.queries.get(state.id) if incident else None
+    return QueryView(
+        id=state.id,
+        priority=state.priority,
+        state=state.status,
+        lag=state.lag,
+        reason=state.reason,
+        partitions=len(needs),
+        missing=tuple(p for p in topology.order if p in needs and partitions[p].state in LOST),
+        lost_at=times.lost_at if times else None,
+        restored_at=times.restored_at if times else None,
+        caught_up_at=times.caught_up_at if times else None,
+    )
+
+
+def _nodes(seen: Observation, partitions: Mapping[str, PartitionView]) -> tuple[NodeView, ...]:
+    """Alive ones, and those that the open incident has lost."""
+    ready = seen.progress.nodes if seen.progress else frozenset()
+    assignment = seen.desired.assignment if seen.desired else {}
+    hosted: dict[str, list[str]] = {}
+    for partition, node in assignment.items():
+        hosted.setdefault(node, []).append(partition)
+    lost = {entry.node for entry in seen.incident.lost} if seen.incident else set()
+    found = []
+    for node in {*seen.nodes, *hosted, *lost}:
+        members = hosted.get(node, [])
+        state = NodeState.LOST
+        if node in seen.nodes:
+            state = NodeState.JOINING if node not in ready else NodeState.READY
+            if state is NodeState.READY and not members:
+                state = NodeState.STANDBY
+        record = seen.nodes.get(node)
+        used = sum(partitions[p].cost for p in members if p in partitions)
+        name = node.rpartition("#")[0]
+        found.append(NodeView(node, name, state, record.cpu_milli if record else None, len(members), used))
+    return tuple(sorted(found, key=lambda node: (len(node.name), node.id)))
+
+
+def _checkpoint(seen: Observation) -> CheckpointView | None:
+    progress, desired = seen.progress, seen.desired
+    if progress is None:
+        return None
+    return CheckpointView(
+        newest=progress.checkpoint,
+        announced=progress.punctuation,
+        age_batches=max(0, progress.horizon - progress.checkpoint),
+        restored_from=desired.checkpoint if desired else 0,
+        enabled=desired is not None and desired.punctuate and not desired.paused,
+    )

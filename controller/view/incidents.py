@@ -1,0 +1,113 @@
+"""Incidents and plans as people read them: what happened when, what was chosen, and why the rest was not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from algorithms import Plan, PlanFormatError, plan_from_json
+from controller.report.timeline import plan_summary
+from controller.run.observation import Observation
+from controller.view.model import (
+    ChosenView,
+    EventView,
+    IncidentView,
+    LeftOutView,
+    LostNodeView,
+    PlanView,
+    QueryTimesView,
+)
+from scheduler.incident import Incident, PlanRecord
+
+
+def incident_view(incident: Incident, seen: Observation, priorities: Mapping[str, int]) -> IncidentView:
+    """An incident with its plans and its time line."""
+    plans = [seen.plans[name] for name in incident.plans if name in seen.plans]
+    events = [EventView(e.time, e.name, e.detail) for e in incident.events if e.name != "plan"]
+    events += [EventView(plan.time, "plan", f"{plan.id} {plan_summary(plan)}") for plan in plans]
+    events.sort(key=lambda event: event.time)
+    return IncidentView(
+        id=incident.id,
+        kind=incident.kind.value,
+        phase=incident.phase.value,
+        opened_at=incident.opened_at,
+        closed_at=incident.closed_at,
+        checkpoint=incident.checkpoint,
+        nodes_before=incident.nodes_before,
+        lost=tuple(LostNodeView(entry.node, entry.time) for entry in incident.lost),
+        queries_lost=len(incident.queries),
+        queries_back=sum(times.caught_up_at is not None for times in incident.queries.values()),
+        queries=_times(incident, priorities),
+        plans=tuple(plan_view(plan, seen, priorities) for plan in plans),
+        events=tuple(events),
+    )
+
+
+def _times(incident: Incident, priorities: Mapping[str, int]) -> tuple[QueryTimesView, ...]:
+    found = [
+        QueryTimesView(q, priorities.get(q, 1), t.lost_at, t.restored_at, t.caught_up_at, t.losses)
+        for q, t in incident.queries.items()
+    ]
+    return tuple(sorted(found, key=lambda entry: (-entry.priority, entry.query)))
+
+
+def plan_view(record: PlanRecord, seen: Observation, priorities: Mapping[str, int]) -> PlanView:
+    """A plan with the reason for every query; what a damaged record does not say is None."""
+    answer = planner_answer(record)
+    progress = seen.progress
+    working = set(progress.positions) - set(progress.failed) if progress else set()
+    return PlanView(
+        id=record.id,
+        time=record.time,
+        trigger=record.trigger,
+        summary=plan_summary(record),
+        rollback=record.rollback,
+        checkpoint=record.checkpoint,
+        algorithm=answer.algorithm if answer else None,
+        why=answer.why if answer else "",
+        value=answer.value if answer else None,
+        bound=answer.bound if answer else None,
+        optimal=answer.optimal if answer else None,
+        seconds=record.seconds,
+        free=dict(record.free),
+        added=dict(record.added),
+        at_work=len(working & set(record.added)),
+        chosen=_chosen(answer),
+        left_out=_left_out(record, priorities),
+        note=record.note,
+    )
+
+
+def planner_answer(record: PlanRecord) -> Plan | None:
+    """What the planner said; None where the record does not hold it."""
+    try:
+        return plan_from_json(record.plan)
+    except PlanFormatError:
+        return None
+
+
+def _chosen(answer: Plan | None) -> tuple[ChosenView, ...]:
+    chosen = answer.chosen if answer else ()
+    return tuple(ChosenView(c.query, c.priority, c.cost, c.restores) for c in chosen)
+
+
+def _left_out(record: PlanRecord, priorities: Mapping[str, int]) -> tuple[LeftOutView, ...]:
+    """The most valuable first.  The planner's account where there is one, else the scheduler's reason."""
+    answer = planner_answer(record)
+    accounts = {e.query: e for e in answer.excluded} if answer else {}
+    found = []
+    for query, reason in record.left_out.items():
+        account = accounts.get(query)
+        found.append(
+            LeftOutView(
+                query=query,
+                priority=priorities.get(query, 1),
+                reason=reason,
+                code=account.code if account else None,
+                missing=account.missing if account else (),
+                missing_capacity=account.missing_capacity if account else None,
+                competes_with=account.competes_with if account else (),
+                enters_at=account.enters_at if account else None,
+                entry_exact=account.entry_exact if account else False,
+            )
+        )
+    return tuple(sorted(found, key=lambda entry: (-entry.priority, entry.query)))

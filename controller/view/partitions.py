@@ -1,0 +1,106 @@
+"""How each partition stands.
+
+A partition without a place waits; one that has a living place but is not at work there is being restored; one at work
+whose input comes from such a partition, however far upstream, is starved and goes on by itself when that is back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from controller.run.observation import Observation
+from controller.run.state import CAUGHT_UP_BATCHES
+from controller.view.model import PartitionState, PartitionView
+from spark_jobs.topology import Partition, Topology
+
+LOST = frozenset({PartitionState.WAITING, PartitionState.RESTORING, PartitionState.POISONED})
+"""States of a partition that its queries miss."""
+
+
+def partition_views(topology: Topology, seen: Observation) -> dict[str, PartitionView]:
+    """By id, in topological order."""
+    own = {p: _own_state(p, seen) for p in topology.order}
+    lost = [p for p, (state, _) in own.items() if state in LOST]
+    cut_off = topology.downstream_of(lost) if lost else frozenset()
+    costs = costs_of(topology, seen)
+    queries: dict[str, list[str]] = {p: [] for p in topology.order}
+    for query in topology.queries.values():
+        for member in query.partitions:
+            queries[member].append(query.id)
+    found = {}
+    for pid, partition in topology.partitions.items():
+        state, reason = own[pid]
+        lag = _lag(pid, seen)
+        if state is PartitionState.CATCHING_UP and pid in cut_off:
+            state, reason = PartitionState.STARVED, _starved(topology, pid, lost)
+        found[pid] = _view(partition, state, reason, lag, seen, costs[pid], queries[pid])
+    return found
+
+
+def costs_of(topology: Topology, seen: Observation) -> dict[str, int]:
+    """Milli-CPU of each partition: as the open incident froze it, else the greater of declared and measured; at least 1."""
+    known = seen.incident.costs if seen.incident else {}
+    found = {}
+    for pid, partition in topology.partitions.items():
+        declared = max(1, round(partition.cpu_cores * 1000))
+        measured = int(seen.stats[pid].cpu_milli) if pid in seen.stats else 0
+        found[pid] = known.get(pid, max(declared, measured))
+    return found
+
+
+def _own_state(partition: str, seen: Observation) -> tuple[PartitionState, str]:
+    """Without regard to what it reads."""
+    progress, desired = seen.progress, seen.desired
+    if progress is None or desired is None:
+        return PartitionState.WAITING, "the topology has not started"
+    failed = progress.failed.get(partition)
+    if failed is not None and failed.startswith("poison"):
+        return PartitionState.POISONED, failed
+    node = desired.assignment.get(partition)
+    if node not in seen.nodes:
+        return PartitionState.WAITING, f"lost with {node}" if node else "no plan has placed it yet"
+    if partition not in progress.positions or failed is not None:
+        return PartitionState.RESTORING, failed or f"from checkpoint {desired.checkpoint}"
+    lag = progress.horizon - progress.positions[partition]
+    if lag > CAUGHT_UP_BATCHES and seen.incident is not None:
+        return PartitionState.CATCHING_UP, f"{lag} batches behind"
+    return PartitionState.RUNNING, ""
+
+
+def _starved(topology: Topology, partition: str, lost: list[str]) -> str:
+    missing = sorted(topology.upstream_of([partition]) & frozenset(lost))
+    more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+    return f"needs the output of {', '.join(missing[:3])}{more}"
+
+
+def _lag(partition: str, seen: Observation) -> int | None:
+    progress = seen.progress
+    if progress is None or partition not in progress.positions:
+        return None
+    return max(0, progress.horizon - progress.positions[partition])
+
+
+def _view(
+    partition: Partition,
+    state: PartitionState,
+    reason: str,
+    lag: int | None,
+    seen: Observation,
+    cost: int,
+    queries: list[str],
+) -> PartitionView:
+    positions: Mapping[str, int] = seen.progress.positions if seen.progress else {}
+    assignment: Mapping[str, str] = seen.desired.assignment if seen.desired else {}
+    node = assignment.get(partition.id)
+    return PartitionView(
+        id=partition.id,
+        operator=partition.place.operator,
+        state=state,
+        reason=reason,
+        position=positions.get(partition.id),
+        lag=lag,
+        node=node if node in seen.nodes else None,
+        cost=cost,
+        upstream=tuple(u.partition for u in partition.upstream),
+        queries=tuple(queries),
+    )

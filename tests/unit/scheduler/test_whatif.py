@@ -1,0 +1,105 @@
+"""What would happen: the coordinator's rules carried on from a snapshot, in virtual time and without a trace."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+
+import pytest
+
+from scheduler import Desired, Node, Policy, Progress, Snapshot, Strategy
+from scheduler.model import PartitionView, QueryView, TopologyView
+from scheduler.whatif import Change, Durations, NothingRuns, foresee
+
+TOPOLOGY = TopologyView(
+    "pair",
+    (
+        PartitionView("in.0", cpu_milli=40),
+        *(PartitionView(f"out.{i}", ("in.0",), cpu_milli=40) for i in range(4)),
+    ),
+    tuple(QueryView(f"out.{i}", i + 1, frozenset({"in.0", f"out.{i}"})) for i in range(4)),
+)
+NODES = tuple(Node(f"n{i}", 1, 100) for i in (1, 2, 3))
+PLACES = {"in.0": "n1#1", "out.0": "n1#1", "out.1": "n2#1", "out.2": "n2#1", "out.3": "n3#1"}
+POLICY = Policy(nodes_wanted=3, node_cpu_milli=100)
+RUNNING = Snapshot(
+    now=1000.0,
+    topology=TOPOLOGY,
+    nodes=NODES,
+    progress=Progress(
+        "1", 1, 1, frozenset(PLACES.values()), dict.fromkeys(PLACES, 20), horizon=20, checkpoint=15
+    ),
+    checkpoints=frozenset({10, 15}),
+    desired=Desired(1, 1, 0, "1", PLACES),
+)
+BURST = Change(0.0, lose=("n2", "n3"))
+
+
+def test_without_a_change_nothing_happens() -> None:
+    found = foresee(RUNNING, POLICY, ())
+    assert (found.happenings, found.plans) == ((), ())
+    assert found.available == {"out.0", "out.1", "out.2", "out.3"}
+
+
+def test_a_burst_leaves_what_fits_and_says_why_the_rest_waits() -> None:
+    found = foresee(RUNNING, POLICY, [BURST])
+    assert [plan.trigger for plan in found.plans] == ["first"]
+    assert found.placed[found.plans[0].id] == {"out.0"}
+    assert found.available == {"out.0"}
+    assert set(found.waiting) == {"out.1", "out.2", "out.3"}
+    assert all("needs" in reason for reason in found.waiting.values())
+
+
+def test_arrivals_bring_queries_back_the_most_valuable_first() -> None:
+    found = foresee(RUNNING, POLICY, [BURST, Change(30.0, arrive=1), Change(60.0, arrive=1)])
+    back = [(round(h.at), h.queries) for h in found.happenings if h.what == "queries-back"]
+    assert [queries for at, queries in back if at >= 30] == [("out.2", "out.3"), ("out.1",)]
+    assert [plan.trigger for plan in found.plans] == ["first", "arrival", "arrival"]
+    assert not found.waiting
+    assert found.happenings[-1].what == "closed"
+
+
+def test_restoring_takes_the_time_that_is_given() -> None:
+    slow = foresee(RUNNING, POLICY, [BURST, Change(30.0, arrive=2)], Durations(restore_s=7.0, catch_up_s=5.0))
+    last = [h for h in slow.happenings if h.what == "queries-back"][-1]
+    assert 42.0 <= last.at < 43.0
+
+
+def test_the_strategy_decides() -> None:
+    blocking = replace(POLICY, strategy=Strategy.BLOCKING)
+    found = foresee(RUNNING, blocking, [BURST, Change(30.0, arrive=1), Change(60.0, arrive=1)])
+    back = [h for h in found.happenings if h.what == "queries-back"]
+    assert [len(h.queries) for h in back] == [4]
+    assert back[0].at > 60.0
+
+
+def test_one_node_is_recovered_whole_or_not_at_all() -> None:
+    found = foresee(RUNNING, POLICY, [Change(0.0, lose=("n2",))])
+    assert found.plans[0].trigger == "blocking"
+    assert not found.plans[0].added
+    assert found.available == {"out.0", "out.3"}
+
+
+def test_it_goes_on_from_the_middle_of_an_incident() -> None:
+    """What is foreseen from the state that a first look leads to is the rest of what it foresaw."""
+    failed = replace(RUNNING, nodes=NODES[:1])
+    found = foresee(failed, POLICY, [Change(30.0, arrive=2)])
+    assert [plan.trigger for plan in found.plans] == ["first", "arrival"]
+    assert not found.waiting
+
+
+def test_the_snapshot_is_left_as_it_was() -> None:
+    before = deepcopy(RUNNING)
+    foresee(RUNNING, POLICY, [BURST, Change(30.0, arrive=2)])
+    assert before == RUNNING
+
+
+def test_a_node_that_is_not_there_cannot_be_lost() -> None:
+    with pytest.raises(LookupError, match="no node 'n9' is alive; there are n1, n2, n3"):
+        foresee(RUNNING, POLICY, [Change(0.0, lose=("n9",))])
+
+
+@pytest.mark.parametrize("change", [{"desired": None}, {"progress": None}, {"session": False}])
+def test_what_does_not_run_cannot_be_carried_on(change: dict[str, object]) -> None:
+    with pytest.raises(NothingRuns):
+        foresee(replace(RUNNING, **change), POLICY, [BURST])  # type: ignore[arg-type]
