@@ -22,20 +22,38 @@ Record = Mapping[str, PartitionStats]
 
 
 @dataclass(slots=True)
+class _Sample:
+    at: float
+    raw: bytes
+    parsed: Record | None = None
+
+
+@dataclass(slots=True)
 class StatsWindow:
-    _records: list[tuple[float, bytes, Record]] = field(default_factory=list)
-    _typical: Record = field(default_factory=dict)
+    """Records are parsed when somebody asks: most of them are looked at by nobody."""
+
+    _samples: list[_Sample] = field(default_factory=list)
+    _typical: Record | None = field(default_factory=dict)
+
+    def note(self, now: float, raw: bytes | None) -> None:
+        """The record as it was read now."""
+        kept = [sample for sample in self._samples if sample.at > now - WINDOW_S]
+        new = raw is not None and (not self._samples or self._samples[-1].raw != raw)
+        if raw is not None and new:
+            kept.append(_Sample(now, raw))
+        elif not kept:
+            kept = self._samples[-1:]  # the newest counts however old it is
+        if new or len(kept) != len(self._samples):
+            self._samples, self._typical = kept, None
 
     def add(self, now: float, raw: bytes | None, parse: Callable[[bytes], Record]) -> Record:
         """The typical statistics of each partition within the window, with the record `raw` read now."""
-        kept = [entry for entry in self._records if entry[0] > now - WINDOW_S]
-        new = raw is not None and (not self._records or self._records[-1][1] != raw)
-        if raw is not None and new:
-            kept.append((now, raw, parse(raw)))
-        elif not kept:
-            kept = self._records[-1:]  # the newest counts however old it is
-        if new or len(kept) != len(self._records):
-            self._records, self._typical = kept, _typical([record for _, _, record in kept])
+        self.note(now, raw)
+        if self._typical is None:
+            for sample in self._samples:
+                if sample.parsed is None:
+                    sample.parsed = parse(sample.raw)
+            self._typical = _typical([sample.parsed or {} for sample in self._samples])
         return self._typical
 
 

@@ -75,6 +75,8 @@ class Store:
     grace_s: float = 1.0
     also: Callable[[Snapshot, Decision], Iterable[Operation]] = _nothing_more
     changed: threading.Event = field(default_factory=threading.Event)
+    reported: threading.Event | None = None
+    """Set in place of `changed` by a report of the driver; None: `changed` stands for that as well."""
     _connections: int = 0
     _trusted_from: float = 0.0
     _nodes: tuple[Node, ...] | None = None
@@ -127,7 +129,7 @@ class Store:
         nodes = self._read_nodes()
         records = self._await(self.client.get_children_async(f"{self.root}/{paths.CHECKPOINTS}")) or []
         stats, paused = self._get(paths.STATS), self._get(paths.PAUSED)
-        progress = self._get(paths.PROGRESS, watch=self._saw)
+        progress = self._get(paths.PROGRESS, watch=self._saw_report)
         now = self.clock()
         snapshot = Snapshot(
             now=now,
@@ -143,6 +145,14 @@ class Store:
         )
         versions = Versions(desired and desired[1], incident and incident[1], poison and poison[1])
         return Reading(snapshot, versions)
+
+    def sample(self) -> None:
+        """Read the statistics alone, so that the window is full when a failure is noticed. Raises SessionError."""
+        try:
+            found = self._get(paths.STATS)
+        except KazooException as error:
+            raise SessionError(f"{self._path(paths.STATS)}: {error!r}") from error
+        self._window.note(self.clock(), found and found[0])
 
     def _read_nodes(self) -> tuple[Node, ...]:
         """Read again only after the folder has changed: a node's record never does while the node lives."""
@@ -241,6 +251,9 @@ class Store:
 
     def _saw(self, _: Any) -> None:
         self.changed.set()
+
+    def _saw_report(self, _: Any) -> None:
+        (self.reported or self.changed).set()
 
     def _saw_nodes(self, _: Any) -> None:
         self._nodes = None

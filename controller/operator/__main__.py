@@ -47,7 +47,11 @@ def main() -> int:
     signal.signal(signal.SIGINT, end)
     api = Api(WriteBudget(settings.writes_per_s))
     leadership = Leadership(
-        Api(WriteBudget(5)), settings.namespace, settings.lease, settings.identity, settings.lease_s
+        Api(WriteBudget(5, patient=True)),
+        settings.namespace,
+        settings.lease,
+        settings.identity,
+        settings.lease_s,
     )
     running: list[Runtime] = []
     if settings.health_port:
@@ -73,11 +77,16 @@ def _work(runtime: Runtime, stop: threading.Event) -> None:
     registry = kopf.OperatorRegistry()
     register(registry, runtime)
     watch = runtime.settings.watch
-    asyncio.run(
-        kopf.operator(
-            registry=registry, standalone=True, clusterwide=not watch, namespaces=watch, stop_flag=stop
-        )
-    )
+
+    async def operate() -> None:
+        try:
+            await kopf.operator(
+                registry=registry, standalone=True, clusterwide=not watch, namespaces=watch, stop_flag=stop
+            )
+        finally:  # kopf takes SIGTERM for itself, and one of its threads waits for the flag
+            stop.set()
+
+    asyncio.run(operate())
 
 
 def _fenced() -> None:

@@ -7,6 +7,7 @@ knows kubeconfigs, service account tokens and their renewal.
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +17,7 @@ import urllib3
 from kubernetes import config
 from kubernetes.client import Configuration
 
-from controller.operator.budget import WriteBudget
+from controller.operator.budget import Urgency, WriteBudget
 from controller.operator.errors import (
     ApiError,
     ConflictError,
@@ -42,13 +43,13 @@ def collection(namespace: str, plural: str, group: str = "", version: str = "v1"
 
 
 class Api:
-    """One service account; safe to use from several threads."""
+    """One service account; safe to use from several threads.  Writes raise BudgetError where too many have been made."""
 
     def __init__(self, budget: WriteBudget, configuration: Configuration | None = None) -> None:
         if configuration is None:
             configuration = Configuration()
             config.load_config(client_configuration=configuration)
-        self._configuration, self._budget = configuration, budget
+        self._configuration, self._budget, self._urgency = configuration, budget, Urgency.ACT
         self._pool = urllib3.PoolManager(
             maxsize=16,
             ca_certs=configuration.ssl_ca_cert,
@@ -56,6 +57,17 @@ class Api:
             key_file=configuration.key_file,
             cert_reqs="CERT_REQUIRED" if configuration.verify_ssl else "CERT_NONE",
         )
+
+    def at(self, urgency: Urgency) -> Api:
+        """The same, for writes of that urgency."""
+        found = copy.copy(self)
+        found._urgency = urgency
+        return found
+
+    @property
+    def affordable(self) -> bool:
+        """Whether a write would be let through now."""
+        return self._budget.allows(self._urgency)
 
     def get(self, path: str) -> Any:
         """The object.  Raises NotFoundError, UnknownError, ..."""
@@ -113,7 +125,7 @@ class Api:
 
     def _send(self, method: str, path: str, body: Mapping[str, Any] | None = None, kind: str = "") -> Any:
         if method != "GET":
-            self._budget.take()
+            self._budget.take(self._urgency)
         headers = {"Accept": "application/json", "Content-Type": kind or "application/json"}
         for auth in self._configuration.auth_settings().values():
             headers[str(auth["key"])] = str(auth["value"])

@@ -39,6 +39,7 @@ class DriverKeeper:
     _ends: int = 0
     _not_before: float = 0.0
     _created: float = field(default=0.0)
+    _wanted: tuple[StreamTopology, str] | None = None
 
     def look(
         self,
@@ -56,7 +57,7 @@ class DriverKeeper:
             self._move(resource, pod, why)
         elif pod.deleted_at is not None:
             self.problem = "the driver is ending"
-        elif pod.annotations.get(manifests.REVISION) != manifests.revision(resource, self.settings):
+        elif pod.annotations.get(manifests.REVISION) != self._revision(resource):
             self._renew(resource, pod, recovering)
         else:
             self.problem = "" if pod.phase == "Running" else f"the driver's pod is {pod.phase}: {pod.reason}"
@@ -68,6 +69,12 @@ class DriverKeeper:
             return True
         self.api.delete(path)
         return False
+
+    def _revision(self, resource: StreamTopology) -> str:
+        """Of the driver that is wanted; computed once for each spec."""
+        if self._wanted is None or self._wanted[0] is not resource:
+            self._wanted = resource, manifests.revision(resource, self.settings)
+        return self._wanted[1]
 
     def _create(self, resource: StreamTopology) -> None:
         if (wait := self._not_before - time.monotonic()) > 0:

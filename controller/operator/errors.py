@@ -35,5 +35,9 @@ class InvalidError(ApiError):
     """The object breaks a schema or a rule."""
 
 
+class BudgetError(OperatorError):
+    """There is no write to spare for this now: nothing is wrong, and the next look tries again."""
+
+
 class UnknownError(OperatorError):
     """No answer, or one that says nothing: whether it was done is not known.  Look again."""

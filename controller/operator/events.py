@@ -1,7 +1,8 @@
 """Kubernetes Events: what happened to an object, with a reason for programs and a sentence for people.
 
 One Event object a (object, reason, message): said again, it counts up, so that a loop cannot flood the namespace.
-An Event that cannot be written is lost: nothing depends on one.
+One that finds no write to spare is kept for the next look; one that the API server does not take is lost, as nothing
+depends on any.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controller.operator.api import Api, collection
-from controller.operator.errors import OperatorError
+from controller.operator.budget import Urgency
+from controller.operator.errors import BudgetError, OperatorError
 from controller.operator.settings import FIELD_MANAGER
 from controller.resources.convert import cut, rfc3339
 
 log = logging.getLogger("reprise.operator")
 AGAIN_S = 30.0
 """The same is said again no sooner than this."""
+_KEPT = 50
+"""Events that wait for a write; the oldest go first."""
 
 
 @dataclass(slots=True)
@@ -32,8 +36,15 @@ class Events:
     about: Mapping[str, Any]
     """apiVersion, kind, name, uid."""
     _said: dict[str, tuple[float, int, str]] = field(default_factory=dict)
+    _waiting: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Path and body."""
 
-    def say(self, reason: str, message: str, *, warning: bool = False) -> None:
+    @property
+    def waiting(self) -> bool:
+        """Whether `flush` has something to do."""
+        return bool(self._waiting)
+
+    def say(self, reason: str, message: str, *, warning: bool = False, later: bool = False) -> None:
         """`reason` is one CamelCase word."""
         digest = hashlib.sha256(f"{self.about['uid']} {reason} {message}".encode()).hexdigest()[:16]
         now = time.time()
@@ -59,7 +70,25 @@ class Events:
             "lastTimestamp": rfc3339(now)[:19] + "Z",
             "count": count + 1,
         }
-        try:
-            self.api.apply(f"{collection(self.namespace, 'events')}/{name}", body)
-        except OperatorError as error:
-            log.warning("event=not-said reason=%r", str(error))
+        self._waiting[f"{collection(self.namespace, 'events')}/{name}"] = body
+        while len(self._waiting) > _KEPT:
+            del self._waiting[next(iter(self._waiting))]
+        if not later:
+            self.flush()
+
+    def note(self, reason: str, message: str, *, warning: bool = False) -> None:
+        """As `say`, written with the next `flush`."""
+        self.say(reason, message, warning=warning, later=True)
+
+    def flush(self) -> None:
+        """Write what waits, as far as writes can be spared."""
+        api = self.api.at(Urgency.TELL)
+        while self._waiting:
+            path, body = next(iter(self._waiting.items()))
+            try:
+                api.apply(path, body)
+            except BudgetError:
+                return
+            except OperatorError as error:
+                log.warning("event=not-said reason=%r", str(error))
+            del self._waiting[path]

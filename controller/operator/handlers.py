@@ -1,23 +1,23 @@
 """kopf's side: which objects there are, and one daemon for each StreamTopology that steps its controller.
 
 Only indices, a daemon and the deletion handler: nothing reacts to a change by itself, a change only wakes the daemon
-early.  kopf keeps its own state in annotations, as the status has a closed schema.
+early.  kopf keeps the progress of a deletion in annotations, as the status has a closed schema.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import kopf
 
 from controller.operator.pods import ROLE_LABEL, Machine, PodView, machine_view, pod_view
+from controller.operator.residents import MachineIndex, Residents
 from controller.operator.runtime import Runtime
 from controller.operator.topology import Surroundings
+from controller.operator.watching import Watching
 from controller.resources.convert import TOPOLOGY_LABEL
 from controller.resources.crds import GROUP, VERSION
 
@@ -33,7 +33,7 @@ def configure(settings: kopf.OperatorSettings) -> None:
     """kopf's settings: bounded watches, back-off, and no events of its own."""
     settings.persistence.finalizer = FINALIZER
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP)
-    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=GROUP, key="last-seen")
+    settings.persistence.diffbase_storage = _NothingToCompare()
     settings.posting.enabled = False
     settings.watching.server_timeout = _WATCH_S
     settings.watching.client_timeout = _WATCH_S + 10
@@ -56,16 +56,32 @@ def register(registry: kopf.OperatorRegistry, runtime: Runtime) -> None:
     if runtime.settings.nodes:
         kopf.index("", "v1", "nodes", id="machines", registry=registry)(handlers.machines)
         kopf.on.event("", "v1", "nodes", registry=registry)(handlers.node_changed)
+    kopf.on.event(*topologies, registry=registry)(handlers.topology_changed)
     kopf.daemon(*topologies, id="watch-over", registry=registry, cancellation_timeout=5.0)(
         handlers.watch_over
     )
     kopf.on.delete(*topologies, id="finalize", registry=registry, backoff=1.0)(handlers.delete)
 
 
+class _NothingToCompare(kopf.DiffBaseStorage):
+    """No handler asks what has changed: an annotation with the last state would be a write for each new spec."""
+
+    def build(self, **_: Any) -> Any:
+        return {}
+
+    def fetch(self, **_: Any) -> Any:
+        return {}
+
+    def store(self, **_: Any) -> None:
+        return
+
+
 class _Handlers:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._ready: dict[str, object] = {}
+        self._generations: dict[str, object] = {}
+        self._residents = Residents()
 
     async def startup(self, settings: kopf.OperatorSettings, **_: Any) -> None:
         configure(settings)
@@ -84,42 +100,45 @@ class _Handlers:
         view = machine_view(body)
         return {view.name: view}
 
-    async def pod_changed(self, body: kopf.Body, **_: Any) -> None:
+    async def pod_changed(self, type: str | None, body: kopf.Body, **_: Any) -> None:
         view = pod_view(body)
+        self._residents.move(
+            view.uid, "" if type == "DELETED" else view.machine, (view.namespace, view.topology)
+        )
         self._runtime.wake(view.namespace, view.topology)
 
     async def node_changed(self, type: str | None, body: kopf.Body, **_: Any) -> None:
-        """A heartbeat changes a Node every few seconds and is no news."""
+        """A heartbeat changes a Node every few seconds and is no news; what is, matters to those who have pods there."""
         view = machine_view(body)
         news = None if type == "DELETED" else (view.ready, view.schedulable, view.taints)
         if self._ready.get(view.name, news) != news:
-            for event in self._runtime.wakers.values():
-                event.set()
+            for key in self._residents.of(view.name):
+                self._runtime.wake(*key)
         self._ready[view.name] = news
+
+    async def topology_changed(self, body: kopf.Body, namespace: str | None, name: str, **_: Any) -> None:
+        """A new spec, or its deletion; the operator's own writes of the status are no news."""
+        news = body["metadata"].get("generation"), body["metadata"].get("deletionTimestamp")
+        if self._generations.get(body["metadata"]["uid"]) != news:
+            self._generations[body["metadata"]["uid"]] = news
+            self._runtime.wake(str(namespace), name)
 
     async def watch_over(
         self, body: kopf.Body, stopped: kopf.DaemonStopped, namespace: str | None, name: str, **indices: Any
     ) -> None:
-        """Steps the controller until the object is deleted or the operator ends."""
-        runtime, loop = self._runtime, asyncio.get_running_loop()
+        """Looks at one topology until the object is deleted or the operator ends."""
+        runtime = self._runtime
         controller = runtime.controller(body)
         woken = runtime.wakers[(str(namespace), name)]
-        while not stopped:
-            woken.clear()
-            found = {pod.name: pod for pod in indices["pods"].get((namespace, name), ())}
-            pause = await loop.run_in_executor(
-                runtime.pool, self._step, controller, dict(body), found, indices.get("machines")
-            )
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(_either(woken, stopped), pause)
 
-    def _step(
-        self, controller: Any, body: Mapping[str, Any], pods: Mapping[str, PodView], index: Any
-    ) -> float:
-        switches = self._runtime.switches()
-        machines = None if index is None else {name: next(iter(store)) for name, store in index.items()}
-        around = Surroundings(pods, machines, switches.paused, switches.recommend)
-        return float(controller.step(body, around))
+        def around() -> Surroundings:
+            pods = {pod.name: pod for pod in indices["pods"].get((namespace, name), ())}
+            machines = indices.get("machines")
+            switches = runtime.switches()
+            seen = None if machines is None else MachineIndex(machines)
+            return Surroundings(pods, seen, switches.paused, switches.recommend)
+
+        await Watching(runtime, controller, woken, stopped, lambda: dict(body), around).run()
 
     async def delete(self, body: kopf.Body, namespace: str | None, name: str, uid: str, **_: Any) -> None:
         """Driver, executors and records go; then kopf takes its finalizer off."""
@@ -128,17 +147,9 @@ class _Handlers:
         since = datetime.fromisoformat(body["metadata"]["deletionTimestamp"])
         waited = (datetime.now(UTC) - since).total_seconds()
         done = await asyncio.get_running_loop().run_in_executor(
-            runtime.pool, controller.finalize, waited, RECORDS_S
+            runtime.following, controller.finalize, waited, RECORDS_S
         )
         if not done:
             raise kopf.TemporaryError("its pods or records are still there", delay=1.0)
         runtime.forget(uid, str(namespace), name)
-
-
-async def _either(woken: asyncio.Event, stopped: kopf.DaemonStopped) -> None:
-    tasks = {asyncio.ensure_future(woken.wait()), asyncio.ensure_future(stopped.wait())}
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
+        self._generations.pop(uid, None)

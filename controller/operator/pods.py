@@ -77,7 +77,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         machine=str(spec.get("nodeName") or ""),
         phase=str(status.get("phase") or "Pending"),
         reason=str(reason),
-        deleted_at=_seconds(meta.get("deletionTimestamp")),
+        deleted_at=seconds(meta.get("deletionTimestamp")),
         disrupted=str(conditions.get("DisruptionTarget", {}).get("reason", "")),
         cpu_milli=sum(_requested(c) for c in spec.get("containers") or []),
         annotations=dict(meta.get("annotations") or {}),
@@ -117,7 +117,8 @@ def _ended(status: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _seconds(text: object) -> float | None:
+def seconds(text: object) -> float | None:
+    """A time of an API object, since the epoch; None for what is none."""
     try:
         return datetime.fromisoformat(str(text)).timestamp() if text else None
     except ValueError:

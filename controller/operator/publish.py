@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controller.operator.api import Api, collection
+from controller.operator.budget import Urgency
 from controller.operator.errors import ConflictError, NotFoundError
 from controller.resources.base import TopologyReference
 from controller.resources.conditions import Claim, Truth, merged
@@ -62,14 +63,13 @@ class Publisher:
     _conditions: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     _proposed: str | None = None
 
-    def status(
-        self, body: Mapping[str, Any], urgent: object, stands: Mapping[str, Any] | None = None
-    ) -> None:
-        """The StreamTopology's; `urgent` is what people must see at once, `stands` what the object says now."""
-        name = self.reference.name
-        if stands == body and self._path("streamtopologies", name) not in self._written:
-            return
-        self._write(self._path("streamtopologies", name), _kind("StreamTopology", name, body), urgent)
+    def status(self, body: Mapping[str, Any], stands: Mapping[str, Any] | None = None) -> None:
+        """The StreamTopology's; `stands`: what the object says now, as far as this operator has not written it."""
+        name, path = self.reference.name, self._path("streamtopologies", self.reference.name)
+        if path not in self._written and stands:
+            known = fingerprint(_kind("StreamTopology", name, stands))
+            self._written[path] = _Written(known, fingerprint(_pressing(stands)), 0.0)
+        self._write(path, _kind("StreamTopology", name, body), _pressing(body))
 
     def recoveries(self, seen: Observation) -> None:
         """Incidents and their plans; those that were closed long ago are removed."""
@@ -172,21 +172,26 @@ class Publisher:
         if found is None:
             body["metadata"]["ownerReferences"] = [dict(self.owner)]
             with contextlib.suppress(ConflictError):
-                self.api.create(self._folder(plural), body)
+                self.api.at(Urgency.SHOW).create(self._folder(plural), body)
         self._done.add(name)
         return (found or {}).get("status") or {}
 
     def _write(self, path: str, body: dict[str, Any], urgent: object) -> bool:
-        """Whether the object says so now."""
+        """Whether the object says so now.  `urgent` is what people must see at once: while it is the same, the write waits
+        until one can be spared; else BudgetError is raised when none can."""
         digest, pressing = fingerprint(body), fingerprint(urgent)
         last = self._written.get(path)
         if last is not None and last.digest == digest:
             return True
         if last is not None and last.urgent == pressing and time.monotonic() - last.at < PERIOD_S:
             return False
+        routine = last is not None and last.urgent == pressing
+        api = self.api.at(Urgency.ROUTINE if routine else Urgency.SHOW)
+        if routine and not api.affordable:
+            return False
         body["metadata"]["namespace"] = self.namespace
         try:
-            self.api.apply(f"{path}/status", body)
+            api.apply(f"{path}/status", body)
         except NotFoundError:  # removed by somebody: a view that nobody wants
             return True
         self._written[path] = _Written(digest, pressing, time.monotonic())
@@ -201,9 +206,10 @@ class Publisher:
         name = object_name(self.reference.name, incident.id)
         if f"removed {name}" in self._done:
             return
+        api = self.api.at(Urgency.ROUTINE)
         for plan in incident.plans:
-            self.api.delete(self._path("recoveryplans", object_name(self.reference.name, plan)))
-        self.api.delete(self._path("incidents", name))
+            api.delete(self._path("recoveryplans", object_name(self.reference.name, plan)))
+        api.delete(self._path("incidents", name))
         self._done.add(f"removed {name}")
 
     def _folder(self, plural: str) -> str:
@@ -211,6 +217,12 @@ class Publisher:
 
     def _path(self, plural: str, name: str) -> str:
         return f"{self._folder(plural)}/{name}"
+
+
+def _pressing(status: Mapping[str, Any]) -> object:
+    """What of a topology's status people must see at once."""
+    claims = [[c.get("type"), c.get("status"), c.get("reason")] for c in status.get("conditions") or []]
+    return [claims, status.get("queries"), status.get("incident")]
 
 
 def _restored(plan: PlanRecord, seen: Observation) -> int:

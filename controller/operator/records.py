@@ -54,13 +54,17 @@ class Records:
     def __init__(
         self, client: KazooClient, resource: StreamTopology, uid: str, settings: OperatorSettings,
         permits: Callable[[Decision], bool], wake: Callable[[], None],
+        reported: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
+        """`wake` is called when nodes or the session may have changed, `reported` when the driver has said something."""
         self._client, self._uid, self._settings, self._wake = client, uid, settings, wake
+        self._reported = reported or wake
         self.root = paths.root_of(resource.namespace, resource.name)
         self._open = False
         self._observer = Observer(settings.zk, self.root, client)
         self._members: dict[str, int] = {}
         self._last_seen: dict[str, float] = {}
+        self._asked_for: int | None = None
         self.coordinator = self._coordinator(resource, permits)
 
     def _coordinator(self, resource: StreamTopology, permits: Callable[[Decision], bool]) -> Coordinator:
@@ -73,6 +77,7 @@ class Records:
             keep=resource.checkpoint.keep,
             also=self._fencing,
             changed=_Waking(self._wake),
+            reported=_Waking(self._reported),
         )
         settings = self._settings
         return Coordinator(
@@ -139,6 +144,30 @@ class Records:
     def observe(self) -> Observation:
         """All that people want to see."""
         return self._observer.read()
+
+    def mark(self) -> None:
+        """What `glance` compares with; before everything is read, so that no change falls between.  Raises SessionError."""
+        self._asked_for = self._commands()
+
+    def glance(self) -> Observation | None:
+        """The last observation with a new report of the driver: two requests, where a whole look takes dozens.  None when
+        there is news, and everything must be looked at."""
+        try:
+            seen = self._observer.glance()
+            if self._commands() != self._asked_for:
+                return None
+            self.coordinator.store.sample()
+        except SessionError:
+            return None
+        return seen
+
+    def _commands(self) -> int:
+        """When somebody last told this topology to pause, or to go on; a transaction's number."""
+        try:
+            stat = self._client.exists_async(f"{self.root}/{paths.PAUSED}").get(timeout=ANSWER_S)
+        except _FAILED as error:
+            raise SessionError(f"{self.root}: {error!r}") from error
+        return 0 if stat is None else int(stat.mzxid)
 
     # -- members -----------------------------------------------------------------------------------------------------
 

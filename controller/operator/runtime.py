@@ -15,12 +15,13 @@ from kazoo.client import KazooClient
 from controller.embedded.zk_client import make_client
 from controller.operator.api import Api, collection
 from controller.operator.errors import OperatorError
+from controller.operator.pace import Pace
 from controller.operator.settings import OperatorSettings
 from controller.operator.topology import TopologyController
 
 log = logging.getLogger("reprise.operator")
-THREADS = 32
-"""Steps that may run at once: they wait for answers most of the time."""
+DECIDING, FOLLOWING = 16, 6
+"""Looks that may run at once.  Few follow, so that in a storm most of the interpreter's time goes to decisions."""
 SWITCHES_S = 5.0
 
 
@@ -39,7 +40,9 @@ class Runtime:
     settings: OperatorSettings
     api: Api
     client: KazooClient
-    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(THREADS, "step"))
+    deciding: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(DECIDING, "decide"))
+    following: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(FOLLOWING, "follow"))
+    pace: Pace = field(default_factory=Pace)
     controllers: dict[str, TopologyController] = field(default_factory=dict)
     """By uid."""
     wakers: dict[tuple[str, str], asyncio.Event] = field(default_factory=dict)
@@ -57,7 +60,8 @@ class Runtime:
         return cls(settings, api, client)
 
     def stop(self) -> None:
-        self.pool.shutdown(wait=True, cancel_futures=True)
+        for pool in (self.deciding, self.following):
+            pool.shutdown(wait=True, cancel_futures=True)
         for controller in self.controllers.values():
             controller.end()
         self.client.stop()
@@ -69,7 +73,7 @@ class Runtime:
         found = self.controllers.get(meta["uid"])
         if found is None:
             wake = self._waker(meta["namespace"], meta["name"])
-            found = TopologyController(self.api, self.client, self.settings, body, wake)
+            found = TopologyController(self.api, self.client, self.settings, body, wake, self.pace)
             self.controllers[meta["uid"]] = found
         return found
 

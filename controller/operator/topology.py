@@ -7,11 +7,12 @@ condition and tried again.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,17 +21,19 @@ from kazoo.client import KazooClient
 from controller.coordination.errors import CoordinationError
 from controller.operator.api import Api
 from controller.operator.driver import DriverKeeper
-from controller.operator.errors import OperatorError
+from controller.operator.errors import BudgetError, OperatorError
 from controller.operator.events import Events
 from controller.operator.executors import ExecutorKeeper
 from controller.operator.manifests import driver_name, owner
+from controller.operator.pace import Look, Pace
 from controller.operator.pods import Machine, PodView
 from controller.operator.publish import Publisher
 from controller.operator.records import Records
 from controller.operator.settings import OperatorSettings
-from controller.operator.status import Situation, status_of
+from controller.operator.status import Situation
+from controller.operator.teller import Teller
+from controller.operator.verdict import State
 from controller.resources.base import TopologyReference
-from controller.resources.conditions import Claim, Truth
 from controller.run.observation import Observation
 from controller.run.state import RunState, run_state
 from scheduler import Decision
@@ -39,14 +42,9 @@ from spark_jobs.errors import SpecError
 from spark_jobs.topology import StreamTopology, Topology, expand, from_json
 
 log = logging.getLogger("reprise.operator")
-LOOK_S = 0.3
-"""Between steps while something is going on; settling and deadlines are a matter of time alone."""
-QUIET_S = 1.0
-"""Between steps while nothing is; ZooKeeper's watches wake the controller all the same."""
-PUBLISH_S = 0.5
+WHOLE_S = 30.0
+"""Longest time between two whole looks at a topology where nothing happens: nothing depends on having been told."""
 _APPROVAL_S = 2.0
-_GOOD = frozenset({"Ready", "Valid", "Observed"})
-"""Conditions that are True while all is well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +76,23 @@ class TopologyController:
     settings: OperatorSettings
     body: Mapping[str, Any]
     wake: Callable[[], None]
+    pace: Pace = field(default_factory=Pace)
     _spec: _Spec | None = None
     _invalid: tuple[int, str] = (-1, "")
     _records: Records | None = None
     _executors: ExecutorKeeper | None = None
-    _publisher: Publisher | None = None
+    _teller: Teller | None = None
     _held_back: str = ""
     _looked_for_approval: float = 0.0
-    _published: float = 0.0
-    _said: dict[str, tuple[str, str]] = field(default_factory=dict)
-    _status: Mapping[str, Any] = field(default_factory=dict)
-    _checkpoints: dict[int, float] = field(default_factory=dict)
+    _problem: str = ""
+    """What the last step could not do."""
     _recommend: bool = False
+    _recovering: bool = False
+    _adopted: tuple[int, bool] | None = None
+    _kind: Look | None = None
+    """How it is looked at now."""
+    _whole: float = 0.0
+    """When everything was looked at last."""
     _ending: bool = False
     _rest: tuple[Events, DriverKeeper] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -109,32 +112,113 @@ class TopologyController:
             self._rest = events, DriverKeeper(self.api, self.settings, owner(self.body), events)
         return self._rest
 
-    def step(self, body: Mapping[str, Any], around: Surroundings) -> float:
-        """One look at everything; seconds until the next one is due."""
-        with self._lock:
+    @property
+    def quiet(self) -> bool:
+        """Nothing is going on: reports of the driver need no look at once."""
+        return self._kind is Look.GLANCE
+
+    def decide(self, body: Mapping[str, Any], around: Surroundings) -> None:
+        """The coordinator's look: a snapshot, a decision, a transaction; it writes nothing to the API server."""
+        with self._lock, self._timed(Look.DECIDE):
             self.body = body
-            if self._ending or body["metadata"].get("deletionTimestamp"):
-                return QUIET_S  # `finalize` removes what a step would create
-            self._status = self._status or dict(body.get("status") or {})
-            spec, problem = self._take_spec(around), ""
+            if self._over or self._take_spec(around) is None or self._records is None:
+                return
+            self._problem = ""
+            try:
+                if self._records.connected:
+                    self._records.open()
+                    self._records.mark()
+                    decision = self._records.coordinator.turn()
+                    if decision is not None and decision.plan is not None:
+                        self.events.note("PlanMade", f"{decision.plan.id}: {decision.reason}")
+            except BudgetError:
+                self._teller_of().behind = True
+            except (OperatorError, CoordinationError) as error:
+                self._failed(error)
+
+    def follow(self, around: Surroundings) -> float:
+        """What follows from it: pods are ended and created, objects and status written; seconds until the next look."""
+        with self._lock, self._timed(Look.FOLLOW):
+            if self._over:
+                return self._next(Look.GLANCE)
+            spec = self._spec
             if spec is None:
-                self._publish(around, "", None)
-                return 30.0
+                self._tell(around, None)
+                return WHOLE_S
             try:
                 self._act(spec, around)
+            except BudgetError:
+                self._teller_of().behind = True
             except (OperatorError, CoordinationError) as error:
-                problem = f"{type(error).__name__}: {error}"
-                log.warning("event=step-failed topology=%s reason=%r", body["metadata"]["name"], problem)
-            state = self._look(spec)
-            self._publish(around, problem, state)
-            busy = (
-                state is None or state.observation.incident is not None or state.observation.desired is None
-            )
-            return LOOK_S if busy else QUIET_S
+                self._failed(error)
+            assert self._records is not None
+            state = run_state(spec.topology, self._records.observe())
+            self._recovering = state.observation.incident is not None
+            self._tell(around, state)
+            self._whole = time.monotonic()
+            return self._next(Look.DECIDE if self._busy(state) else Look.GLANCE)
+
+    def glance(self, body: Mapping[str, Any], around: Surroundings) -> float | None:
+        """A look at a quiet topology: has its driver anything to say?  Seconds until the next look; None when everything
+        must be looked at."""
+        with self._lock, self._timed(Look.GLANCE):
+            spec, meta = self._spec, body["metadata"]
+            now = time.monotonic()
+            if (
+                not self.quiet or spec is None or self._records is None or self._teller is None
+                or now - self._whole > max(WHOLE_S, 4 * self.pace.between_s(Look.GLANCE))
+                or meta.get("generation") != spec.generation or meta.get("deletionTimestamp")
+                or self._adopted != (spec.generation, around.paused)
+                or (seen := self._records.glance()) is None
+            ):  # fmt: skip
+                return None
+            self.body = body
+            if self._teller.due:
+                self._tell(around, run_state(spec.topology, seen))
+            return self._next(Look.GLANCE)
+
+    @property
+    def _over(self) -> bool:
+        """`finalize` removes what a step would create."""
+        return self._ending or bool(self.body["metadata"].get("deletionTimestamp"))
+
+    def _failed(self, error: Exception) -> None:
+        self._problem = f"{type(error).__name__}: {error}"
+        log.warning("event=step-failed topology=%s reason=%r", self.body["metadata"]["name"], self._problem)
+
+    def _busy(self, state: RunState) -> bool:
+        seen = state.observation
+        behind = self._teller is not None and self._teller.behind
+        pods = {} if self._executors is None else self._executors.verdicts
+        settled = all(v.state is State.ALIVE for v in pods.values())
+        return (
+            seen.incident is not None or seen.desired is None or not seen.connected or behind or not settled
+            or bool(self._problem) or bool(self._held_back) or bool(self.driver.problem)
+        )  # fmt: skip
+
+    def _next(self, look: Look) -> float:
+        """Count this topology among those that are looked at in this way."""
+        if look is not self._kind and not self._ending:
+            self._uncount()
+            self.pace.enter(look)
+            self._kind = look
+        return self.pace.between_s(look)
+
+    def _uncount(self) -> None:
+        if self._kind is not None:
+            self.pace.leave(self._kind)
+            self._kind = None
+
+    @contextlib.contextmanager
+    def _timed(self, look: Look) -> Iterator[None]:
+        began = time.thread_time()
+        yield
+        self.pace.note(look, time.thread_time() - began)
 
     def end(self) -> None:
         """Stop without touching anything: the operator goes, the topology stays."""
         with self._lock:
+            self._uncount()
             if self._records is not None:
                 self._records.close()
 
@@ -143,6 +227,7 @@ class TopologyController:
         object of the same name removes them when it starts."""
         with self._lock:
             self._ending = True
+            self._uncount()
             meta = self.body["metadata"]
             if self._records is None:
                 self._take_spec(Surroundings({}, None))
@@ -166,12 +251,12 @@ class TopologyController:
         generation = int(meta.get("generation", 0))
         if (self._spec is None or self._spec.generation != generation) and self._invalid[0] != generation:
             try:
-                resource = from_json(json.dumps(_document(self.body)))
+                resource = from_json(json.dumps(document_of(self.body)))
                 self._spec = _Spec(generation, resource, expand(resource))
                 self._invalid = (-1, "")
             except SpecError as error:
                 self._invalid = (generation, str(error))
-                self.events.say("SpecRefused", str(error), warning=True)
+                self.events.note("SpecRefused", str(error), warning=True)
         if self._spec is None:
             return None
         self._recommend = around.recommend or self._spec.resource.recovery.recommend_only
@@ -179,133 +264,89 @@ class TopologyController:
         return self._spec
 
     def _adopt(self, spec: _Spec, around: Surroundings) -> None:
-        resource, meta = spec.resource, self.body["metadata"]
+        """What the coordinator reads of a spec, once for each that is new."""
+        resource, meta, news = spec.resource, self.body["metadata"], (spec.generation, around.paused)
+        if self._adopted == news:
+            return
         if self._records is None:
             self._records = Records(
-                self.client, resource, meta["uid"], self.settings, self._permits, self.wake
+                self.client, resource, meta["uid"], self.settings, self._permits, self.wake, self._reported
             )
             self._executors = ExecutorKeeper(self.api, resource.namespace, self._records, self.events)
-            self._publisher = self._new_publisher()
-        assert self._publisher is not None
-        self._publisher.priorities = {q.id: q.priority for q in spec.topology.queries.values()}
+        self._teller_of().publisher.priorities = {q.id: q.priority for q in spec.topology.queries.values()}
         self._records.adopt(resource, resource.paused or around.paused)
+        self._adopted = news
+
+    def _reported(self) -> None:
+        """The driver has said something: while nothing is going on, the next glance is soon enough."""
+        if not self.quiet:
+            self.wake()
 
     def _permits(self, decision: Decision) -> bool:
         """Whether a decision may be carried out: in recommend-only mode a plan waits until its object is approved."""
-        assert self._publisher is not None
+        publisher = self._teller_of().publisher
         plan = decision.plan
         if plan is None or not self._recommend or _is_start(decision):
             self._held_back = ""
             return True
-        name = self._publisher.propose(plan)
+        name = publisher.propose(plan)
         if name != self._held_back:
             self._held_back, self._looked_for_approval = name or "", 0.0
-            self.events.say("PlanProposed", f"{name}: {decision.reason}")
+            self.events.note("PlanProposed", f"{name}: {decision.reason}")
         if name is None or time.monotonic() - self._looked_for_approval < _APPROVAL_S:
             return False
         self._looked_for_approval = time.monotonic()
-        if not self._publisher.approved(name):
+        if not publisher.approved(name):
             return False
-        self.events.say("PlanApproved", name)
+        self.events.note("PlanApproved", name)
         self._held_back = ""
         return True
 
     # -- acting ------------------------------------------------------------------------------------------------------
 
     def _act(self, spec: _Spec, around: Surroundings) -> None:
-        records, executors = self._records, self._executors
-        assert records is not None
-        assert executors is not None
+        assert self._records is not None
+        assert self._executors is not None
         pods = {name: pod for name, pod in around.pods.items() if pod.role == "executor"}
         driver = around.pods.get(driver_name(spec.resource.name))
-        if records.connected:
-            records.open()
-            decision = records.coordinator.turn()
-            if decision is not None and decision.plan is not None:
-                self.events.say("PlanMade", f"{decision.plan.id}: {decision.reason}")
-            executors.look(pods, around.machines)
-        recovering = self._state_recovering
+        if self._records.connected:
+            self._executors.look(pods, around.machines)
+        recovering = self._recovering or self._teller_of().recovering
         self.driver.look(spec.resource, driver, around.machines, recovering)
 
-    @property
-    def _state_recovering(self) -> bool:
-        conditions = {c.get("type"): c.get("status") for c in self._status.get("conditions") or []}
-        return conditions.get("Recovering") == "True"
-
-    # -- telling -----------------------------------------------------------------------------------------------------
-
-    def _look(self, spec: _Spec) -> RunState | None:
-        if self._records is None:
-            return None
-        seen = self._records.observe()
-        self._note_checkpoint(seen)
-        return run_state(spec.topology, seen)
-
-    def _note_checkpoint(self, seen: Observation) -> None:
-        position = seen.progress.checkpoint if seen.progress else 0
-        if position and position not in self._checkpoints:
-            self._checkpoints = {position: time.time()}
-
-    def _publish(self, around: Surroundings, problem: str, state: RunState | None) -> None:
-        if time.monotonic() - self._published < PUBLISH_S:
-            return
-        self._published = time.monotonic()
+    def _tell(self, around: Surroundings, state: RunState | None) -> None:
         resource = self._spec.resource if self._spec else None
         seen = state.observation if state else None
-        situation = Situation(
-            generation=int(self.body["metadata"].get("generation", 0)),
-            resource=resource,
-            invalid=self._invalid[1],
-            state=state,
-            verdicts=self._executors.verdicts if self._executors else {},
-            driver=driver_name(resource.name) if resource else "",
-            driver_problem=self.driver.problem,
-            completed_at=self._checkpoints.get(seen.progress.checkpoint) if seen and seen.progress else None,
-            root=self._records.root if self._records else "",
-            coordinator=self.settings.identity,
-            held_back=self._held_back,
-            paused_by=_paused_by(resource, around, seen),
-            problem=problem,
-        )
-        try:
-            self._tell(situation, seen)
-        except OperatorError as error:
-            log.warning(
-                "event=not-published topology=%s reason=%r", self.body["metadata"]["name"], str(error)
+        self._teller_of().tell(
+            Situation(
+                generation=int(self.body["metadata"].get("generation", 0)),
+                resource=resource,
+                invalid=self._invalid[1],
+                state=state,
+                verdicts=self._executors.verdicts if self._executors else {},
+                driver=driver_name(resource.name) if resource else "",
+                driver_problem=self.driver.problem,
+                root=self._records.root if self._records else "",
+                coordinator=self.settings.identity,
+                held_back=self._held_back,
+                paused_by=_paused_by(resource, around, seen),
+                problem=self._problem,
             )
-
-    def _tell(self, situation: Situation, seen: Observation | None) -> None:
-        status, claims = status_of(situation, self._status)
-        publisher = self._publisher or self._new_publisher()
-        urgent = [[c.type, c.truth, c.reason] for c in claims]
-        publisher.status(status, [urgent, status.get("queries"), status.get("incident")], self._status)
-        self._status = status
-        self._announce(claims)
-        if seen is not None and seen.connected and self._publisher is not None:
-            self._publisher.recoveries(seen)
-            if not self._held_back:
-                self._publisher.propose(None)
-
-    def _announce(self, claims: Sequence[Claim]) -> None:
-        """An Event for each condition that has changed; the first look tells only what people would ask about."""
-        for claim in claims:
-            now, before = (claim.truth.value, claim.reason), self._said.get(claim.type)
-            self._said[claim.type] = now
-            good = claim.truth.value == ("True" if claim.type in _GOOD else "False")
-            if now == before or (before is None and (good or claim.truth is Truth.UNKNOWN)):
-                continue
-            text = f"{claim.type} is {claim.truth.value}" + (f": {claim.message}" if claim.message else "")
-            self.events.say(claim.reason, text, warning=not good)
-
-    def _new_publisher(self) -> Publisher:
-        meta = self.body["metadata"]
-        reference = TopologyReference(name=meta["name"], uid=meta["uid"])
-        return Publisher(
-            self.api, meta["namespace"], reference, {}, owner(self.body), self.settings.keep_incidents
         )
 
+    def _teller_of(self) -> Teller:
+        if self._teller is None:
+            meta = self.body["metadata"]
+            reference = TopologyReference(name=meta["name"], uid=meta["uid"])
+            publisher = Publisher(
+                self.api, meta["namespace"], reference, {}, owner(self.body), self.settings.keep_incidents
+            )
+            self._teller = Teller.of(self.api, meta["name"], publisher, self.events)
+            self._teller.standing = dict(self.body.get("status") or {})
+        return self._teller
 
-def _document(body: Mapping[str, Any]) -> dict[str, Any]:
+
+def document_of(body: Mapping[str, Any]) -> dict[str, Any]:
     """What the resource's model knows of a Kubernetes object."""
     meta = body["metadata"]
     kept = {key: meta[key] for key in ("name", "namespace") if key in meta}

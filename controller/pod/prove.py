@@ -26,7 +26,7 @@ MOUNT = "/var/lib/reprise"
 def main(arguments: Sequence[str]) -> int:
     """Exit code 0 when the topology got as far as was asked for, 1 with what was seen last when not."""
     options = _parser().parse_args(arguments)
-    api = Api(WriteBudget(5))
+    api = Api(WriteBudget(5, patient=True))
     folder = collection(options.namespace, "streamtopologies", GROUP, VERSION)
     try:
         done, last = prove(

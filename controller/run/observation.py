@@ -114,6 +114,22 @@ class Observer:
             self._last = replace(self._last, time=now, connected=False)
         return self._last
 
+    def glance(self) -> Observation | None:
+        """A new report of the driver and all else as it was; None when the report asks for a whole look: somebody else
+        drives, or for another decision, or partitions or nodes are not as they were."""
+        before = self._last.progress
+        if not self._zk.connected or not self._last.connected:
+            return None
+        try:
+            raw = self._raw(paths.PROGRESS)
+        except (KazooException, KazooTimeoutError):
+            return None
+        now = self._parse(raw, paths.PROGRESS, parse_progress)
+        if before is None or now is None or _matters(before) != _matters(now):
+            return None
+        self._last = replace(self._last, time=time.time(), progress=now, problems=_problems(raw))
+        return self._last
+
     def exists(self, root: str) -> bool:
         """Whether a topology has ever run below `root`."""
         return self._zk.exists_async(root).get(timeout=READ_TIMEOUT_S) is not None
@@ -189,6 +205,14 @@ class Observer:
         except CoordinationError as error:
             self._unreadable.append(str(error))
             return None
+
+
+def _matters(progress: Progress) -> tuple[object, ...]:
+    """All of a report but the numbers that grow while nothing happens."""
+    return (
+        progress.driver, progress.seq, progress.generation, progress.nodes, progress.failed, progress.ended,
+        progress.done, progress.bad_checkpoints, progress.gaps, progress.positions.keys(),
+    )  # fmt: skip
 
 
 def _problems(raw: bytes | None) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import http.client
 import json
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from controller.embedded import addresses, launch
@@ -35,6 +36,7 @@ CONTROLLERS = tuple(
 )  # fmt: skip
 _TOKENS = {
     "admin": "admin,admin,0,system:masters",
+    "operator": "operator,operator,3,system:masters",  # the benchmark's, whose writes are counted by name
     "controllers": "controllers,system:kube-controller-manager,1",
     "scheduler": "scheduler,system:kube-scheduler,2",
 }
@@ -43,20 +45,23 @@ _TOKENS = {
 class ControlPlane:
     """One control plane; its data and its address stay over restarts of single parts."""
 
-    def __init__(self, warden: Warden, folder: Path, host: str) -> None:
-        self._warden, self._folder, self._host = warden, folder, host
+    def __init__(self, warden: Warden, folder: Path, host: str, api_flags: Sequence[str] = ()) -> None:
+        self._warden, self._folder, self._host, self._more = warden, folder, host, tuple(api_flags)
         self._programs = build.ensure()
         self._running: dict[str, tuple[subprocess.Popen[bytes], Session]] = {}
         self._etcd, self._peer, self._port = (addresses.free_port(host) for _ in range(3))
 
-    def start(self) -> None:
-        """Returns when pods can be created.  Raises StartError with the end of a log."""
+    def start(self, *, managers: bool = True) -> None:
+        """Returns when pods can be created.  Without `managers` there are etcd and API server alone.  Raises StartError
+        with the end of a log."""
         self._folder.mkdir(parents=True, exist_ok=True)
         self._write_credentials()
         self.start_etcd()
         self.start_part("kube-apiserver")
         # the managers give up on an API server that is not healthy within half a minute, and on a busy machine it is not
         self.wait_ready()
+        if not managers:
+            return
         for name in ("kube-controller-manager", "kube-scheduler"):
             self.start_part(name)
         account = "/api/v1/namespaces/default/serviceaccounts/default"
@@ -141,7 +146,7 @@ class ControlPlane:
             "--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={key}",
             f"--service-account-signing-key-file={key}", "--profiling=false",
             f"--default-not-ready-toleration-seconds={EVICTION_S}",
-            f"--default-unreachable-toleration-seconds={EVICTION_S}",
+            f"--default-unreachable-toleration-seconds={EVICTION_S}", *self._more,
         ]  # fmt: skip
 
     def _controller_flags(self) -> list[str]:

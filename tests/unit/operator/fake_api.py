@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from controller.operator.errors import ConflictError, NotFoundError, UnknownError
+from controller.operator.errors import BudgetError, ConflictError, NotFoundError, UnknownError
 
 
 class FakeApi:
@@ -16,6 +16,15 @@ class FakeApi:
         self.objects: dict[str, Any] = dict(objects or {})
         self.calls: list[tuple[str, str, Any]] = []
         self.away = False
+        self.spent = False
+        """No write is let through."""
+
+    def at(self, _urgency: object) -> FakeApi:
+        return self
+
+    @property
+    def affordable(self) -> bool:
+        return not self.spent
 
     def find(self, path: str) -> Any | None:
         self._answer()
@@ -61,6 +70,8 @@ class FakeApi:
 
     def _write(self, verb: str, path: str, body: Any) -> None:
         self._answer()
+        if self.spent:
+            raise BudgetError("spent")
         self.calls.append((verb, path, copy.deepcopy(body)))
 
     @staticmethod

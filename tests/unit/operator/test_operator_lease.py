@@ -107,7 +107,7 @@ def test_no_more_writes_than_the_budget_allows() -> None:
         slept.append(seconds)
         clock.now += seconds
 
-    budget, began = WriteBudget(20, clock, sleep), clock.now
+    budget, began = WriteBudget(20, clock, sleep, patient=True), clock.now
     for _ in range(220):
         budget.take()
     assert budget.taken == 220

@@ -140,7 +140,7 @@ def test_an_operator_that_was_started_anew_takes_objects_as_they_are() -> None:
 
 def test_a_status_that_stands_already_is_not_written() -> None:
     api = FakeApi()
-    publisher(api).status({"position": 1}, urgent="", stands={"position": 1})
+    publisher(api).status({"position": 1}, stands={"position": 1})
     assert api.calls == []
 
 
@@ -161,9 +161,9 @@ def test_a_status_that_flickers_is_coalesced() -> None:
     api = FakeApi()
     one = publisher(api)
     for position in range(100):
-        one.status({"position": position}, urgent="same")
+        one.status({"position": position})
     assert len(api.calls) == 1
-    one.status({"position": 100}, urgent="other")
+    one.status({"position": 100, "incident": "other"})
     assert len(api.calls) == 2
 
 

@@ -1,0 +1,59 @@
+"""How often topologies are looked at, when there are many of them on one core.
+
+A look costs milliseconds.  Ten topologies can be looked at three times a second; a thousand cannot, and an operator that
+tries is late where it matters, as threads of one process take turns.  So looks of each kind together get a share of a
+core, by what they have cost lately, and the time between two looks at one topology follows from that.  What must be seen at
+once (a heartbeat gone, a pod's end, a new spec) does not wait for the next look: it wakes the topology.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+_SMOOTH = 0.05
+
+
+class Look(StrEnum):
+    """Kinds of looks, by what they are for."""
+
+    GLANCE = "glance"  # at a topology where nothing is going on: has it anything to say?
+    DECIDE = "decide"  # snapshot, decision, transaction
+    FOLLOW = "follow"  # pods, objects, status
+
+
+SHARE = {Look.GLANCE: 0.15, Look.DECIDE: 0.4, Look.FOLLOW: 0.25}
+"""Of one core; the rest is for watches, ZooKeeper's thread, probes, and what was not foreseen."""
+SHORTEST_S = {Look.GLANCE: 1.0, Look.DECIDE: 0.3, Look.FOLLOW: 0.3}
+"""Between two looks, however few topologies there are."""
+LONGEST_S = {Look.GLANCE: 30.0, Look.DECIDE: 3.0, Look.FOLLOW: 30.0}
+
+
+@dataclass(slots=True)
+class Pace:
+    """Of one operator; used by several threads."""
+
+    _cost_s: dict[Look, float] = field(default_factory=lambda: dict.fromkeys(Look, 0.0))
+    _count: dict[Look, int] = field(default_factory=lambda: dict.fromkeys(Look, 0))
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def note(self, look: Look, cpu_s: float) -> None:
+        """A look has taken so much CPU time."""
+        with self._lock:
+            known = self._cost_s[look]
+            self._cost_s[look] = cpu_s if not known else known + _SMOOTH * (cpu_s - known)
+
+    def enter(self, look: Look) -> None:
+        """One more topology is looked at in this way."""
+        with self._lock:
+            self._count[look] += 1
+
+    def leave(self, look: Look) -> None:
+        with self._lock:
+            self._count[look] -= 1
+
+    def between_s(self, look: Look) -> float:
+        """Time between two looks at one topology."""
+        fair = self._cost_s[look] * self._count[look] / SHARE[look]
+        return min(LONGEST_S[look], max(SHORTEST_S[look], fair))

@@ -1,0 +1,109 @@
+"""What people are told of one topology: its status, conditions as Events, Incidents and RecoveryPlans.
+
+Everything is computed from what is there and written where it differs, so a look that is left out, for want of a write to
+spare, loses nothing but time.  Numbers that only grow are written when writes can be spared; conditions before them.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from controller.operator.api import Api
+from controller.operator.budget import Urgency
+from controller.operator.errors import BudgetError, OperatorError
+from controller.operator.events import Events
+from controller.operator.pods import seconds
+from controller.operator.publish import Publisher
+from controller.operator.status import Situation, status_of
+from controller.resources.conditions import Claim, Truth
+from controller.run.observation import Observation
+
+log = logging.getLogger("reprise.operator")
+PUBLISH_S = 0.5
+"""Least time between two looks at what ought to be said."""
+_GOOD = frozenset({"Ready", "Valid", "Observed"})
+"""Conditions that are True while all is well."""
+
+
+@dataclass(slots=True)
+class Teller:
+    """Of one topology."""
+
+    name: str
+    publisher: Publisher
+    events: Events
+    routine: Api
+    standing: Mapping[str, Any] = field(default_factory=dict)
+    """The status as it was written last, or as the object had it."""
+    behind: bool = False
+    """Something that people should see has not been written yet."""
+    _said: dict[str, tuple[str, str]] = field(default_factory=dict)
+    _told: float = 0.0
+    _checkpoint: tuple[int, float | None] = (0, None)
+    """Position of the newest one, and when it was complete."""
+
+    @classmethod
+    def of(cls, api: Api, name: str, publisher: Publisher, events: Events) -> Teller:
+        return cls(name, publisher, events, api.at(Urgency.ROUTINE))
+
+    @property
+    def recovering(self) -> bool:
+        """By the condition that stands."""
+        conditions = {c.get("type"): c.get("status") for c in self.standing.get("conditions") or []}
+        return conditions.get("Recovering") == "True"
+
+    @property
+    def due(self) -> bool:
+        """Whether numbers that only grow may be written now."""
+        return time.monotonic() - self._told >= PUBLISH_S and self.routine.affordable
+
+    def tell(self, now: Situation) -> None:
+        """Write what is new; what cannot be written now is tried again at the next look."""
+        if time.monotonic() - self._told < PUBLISH_S:
+            self.behind = True
+            return
+        self._told = time.monotonic()
+        try:
+            self._tell(replace(now, completed_at=self._completed_at(now.observation)))
+            self.events.flush()
+            self.behind = self.events.waiting
+        except BudgetError:
+            self.behind = True
+        except OperatorError as error:
+            self.behind = True
+            log.warning("event=not-published topology=%s reason=%r", self.name, str(error))
+
+    def _tell(self, now: Situation) -> None:
+        status, claims = status_of(now, self.standing)
+        seen = now.observation
+        self.publisher.status(status, self.standing)
+        self.standing = status
+        self._announce(claims)
+        if seen is not None and seen.connected:
+            self.publisher.recoveries(seen)
+            if not now.held_back:
+                self.publisher.propose(None)
+
+    def _completed_at(self, seen: Observation | None) -> float | None:
+        """When the newest checkpoint was complete, as far as this operator, or the one before it, has seen."""
+        position = seen.progress.checkpoint if seen is not None and seen.progress else 0
+        if position and position != self._checkpoint[0]:
+            stands = self.standing.get("checkpoint") or {}
+            known = seconds(stands.get("completedAt")) if stands.get("position") == position else None
+            self._checkpoint = position, known or time.time()
+        return self._checkpoint[1] if position else None
+
+    def _announce(self, claims: Sequence[Claim]) -> None:
+        """An Event for each condition that has changed; the first look tells only what people would ask about."""
+        for claim in claims:
+            now, before = (claim.truth.value, claim.reason), self._said.get(claim.type)
+            self._said[claim.type] = now
+            good = claim.truth.value == ("True" if claim.type in _GOOD else "False")
+            if now == before or (before is None and (good or claim.truth is Truth.UNKNOWN)):
+                continue
+            text = f"{claim.type} is {claim.truth.value}" + (f": {claim.message}" if claim.message else "")
+            self.events.say(claim.reason, text, warning=not good)

@@ -1,0 +1,88 @@
+"""The loop around one topology: glances while it is quiet, decisions and what follows from them when it is not.
+
+Decisions come first.  What follows (pods, objects, status) waits in a queue of its own, and while it waits the topology is
+decided about again; so a burst that hits a hundred topologies has all its plans before the first Event is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future
+from typing import Any, TypeVar
+
+import kopf
+
+from controller.operator.pace import Look
+from controller.operator.runtime import Runtime
+from controller.operator.topology import Surroundings, TopologyController
+
+T = TypeVar("T")
+FAILED_S = 3.0
+log = logging.getLogger("reprise.operator")
+
+
+class Watching:
+    """Of one topology; `woken` is set when there is reason to look at everything at once."""
+
+    def __init__(
+        self, runtime: Runtime, controller: TopologyController, woken: asyncio.Event, stopped: kopf.DaemonStopped,
+        body: Callable[[], Mapping[str, Any]], around: Callable[[], Surroundings],
+    ) -> None:  # fmt: skip
+        self._runtime, self._controller = runtime, controller
+        self._woken, self._stopped = woken, stopped
+        self._body, self._around = body, around
+        self._following: Future[float] | None = None
+        self._decided = 0.0
+
+    async def run(self) -> None:
+        """Until the topology is deleted or the operator ends."""
+        awake = True
+        while not self._stopped:
+            try:
+                pause = await self._turn(awake)
+            except Exception:  # nothing that goes wrong with one look may end the looking
+                log.exception("event=look-failed topology=%s", self._body()["metadata"]["name"])
+                pause = FAILED_S
+            awake = await self._sleep(pause)
+
+    async def _turn(self, awake: bool) -> float:
+        pause = None
+        if not awake and self._controller.quiet and self._following is None:
+            pause = await self._on(
+                self._runtime.deciding, lambda: self._controller.glance(self._body(), self._around())
+            )
+        return await self._look() if pause is None else pause
+
+    async def _look(self) -> float:
+        """Decide, and see that it is followed; seconds until the next look is due."""
+        self._woken.clear()
+        self._decided = time.monotonic()
+        await self._on(self._runtime.deciding, lambda: self._controller.decide(self._body(), self._around()))
+        if self._following is None:
+            self._following = self._runtime.following.submit(lambda: self._controller.follow(self._around()))
+        follow = asyncio.wrap_future(self._following)
+        done, _ = await asyncio.wait({follow}, timeout=self._runtime.pace.between_s(Look.DECIDE))
+        if not done:
+            return 0.0
+        self._following = None
+        return follow.result()
+
+    async def _sleep(self, seconds: float) -> bool:
+        """Whether something has woken it.  Who is woken again and again is looked at no more often than there is time
+        for; the first call after a quiet time is answered at once."""
+        if seconds > 0:
+            waits = {asyncio.ensure_future(w) for w in (self._woken.wait(), self._stopped.wait())}
+            _, rest = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            for task in rest:
+                task.cancel()
+        floor = self._decided + self._runtime.pace.between_s(Look.DECIDE) / 3 - time.monotonic()
+        if floor > 0 and not self._stopped:
+            await asyncio.sleep(floor)
+        return self._woken.is_set()
+
+    @staticmethod
+    async def _on(pool: Executor, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(pool, work)
