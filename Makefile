@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .PHONY: help setup demo demo-kafka test test-fast test-soak control-plane lint generate \
-	bench-recovery bench-overhead bench-planners clean
+	bench-recovery bench-overhead bench-pace bench-planners clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -57,6 +57,9 @@ bench-recovery: setup  ## figs. 12 and 15: incremental, blocking, operator-centr
 
 bench-overhead: setup  ## what the machinery costs while nothing fails, and Structured Streaming beside it
 	$(BIN)/python -m benchmarks.overhead --out out/bench-overhead
+
+bench-pace: setup  ## tweets a second through Topology 1, and how late its results are
+	$(BIN)/python -m benchmarks.pace --out out/bench-pace
 
 clean:  ## remove the environment and all output
 	rm -rf $(VENV) out build

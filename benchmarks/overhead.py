@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.out.exists():
         shutil.rmtree(options.out)
     options.out.mkdir(parents=True)
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
     runs = Bench(options, console).run()
     grids = [report.table(runs), report.superstep(runs)]
     lines = report.verdicts(report.ratios(runs))
@@ -181,7 +181,8 @@ class Bench:
         return replace(empty, throughput=measure.structured_throughput(triggers, data))
 
 
-def _interrupt(*_: object) -> None:
+def interrupt(*_: object) -> None:
+    """On SIGTERM as on Ctrl-C: what was measured until then is shown."""
     raise KeyboardInterrupt
 
 
