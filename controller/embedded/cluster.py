@@ -77,11 +77,8 @@ class EmbeddedCluster:
 
     def _start_services(self, progress: Progress) -> None:
         config = self.config
-        prefix, claim = addresses.claim_prefix()
-        try:
-            self._warden = warden = Warden(config.work_dir, keep_open=(claim.fileno(),))
-        finally:
-            claim.close()
+        prefix, warden = Warden.with_prefix(config.work_dir)
+        self._warden = warden
         self._hosts = addresses.HostPool(prefix)
         self.log_dir = config.log_dir or warden.scratch / "logs"
         self.log_dir.mkdir(parents=True, exist_ok=True)

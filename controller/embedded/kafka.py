@@ -133,11 +133,7 @@ class KafkaCluster:
     ) -> None:
         self._own = warden is None
         if warden is None:
-            prefix, claim = addresses.claim_prefix()
-            try:
-                warden = Warden(keep_open=(claim.fileno(),))
-            finally:
-                claim.close()
+            prefix, warden = Warden.with_prefix()
             host = f"{prefix}.{addresses.HEAD}"
         self._warden = warden
         self._count, self._properties, self._host = count, dict(properties or {}), host

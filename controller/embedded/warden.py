@@ -10,6 +10,8 @@ process and the entry of its id, and ids get recycled; a mark is inherited by ev
 later, by whomever.
 """
 
+from __future__ import annotations
+
 import os
 import select
 import shutil
@@ -20,7 +22,7 @@ import tempfile
 import uuid
 from pathlib import Path
 
-from controller.embedded import processes
+from controller.embedded import addresses, processes
 from controller.embedded.errors import EmbeddedError, StartError
 
 MARK = "REPRISE_EMBEDDED_OWNER"
@@ -71,6 +73,15 @@ class Warden:
         except OSError as error:
             shutil.rmtree(self.scratch, ignore_errors=True)
             raise StartError(f"the warden does not start: {error}") from error
+
+    @staticmethod
+    def with_prefix(parent_dir: Path | None = None) -> tuple[str, Warden]:
+        """A claimed prefix of loopback addresses, e.g. `127.0.5`, and the warden that holds the claim while it lives."""
+        prefix, claim = addresses.claim_prefix()
+        try:
+            return prefix, Warden(parent_dir, keep_open=(claim.fileno(),))
+        finally:
+            claim.close()
 
     def environment(self) -> dict[str, str]:
         """What the environment of everything started for this owner must hold."""

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from controller.embedded.errors import NodeExistsError, UnknownNodeError
 from controller.embedded.java import FORCE_BUNDLED
 from controller.embedded.processes import Session
 from controller.embedded.warden import marked
+from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 ROOT = "/reprise/default/first"
@@ -43,13 +44,6 @@ if "REPRISE_TEST_STAY" in os.environ:
     sys.stdin.read()
 context.stop()
 """
-
-
-def until(condition: Callable[[], bool], what: str, seconds: float = 90.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.05)
 
 
 def incarnations(cluster: EmbeddedCluster, root: str = ROOT) -> dict[str, int]:

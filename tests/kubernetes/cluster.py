@@ -46,11 +46,7 @@ class KubeCluster:
 
     def start(self) -> None:
         """Control plane and ZooKeeper; no nodes yet.  Leaves nothing if it raises."""
-        prefix, claim = addresses.claim_prefix()
-        try:
-            self._warden = Warden(keep_open=(claim.fileno(),))
-        finally:
-            claim.close()
+        prefix, self._warden = Warden.with_prefix()
         try:
             self._start_parts(f"{prefix}.{addresses.HEAD}")
         except BaseException:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -22,6 +20,7 @@ from benchmarks.overhead_topology import FASTEST, NEVER, counting, files, nearly
 from controller.driver.channel import parse_desired
 from spark_jobs.topology import expand
 from spark_jobs.topology.local import run_local
+from tests.waiting import until
 
 DATA = Data(Path("nowhere"), rows=100, fill=2, batches=40)
 
@@ -137,17 +136,10 @@ def test_files_are_fed_when_the_state_is_full_and_one_an_interval(tmp_path: Path
     with Feed(data, tmp_path / "fed", 0.1, lambda: done[0]) as feed:
         assert len(list(feed.folder.iterdir())) == data.fill == 1
         done[0] = data.rows
-        wait_for(lambda: len(feed.due) == data.total)
+        until(lambda: len(feed.due) == data.total)
     assert [path.name for path in sorted(feed.folder.iterdir())] == [Path(p).name for p in data.paths]
     due = [feed.due[number] for number in range(1, data.total + 1)]
     assert due == sorted(due) and due[-1] - due[0] > 0.1
-
-
-def wait_for(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_structured_streaming_throughput() -> None:

@@ -40,6 +40,7 @@ from scheduler import (
     decide,
 )
 from spark_jobs.topology import load_topology, to_json
+from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -87,13 +88,6 @@ def connect(server: ZooKeeperServer, root: str) -> Iterator[Connect]:
     for client in clients:
         client.stop()
         client.close()
-
-
-def until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.02)
 
 
 def put(store: Store, name: str, data: bytes, ephemeral: bool = False) -> None:

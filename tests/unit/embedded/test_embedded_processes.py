@@ -4,14 +4,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from controller.embedded import processes
 from controller.embedded.errors import EmbeddedError
 from controller.embedded.processes import Process, Session
+from tests.waiting import until
 
 # a leader with two children, one of them in a process group of its own, as pyspark's daemon is
 _FAMILY = """
@@ -21,13 +21,6 @@ subprocess.Popen(["sleep", "600"], process_group=0)
 print("ready", flush=True)
 time.sleep(600)
 """
-
-
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "condition did not come true"
-        time.sleep(0.01)
 
 
 @pytest.fixture

@@ -4,12 +4,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from controller.embedded import launch, processes
 from controller.embedded.warden import MARK, Warden, marked
+from tests.waiting import until
 
 # an owner that starts a process in a session of its own, and a grandchild below it, then waits
 _OWNER = """
@@ -22,13 +21,6 @@ launch.spawn(["sh", "-c", "sleep 600 & sleep 600"], warden.environment(), warden
 print(warden.token, warden.scratch, flush=True)
 time.sleep(600)
 """
-
-
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "condition did not come true"
-        time.sleep(0.02)
 
 
 def test_sigkill_of_the_owner_ends_everything(tmp_path: Path) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from controller.operator.records import Records
 from controller.operator.settings import OperatorSettings
 from scheduler import Decision, Desired, Outcome, WriteDesired
 from spark_jobs.topology import from_json
+from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 EXAMPLE = Path(__file__).parents[3] / "examples" / "minimal.yaml"
@@ -45,13 +45,6 @@ options = argparse.Namespace(node=pod, host="127.0.0.1", zk=zk, cpu_milli=100, s
 worker = Sleeper(["sleep", "600"], folder / "executor", folder / "log")
 ExecutorAgent(options, worker, root, folder / "alive").run()
 """
-
-
-def until(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.02)
 
 
 @dataclass
