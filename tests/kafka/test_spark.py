@@ -10,7 +10,7 @@ from rich.console import Console
 
 from controller.run import demo_kafka
 
-pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 FAULTS = """
 - {on: checkpoint, delay: 1s, kill: [n3, n4], name: burst}
 - {after: burst, delay: 2s, add: 2}

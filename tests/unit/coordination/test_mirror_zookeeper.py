@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from kazoo.client import KazooClient
-from samples import INCIDENT, PLAN
 
 from controller.cli import main
 from controller.coordination import mirror
@@ -25,9 +24,9 @@ RECORDS = {
     "checkpoints/40": {"position": 40},
     "commands/paused": True,
     "desired": {"seq": 3},
-    "incident": INCIDENT,
-    "incidents/inc-000001": INCIDENT,
-    "plans/inc-000001-p1": PLAN,
+    "incident": {"id": "inc-000002"},
+    "incidents/inc-000001": {"id": "inc-000001"},
+    "plans/inc-000001-p1": {"id": "inc-000001-p1"},
     "progress": {"driver": "2"},
     "nodes/n1": {"node": "n1"},
 }
