@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .PHONY: help setup demo demo-kafka test test-fast test-soak control-plane lint generate \
-	bench-recovery bench-overhead bench-pace bench-planners clean
+	bench-recovery bench-overhead bench-pace bench-planners bench-kafka clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -60,6 +60,9 @@ bench-overhead: setup  ## what the machinery costs while nothing fails, and Stru
 
 bench-pace: setup  ## tweets a second through Topology 1, and how late its results are
 	$(BIN)/python -m benchmarks.pace --out out/bench-pace
+
+bench-kafka: setup  ## events/s and latency from topic to topic, Structured Streaming with Spark's connector beside it
+	$(BIN)/python -m benchmarks.kafka --out out/bench-kafka
 
 clean:  ## remove the environment and all output
 	rm -rf $(VENV) out build

@@ -12,6 +12,7 @@ import json
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -42,18 +43,11 @@ def run(
 
     `interval_s` 0: each trigger as soon as the one before has ended.
     """
-    out.mkdir(parents=True)
-    command = [
-        *(sys.executable, "-m", "benchmarks.overhead_structured", "--master", cluster.master_url),
-        *("--data", str(data), "--out", str(out.resolve()), "--nodes", str(nodes)),
-        *("--memory", f"{memory_mb}m", "--host", cluster.zookeeper.host, "--files", str(files_a_batch)),
-        *("--interval", str(interval_s), "--total", str(total)),
-        f"--java-options={cluster.executor_java_options()}",
-    ]
-    submit = ["--driver-memory", "768m", "--driver-java-options", cluster.driver_java_options()]
-    spark = {**cluster.spark_env(), "PYSPARK_SUBMIT_ARGS": shlex.join([*submit, "pyspark-shell"])}
-    here = {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
-    service = Service("structured", command, {MARK: cluster.token} | spark | here, out / "log.txt")
+    more = ["--data", str(data), "--files", str(files_a_batch), "--total", str(total)]
+    service = process(
+        cluster, "benchmarks.overhead_structured", more, out, nodes=nodes, memory_mb=memory_mb,
+        interval_s=interval_s,
+    )  # fmt: skip
     service.start()
     deadline = time.monotonic() + timeout_s
     try:
@@ -75,6 +69,25 @@ def rows(out: Path) -> int:
     return sum(trigger.rows for trigger in triggers(out))
 
 
+def process(
+    cluster: EmbeddedCluster, module: str, more: Sequence[str], out: Path, *, nodes: int, memory_mb: int,
+    interval_s: float, class_path: str = "",
+) -> Service:  # fmt: skip
+    """A Spark application in `module`, not started yet; its log will be in `out`."""
+    out.mkdir(parents=True)
+    command = [
+        *(sys.executable, "-m", module, "--master", cluster.master_url, "--out", str(out.resolve())),
+        *("--nodes", str(nodes), "--memory", f"{memory_mb}m", "--host", cluster.zookeeper.host),
+        *("--interval", str(interval_s), f"--java-options={cluster.executor_java_options()}"),
+        *(f"--class-path={class_path}", *more),
+    ]
+    submit = ["--driver-memory", "768m", "--driver-java-options", cluster.driver_java_options()]
+    submit += ["--driver-class-path", class_path] if class_path else []
+    spark = {**cluster.spark_env(), "PYSPARK_SUBMIT_ARGS": shlex.join([*submit, "pyspark-shell"])}
+    here = {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+    return Service("structured", command, {MARK: cluster.token} | spark | here, out / "log.txt")
+
+
 def parse(progress: list[dict[str, Any]]) -> list[Trigger]:
     """From Structured Streaming's progress records; triggers without input are left out."""
     found = []
@@ -86,10 +99,9 @@ def parse(progress: list[dict[str, Any]]) -> list[Trigger]:
     return found
 
 
-def main() -> None:
-    options = _options()
+def session(options: argparse.Namespace) -> Any:
+    """A Spark session with one core on each of `options.nodes` executors, all of them registered."""
     from pyspark.sql import SparkSession
-    from pyspark.sql import functions as f
 
     settings = {
         "spark.executor.memory": options.memory,
@@ -100,6 +112,7 @@ def main() -> None:
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": str(options.nodes),
         "spark.sql.streaming.numRecentProgressUpdates": "100000",
+        **({"spark.executor.extraClassPath": options.class_path} if options.class_path else {}),
     }
     builder = SparkSession.builder.master(options.master).appName("structured")
     for key, value in settings.items():
@@ -107,6 +120,17 @@ def main() -> None:
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     _wait_for_executors(spark.sparkContext, options.host, options.nodes)
+    return spark
+
+
+def main() -> None:
+    parser = arguments(__doc__ or "")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--files", type=int, required=True)
+    options = parser.parse_args()
+    from pyspark.sql import functions as f
+
+    spark = session(options)
     tweets = (
         spark.readStream.schema(SCHEMA)
         .option("maxFilesPerTrigger", options.files)
@@ -115,6 +139,12 @@ def main() -> None:
     counts = tweets.select(f.explode("hashtags").alias("tag")).groupBy("tag").count()
     writer = counts.writeStream.outputMode("update").format("noop")
     writer = writer.option("checkpointLocation", f"file://{options.out}/checkpoint")
+    watch(writer, options)
+    spark.stop()
+
+
+def watch(writer: Any, options: argparse.Namespace) -> None:
+    """Run a query until it has seen `options.total` rows, and write down its progress as it goes."""
     if options.interval > 0:
         writer = writer.trigger(processingTime=f"{round(options.interval * 1000)} milliseconds")
     query = writer.start()
@@ -127,7 +157,6 @@ def main() -> None:
             options.out / "progress.json", json.dumps(records)
         )  # counts also when time is up first
     query.stop()
-    spark.stop()
 
 
 def _plain(progress: Any) -> dict[str, Any]:
@@ -142,19 +171,19 @@ def _wait_for_executors(context: Any, host: str, nodes: int) -> None:
         time.sleep(0.2)
 
 
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.overhead_structured", description=__doc__)
+def arguments(description: str) -> argparse.ArgumentParser:
+    """What every such process is told by `process`."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--master", required=True)
-    parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--nodes", type=int, required=True)
     parser.add_argument("--memory", required=True)
     parser.add_argument("--host", required=True)
-    parser.add_argument("--files", type=int, required=True)
     parser.add_argument("--interval", type=float, required=True)
     parser.add_argument("--total", type=int, required=True)
     parser.add_argument("--java-options", default="")
-    return parser.parse_args()
+    parser.add_argument("--class-path", default="")
+    return parser
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ COMMANDS = {
     "status": "How a running topology stands: nodes, queries, plan, and why queries wait.",
     "history": "What happened in a run: faults, plans, queries lost and back.",
     "checkpoints": "List the global checkpoints of a run and verify their files.",
+    "records": "Copy a topology's ZooKeeper records to a second site, and put them back.",
     "graph": "Draw a topology with its partitions and queries.",
     "plan": "Compute a recovery plan from a file or a recorded incident.",
     "compare": "Compare the outputs of two runs byte for byte.",

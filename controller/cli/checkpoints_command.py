@@ -21,20 +21,26 @@ from spark_jobs.topology import from_json
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of a run.")
 @click.option("--location", help="Any checkpoint location: a path or an fsspec URL.")
 @click.option(
+    "--standby", multiple=True, help="A mirror, read where the location cannot be; may be repeated."
+)
+@click.option(
     "--verify/--no-verify", default=True, show_default=True, help="Read every file, check its SHA-256."
 )
 @click.option("-o", "--output", type=click.Choice(("table", "json")), default="table", show_default=True)
-def command(out: Path | None, location: str | None, verify: bool, output: str) -> None:
+def command(
+    out: Path | None, location: str | None, standby: tuple[str, ...], verify: bool, output: str
+) -> None:
     """List complete global checkpoints, newest last; exit code 1 when one is damaged.
 
     \b
     Examples:
       reprise checkpoints --out out/eight
       reprise checkpoints --location s3://bucket/flights --no-verify -o json
+      reprise checkpoints --location s3://first/flights --standby s3://second/flights
     """
     if (out is None) == (location is None):
         raise click.UsageError("give exactly one of --out and --location")
-    store = CheckpointStore(location or _location(out or Path()))
+    store = CheckpointStore(location, standby) if location else _store(out or Path(), standby)
     found = [_entry(store, position, verify) for position in store.positions()]
     if output == "json":
         click.echo(json.dumps({"location": store.location, "checkpoints": found}, indent=1))
@@ -44,12 +50,12 @@ def command(out: Path | None, location: str | None, verify: bool, output: str) -
         raise SystemExit(exits.NO)
 
 
-def _location(out: Path) -> str:
+def _store(out: Path, standby: tuple[str, ...]) -> CheckpointStore:
     try:
         resource = from_json((out / "topology.json").read_text())
     except FileNotFoundError:
         raise click.BadParameter(f"{out} holds no run (no topology.json)", param_hint="--out") from None
-    return layout_of(out, resource).location
+    return CheckpointStore(layout_of(out, resource).location, standby or resource.checkpoint.standby)
 
 
 def _entry(store: CheckpointStore, position: int, verify: bool) -> dict[str, Any]:

@@ -29,6 +29,7 @@ class NotRunningError(Exception):
 def guarded(call: Callable[[], T]) -> T:
     """The result of `call`; foreseen errors become one line and an exit code."""
     from algorithms import PlanningError
+    from controller.coordination.errors import CoordinationError
     from controller.embedded.errors import EmbeddedError
     from controller.report.errors import OutDirError, ReportError
     from controller.run.errors import FaultFileError, RunError
@@ -40,7 +41,7 @@ def guarded(call: Callable[[], T]) -> T:
         fail(str(error), NOT_RUNNING)
     except (DataPlaneError, PlanningError, FaultFileError, OutDirError, ReportError) as error:
         fail(str(error), BAD_INPUT)
-    except (RunError, EmbeddedError) as error:
+    except (RunError, EmbeddedError, CoordinationError) as error:
         fail(str(error), NO)
     except OSError as error:
         if error.filename is None:

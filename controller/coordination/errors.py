@@ -23,3 +23,7 @@ class StaleError(CoordinationError):
 
 class SessionError(CoordinationError):
     """No valid ZooKeeper session: whether something was written is not known. Read again."""
+
+
+class MirrorError(CoordinationError):
+    """A copy of records that cannot be written, read or put back; what it says names the place."""

@@ -68,6 +68,25 @@ def with_passwords(users: Mapping[str, str], superuser: str) -> dict[str, str]:
     }
 
 
+def with_certificate(certificate: Path, key: Path, authority: Path) -> dict[str, str]:
+    """Properties of brokers with passwords that speak TLS only, to clients whose certificate the authority signed."""
+    store = "listener.name.client.ssl"
+    return {
+        "listener.security.protocol.map": "CLIENT:SASL_SSL,CONTROLLER:PLAINTEXT",
+        f"{store}.keystore.type": "PEM",
+        f"{store}.keystore.certificate.chain": _one_line(certificate),
+        f"{store}.keystore.key": _one_line(key),
+        f"{store}.truststore.type": "PEM",
+        f"{store}.truststore.certificates": _one_line(authority),
+        f"{store}.client.auth": "required",
+    }
+
+
+def _one_line(pem: Path) -> str:
+    """As the value of a property: its line ends are written as such."""
+    return pem.read_text(encoding="utf-8").strip().replace("\n", "\\n")
+
+
 class KafkaBroker(Daemon):
     """One broker; `KafkaCluster` makes them."""
 
@@ -94,7 +113,7 @@ class KafkaBroker(Daemon):
         self._settings.write_text(text + "\n".join(lines) + "\n", encoding="utf-8")
         log = self.folder / "format.log"
         process, _ = launch.spawn(
-            self._command(FORMAT, "format", "-t", cluster, "-c", str(self._settings)),
+            self._command(FORMAT, "format", f"--cluster-id={cluster}", "-c", str(self._settings)),
             self._jvm.environment(self.host) | self._warden.environment(),
             log,
         )
@@ -136,7 +155,9 @@ class KafkaCluster:
             prefix, warden = Warden.with_prefix()
             host = f"{prefix}.{addresses.HEAD}"
         self._warden = warden
-        self._count, self._properties, self._host = count, dict(properties or {}), host
+        self._count, self.host = count, host
+        self.properties = dict(properties or {})
+        """May be changed until `start`: a certificate has the address in it."""
         self.log_dir = log_dir or self._warden.scratch / "logs"
         self.brokers: list[KafkaBroker] = []
 
@@ -159,14 +180,14 @@ class KafkaCluster:
         jvm = Jvm(find_java(scratch / "java"), scratch / "log4j2-kafka.properties")
         jvm.write_log_config()
         for node in range(1, self._count + 1):
-            address = (self._host, addresses.free_port(self._host))
+            address = (self.host, addresses.free_port(self.host))
             log = self.log_dir / f"kafka-{node}.log"
             self.brokers.append(KafkaBroker(jvm, self._warden, jars, node, address, log))
         voters = ",".join(f"{b.node}@{b.host}:{b.control}" for b in self.brokers)
         identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         progress(f"Kafka at {self.bootstrap}")
         for broker in self.brokers:
-            broker.configure(identity, voters, self._count, self._properties)
+            broker.configure(identity, voters, self._count, self.properties)
         for broker in self.brokers:
             broker.launch()
         for broker in self.brokers:

@@ -82,6 +82,11 @@ def until(rows: int) -> dict[str, int]:
     return {f"{ORIGIN}/{log}": len(range(log, rows, LOGS)) for log in range(LOGS)}
 
 
+def batch_rows(rows: int, seconds: float, readers: int) -> int:
+    """Rows a batch and reader with which batches of a second each take so long for all rows."""
+    return max(1, -(-rows // max(1, round(seconds * readers))))
+
+
 class Feeder(threading.Thread):
     """Sends all rows within `seconds`."""
 

@@ -22,6 +22,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from spark_jobs.errors import NotYetError, SourceError
+from spark_jobs.kafka.heard import Heard
 from spark_jobs.kafka.settings import SecretError, Settings
 
 PATIENCE_S = 0.5
@@ -84,6 +85,7 @@ class Logs:
         self._troubled: float | None = None
         self._cluster = 0
         self._admins: dict[int, AdminClient] = {}
+        self._heard = Heard()
         self._known: tuple[TopicPartition, ...] = ()
         self._discovered = float("-inf")
 
@@ -99,14 +101,14 @@ class Logs:
             waited = time.monotonic() - self._asked
             if waited < ALARM_S:
                 raise NotYetError(f"no answer yet from {self._clusters[self._cluster]}") from None
-            raise SourceError(
-                f"brokers {self._clusters[self._cluster]} have not answered for {waited:.0f} s"
-            ) from None
+            said = f"brokers {self._clusters[self._cluster]} have not answered for {waited:.0f} s"
+            raise SourceError(self._settings.clean(self._heard.beside(said))) from None
         except (KafkaException, SecretError, SourceError) as error:
             self._asking = None
             self._note_trouble(now)
-            raise SourceError(self._settings.clean(reason(error))) from None
+            raise SourceError(self._settings.clean(self._heard.beside(reason(error)))) from None
         self._asking, self._troubled = None, None
+        self._heard.forget()
         return self.snapshot
 
     def _note_trouble(self, now: float) -> None:
@@ -115,12 +117,19 @@ class Logs:
         if now - self._troubled >= self._standby_after_s and len(self._clusters) > 1:
             self._cluster = (self._cluster + 1) % len(self._clusters)
             self._troubled, self._discovered = None, float("-inf")
+            self._heard.forget()
 
     # -- in the thread -------------------------------------------------------------------------------------------------
 
     def _ask(self) -> Snapshot:
         cluster = self._cluster
         admin = self._admin(cluster)
+        try:
+            return self._ask_of(admin, cluster)
+        finally:
+            admin.poll(0)  # lets the client say what it has heard
+
+    def _ask_of(self, admin: AdminClient, cluster: int) -> Snapshot:
         if time.monotonic() - self._discovered >= self._discover_s:
             self._known = self._discover(admin)
             self._discovered = time.monotonic()
@@ -130,7 +139,8 @@ class Logs:
 
     def _admin(self, cluster: int) -> AdminClient:
         if cluster not in self._admins:
-            self._admins[cluster] = AdminClient(_for_admin(self._settings.resolve(self._clusters[cluster])))
+            settings = self._settings.resolve(self._clusters[cluster], {"error_cb": self._heard})
+            self._admins[cluster] = AdminClient(_for_admin(settings))
         return self._admins[cluster]
 
     def _discover(self, admin: AdminClient) -> tuple[TopicPartition, ...]:
@@ -156,9 +166,10 @@ class Logs:
         for at, future in asked.items():
             try:
                 answers[log_name(at.topic, at.partition)] = int(future.result(REQUEST_S).offset)
-            except KafkaException as error:
+            except (KafkaException, NotInTimeError) as error:
                 self._discovered = float("-inf")
-                raise SourceError(f"topic {at.topic!r}, partition {at.partition}: {reason(error)}") from None
+                why = reason(error) or "no answer"
+                raise SourceError(f"topic {at.topic!r}, partition {at.partition}: {why}") from None
         return answers
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from spark_jobs.errors import DataPlaneError, NotYetError, SourceError
+from spark_jobs.kafka.heard import Heard
 from spark_jobs.kafka.logs import log_name, reason, split_name
 from spark_jobs.kafka.settings import SecretError, Settings
 
@@ -81,6 +82,7 @@ class Reader:
         self._paused: set[str] = set()
         self._since: float | None = None
         self._trouble = ""
+        self._heard = Heard()
         self.notices: list[str] = []
 
     def read(self, spans: Spans) -> dict[str, list[Message]]:
@@ -99,6 +101,7 @@ class Reader:
         if waiting:
             self._complain(waiting)
         self._since, self._trouble = None, ""
+        self._heard.forget()
         return {log: self._logs[log].take(end) for log, (_, end) in sorted(spans.items())}
 
     def close(self) -> None:
@@ -137,12 +140,9 @@ class Reader:
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
-            "error_cb": self._hear,
+            "error_cb": self._heard,
         }
         return Consumer(self._settings.resolve(self._clusters[self._cluster], fixed))
-
-    def _hear(self, error: KafkaError) -> None:
-        self._trouble = self._settings.clean(f"{error.str()} ({error.name()})")
 
     def _poll(self, spans: Spans, deadline: float) -> list[str]:
         assert self._consumer is not None
@@ -204,10 +204,9 @@ class Reader:
             self._switch()
         if waited < ALARM_S:
             raise NotYetError(f"waiting for {', '.join(waiting)}")
-        raise SourceError(
-            f"rows of {', '.join(waiting)} have not come from {self._clusters[self._cluster]} for {waited:.0f} s"
-            + (f": {self._trouble}" if self._trouble else "")
-        )
+        said = f"rows of {', '.join(waiting)} have not come from {self._clusters[self._cluster]} for {waited:.0f} s"
+        said += f": {self._trouble}" if self._trouble else ""
+        raise SourceError(self._settings.clean(self._heard.beside(said)))
 
     def _switch(self) -> None:
         """The next cluster of the list; what has come from the one before stays."""

@@ -2,8 +2,8 @@
 
 A thread of its own writes what the partition hands over, all that waits in one transaction: a slow broker does not stop the
 other partitions of the node, and catching up costs few transactions.  Invariants: `visible` only names batches whose
-transaction was committed (or that have no rows); what waits is bounded by `buffer`; and one sink's thread is the only user
-of its session.
+transaction was committed, or that have no rows while the marker is there; what waits is bounded by `buffer`; and one sink's
+thread is the only user of its session.
 """
 
 from __future__ import annotations
@@ -90,6 +90,8 @@ class KafkaSink(Sink):
         self._shown: list[tuple[int, float]] = []
         self._since = time.monotonic()
         """When the thread began with what waits now."""
+        self._marked = False
+        """Whether the marker is there and young enough for batches without rows to need no transaction."""
         self._trouble: str | None = None
         self._end: FencedError | StepError | None = None
         self._closed = False
@@ -115,9 +117,10 @@ class KafkaSink(Sink):
     def write(self, batch: int, table: pa.Table | None) -> None:
         with self._state:
             self._raise_end()
-            if not self._waiting and (table is None or table.num_rows == 0):
+            if self._marked and not self._waiting and (table is None or table.num_rows == 0):
                 self.visible = batch
                 self._shown.append((batch, time.time()))
+                self._marked = not self._session.stale
                 return
             size = 0 if table is None else table.nbytes
             if self._waiting and self._bytes + size > self.buffer:
@@ -199,7 +202,7 @@ class KafkaSink(Sink):
                     "(declare `deterministic: false`)"
                 )
         fresh = [w for w in encoded if w.batch > marker.batch and (w.messages or w.letters)]
-        if fresh:
+        if fresh or self._session.stale:
             self._session.write(fresh)
         now = time.time()
         with self._state:
@@ -208,7 +211,7 @@ class KafkaSink(Sink):
                 self._bytes -= 0 if table is None else table.nbytes
                 self._shown.append((batch, now))
             self.visible = taken[-1][0]
-            self._trouble = None
+            self._marked, self._trouble = True, None
             self._state.notify_all()
 
     def _encode(self, batch: int, table: pa.Table | None) -> Written:

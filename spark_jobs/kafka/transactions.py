@@ -5,6 +5,9 @@ the last batch written.  It is committed in the transaction that writes the batc
 may hold several batches, and the marker names the last.  Its metadata says who wrote (`Owner`) and what (a digest of each of
 the last batches).
 
+A partition that has shown anything, be it a batch without rows, has a marker: the sink opens its session before the first
+batch counts as visible.  Only so does a marker that is missing at position k > 0 prove that something was lost.
+
 A new owner opens in this order: read the marker and give up if a later owner has claimed the partition; `init_transactions`,
 which ends what an earlier producer had under way and fences it; read the marker again; claim it.  Why this is enough, and
 what else was looked at: docs/decisions/kafka-sink-protocol.md.
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,11 +29,14 @@ from confluent_kafka.admin._resource import ResourceType
 
 from spark_jobs.errors import FencedError, SinkError
 from spark_jobs.kafka.encode import Keyed
+from spark_jobs.kafka.heard import Heard
 from spark_jobs.kafka.logs import reason
 from spark_jobs.kafka.settings import SecretError, Settings, shared
 from spark_jobs.sinks import Owner
 
 TIMEOUT_S = 15.0
+REFRESH_S = 3600.0
+"""A marker older than this is committed anew although nothing was written, or it would expire with its group's offsets."""
 DIGESTS = 32
 """Batches whose digests the marker keeps: a replay that differs is found out among them."""
 DEFAULTS: Mapping[str, str | int] = {
@@ -108,7 +115,14 @@ class Session:
         self._group: object = None
         self._partitions = 1
         self._failed: list[tuple[int, str]] = []
+        self._heard = Heard()
+        self._committed_at = float("-inf")
         self.marker: Marker | None = None
+
+    @property
+    def stale(self) -> bool:
+        """Whether the marker should be committed again for its age alone."""
+        return time.monotonic() - self._committed_at > REFRESH_S
 
     def open(self) -> Marker:
         """The marker, once this owner has the partition.  FencedError: a later owner has it.  SinkError: try again."""
@@ -120,11 +134,13 @@ class Session:
             self._look(stable=False)
             producer = Producer(
                 self._settings.resolve(
-                    self._brokers, {"transactional.id": self._name, "client.id": self._name}
+                    self._brokers,
+                    {"transactional.id": self._name, "client.id": self._name, "error_cb": self._heard},
                 )
             )
             producer.init_transactions(TIMEOUT_S)
             self._producer, self.marker = producer, self._claim(producer, self._look(stable=True))
+            self._heard.forget()
             return self.marker
         except (KafkaException, SecretError) as error:
             self.drop()
@@ -132,8 +148,11 @@ class Session:
 
     def _check_topic(self) -> None:
         """How many partitions there are, and whether the topic keeps the last message of each key where that is meant."""
-        admin = AdminClient(shared(self._settings.resolve(self._brokers)))
-        topic = admin.list_topics(self._topic, timeout=TIMEOUT_S).topics[self._topic]
+        admin = AdminClient(shared(self._settings.resolve(self._brokers)) | {"error_cb": self._heard})
+        try:
+            topic = admin.list_topics(self._topic, timeout=TIMEOUT_S).topics[self._topic]
+        finally:
+            admin.poll(0)  # lets the client say what it has heard
         if topic.error is not None:
             raise KafkaException(topic.error)
         self._partitions = len(topic.partitions)
@@ -190,18 +209,20 @@ class Session:
         at = TopicPartition(self._topic, 0, marker.batch, marker.encode())
         producer.send_offsets_to_transaction([at], self._group, TIMEOUT_S)
         producer.commit_transaction(TIMEOUT_S)
+        self._committed_at = time.monotonic()
 
     def write(self, batches: Sequence[Written]) -> None:
-        """All batches and the new marker, in one transaction.  SinkError: it is not known to be there, try again after
-        `open`; TooLargeError: it never will be."""
+        """All batches and the new marker, in one transaction; without batches the old marker, so that it does not expire.
+
+        SinkError: it is not known to be there, try again after `open`; TooLargeError: it never will be.
+        """
         if self._producer is None or self.marker is None:
             raise SinkError("the session is not open")
         producer = self._producer
         self._failed.clear()
         digests = {**self.marker.digests, **{w.batch: w.digest for w in batches}}
-        marker = replace(
-            self.marker, batch=batches[-1].batch, digests=dict(sorted(digests.items())[-DIGESTS:])
-        )
+        last = batches[-1].batch if batches else self.marker.batch
+        marker = replace(self.marker, batch=last, digests=dict(sorted(digests.items())[-DIGESTS:]))
         try:
             producer.begin_transaction()
             for written in batches:
@@ -257,7 +278,7 @@ class Session:
         raise SinkError(what)
 
     def _say(self, error: BaseException) -> str:
-        return f"topic {self._topic}: {self._settings.clean(reason(error))}"
+        return f"topic {self._topic}: {self._settings.clean(self._heard.beside(reason(error)))}"
 
     def drop(self) -> None:
         """Forget the producer; what it had under way is ended by the next one."""

@@ -12,7 +12,7 @@ from controller.run.config import load
 from controller.run.demo import EXAMPLES
 from tests.unit.engine.local import World
 
-pytestmark = [pytest.mark.slow, pytest.mark.soak]
+pytestmark = pytest.mark.slow
 ROWS = 6000
 
 

@@ -212,6 +212,22 @@ def test_checkpoints_are_listed_and_damage_is_exit_code_1(tmp_path: Path) -> Non
     assert reprise("checkpoints").exit_code == 2
 
 
+def test_checkpoints_are_read_from_a_standby(tmp_path: Path) -> None:
+    store = CheckpointStore(str(tmp_path / "second"))
+    store.complete(Manifest(10, {"count.0": store.write_state(10, "count.0", "x", {})}, {"tweets.0": 100}))
+    arguments = (
+        "checkpoints",
+        "--location",
+        tmp_path / "first",
+        "--standby",
+        tmp_path / "second",
+        "-o",
+        "json",
+    )
+    listed = json.loads(reprise(*arguments).output)
+    assert [(c["position"], c["files"], c["problem"]) for c in listed["checkpoints"]] == [(10, 1, "")]
+
+
 def test_history_needs_a_finished_run(tmp_path: Path) -> None:
     result = reprise("history", "--out", tmp_path)
     assert (result.exit_code, "no finished run" in result.stderr) == (2, True)

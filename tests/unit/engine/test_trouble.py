@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from pathlib import Path
 
@@ -77,6 +78,26 @@ def test_a_damaged_state_file_is_reported_and_the_one_before_serves(
     world.want(3, older, world.spread("a", "b"))
     world.run(lambda e: e.done)
     assert world.output() == diamond_output
+
+
+def test_a_mirror_serves_where_the_checkpoint_files_are_gone(
+    tmp_path: Path, diamond_output: dict[str, bytes]
+) -> None:
+    mirror = tmp_path / "mirror"
+    resource = override(load_text(DIAMOND), {"checkpoint.standby": [str(tmp_path / "none"), str(mirror)]})
+    world = World(resource, tmp_path, "w")
+    world.nodes.start("a", "b")
+    world.want(1, 0, world.spread("a", "b"))
+    world.run(lambda e: past(35)(e) and bool(e.store.positions()))
+    k = world.engine.store.positions()[-1]
+    shutil.copytree(world.checkpoints, mirror)
+    for folder in world.checkpoints.glob("cp-*"):
+        shutil.rmtree(folder)
+    world.driver()
+    world.want(2, k, world.spread("a", "b"))
+    world.run(lambda e: e.done)
+    assert world.output() == diamond_output
+    assert not world.engine.bad_checkpoints
 
 
 def test_a_checkpoint_without_manifest_is_refused(world: World) -> None:

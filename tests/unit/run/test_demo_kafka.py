@@ -64,3 +64,18 @@ def test_the_verdict_is_good_only_when_nothing_is_missing_or_twice(
     console = Console(file=io.StringIO())
     assert show(console, RunResult(outcome, Path("out"), {}), found) is good
     assert ("PASSED" if good else "FAILED") in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_stream_that_was_over_before_the_kill_is_no_success() -> None:
+    console = Console(file=io.StringIO())
+    good = Found("t", wanted=3, missing=0, twice=0, different=0)
+    early = RunResult(Outcome.DONE, Path("out"), {"unfired": ["kill n1 n2", "add 2"]})
+    assert show(console, early, [good]) is False
+    assert "over before: kill n1 n2" in console.file.getvalue()  # type: ignore[attr-defined]
+    late = RunResult(Outcome.DONE, Path("out"), {"unfired": ["add 2"]})
+    assert show(console, late, [good]) is True
+
+
+def test_batches_are_small_enough_for_the_stream_to_last_as_long_as_sending() -> None:
+    assert data.batch_rows(120_000, 50.0, 2) == 1200
+    assert data.batch_rows(7, 50.0, 2) == 1
