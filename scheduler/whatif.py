@@ -9,12 +9,12 @@ decided here leaves.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from scheduler.decide import decide
 from scheduler.errors import SchedulerError
-from scheduler.incident import Phase, PlanRecord
+from scheduler.incident import Incident, Phase, PlanRecord
 from scheduler.model import Desired, Node, Policy, Progress, QueryView, Snapshot
 from scheduler.rules import ANSWER_S
 from scheduler.steps import (
@@ -81,6 +81,10 @@ class Foreseen:
     """In the end."""
     waiting: Mapping[str, str]
     """The others, with the reason of the newest plan."""
+    closed: tuple[Incident, ...] = ()
+    """Incidents that came to their end."""
+    last: Snapshot | None = None
+    """How everything stands then."""
 
 
 def foresee(
@@ -107,6 +111,7 @@ class _World:
     available: frozenset[str] = field(init=False)
     happenings: list[Happening] = field(default_factory=list)
     plans: list[PlanRecord] = field(default_factory=list)
+    closed: list[Incident] = field(default_factory=list)
     placed: dict[str, frozenset[str]] = field(default_factory=dict)
     _queue: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
     _count: int = 0
@@ -160,7 +165,8 @@ class _World:
                     self.at(self.now + ACK_S, self.take_over)
                 case WriteIncident(incident):
                     self.snapshot = replace(self.snapshot, incident=incident)
-                case CloseIncident():
+                case CloseIncident(incident):
+                    self.closed.append(incident)
                     self.snapshot = replace(self.snapshot, incident=None)
                 case WritePoison(poison):
                     self.snapshot = replace(self.snapshot, poison=poison)
@@ -203,8 +209,7 @@ class _World:
             raise LookupError(f"no node {missing[0]!r} is alive; there are {', '.join(sorted(known))}")
         nodes = [node for node in self.snapshot.nodes if node.name not in change.lose]
         for _ in range(change.arrive):
-            self._arrived += 1
-            nodes.append(Node(f"arrival{self._arrived}", 1, self.policy.node_cpu_milli))
+            nodes.append(Node(self._new_name(known), 1, self.policy.node_cpu_milli))
         if change.lose:
             self._say("lost", " ".join(change.lose))
         if change.arrive:
@@ -215,6 +220,12 @@ class _World:
         positions = {p: n for p, n in self._progress.positions.items() if assignment.get(p) not in gone}
         self._report(nodes=(self._progress.nodes - gone) | new, positions=positions)
         self.snapshot = replace(self.snapshot, nodes=tuple(nodes))
+
+    def _new_name(self, known: Collection[str]) -> str:
+        while True:
+            self._arrived += 1
+            if (name := f"arrival{self._arrived}") not in known:
+                return name
 
     def take_over(self) -> None:
         """The driver takes over the newest desired state."""
@@ -301,4 +312,12 @@ class _World:
             if query.id not in self.available:
                 own = view.poisoned(query) or reasons.get(query.id)
                 waiting[query.id] = own or "its partitions are not at work"
-        return Foreseen(tuple(self.happenings), tuple(self.plans), self.placed, self.available, waiting)
+        return Foreseen(
+            tuple(self.happenings),
+            tuple(self.plans),
+            self.placed,
+            self.available,
+            waiting,
+            tuple(self.closed),
+            self.snapshot,
+        )

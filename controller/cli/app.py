@@ -17,13 +17,21 @@ from controller.cli.exits import guarded
 COMMANDS = {
     "run": "Run a topology on a cluster on this machine, with faults if wanted.",
     "status": "How a running topology stands: nodes, queries, plan, and why queries wait.",
-    "history": "What happened in a run: faults, plans, queries lost and back.",
+    "queries": "Every query of a running topology; what is down comes first.",
+    "plan": "The current recovery plan with its reasons; or one computed from a file.",
+    "explain": "Why one query is where it is, what it needs, and when it comes back.",
+    "simulate": "What would happen if nodes were lost now and others arrived; nothing is touched.",
+    "history": "What happened: faults, plans, queries lost and back.",
+    "incident": "Post-mortem of an incident as Markdown with plots.",
+    "pause": "Stop reading further batches.",
+    "resume": "Go on after a pause.",
+    "report": "A bundle for a bug report, without secrets.",
     "checkpoints": "List the global checkpoints of a run and verify their files.",
     "records": "Copy a topology's ZooKeeper records to a second site, and put them back.",
     "graph": "Draw a topology with its partitions and queries.",
-    "plan": "Compute a recovery plan from a file or a recorded incident.",
     "compare": "Compare the outputs of two runs byte for byte.",
     "validate": "Check a topology file.",
+    "completion": "Completion script of a shell.",
 }
 
 
@@ -70,6 +78,10 @@ def main() -> None:
       reprise run -f examples/minimal.yaml --out out/first
       reprise run -f examples/topology2.yaml --faults examples/faults/eight-of-ten.yaml --out out/eight
       reprise history --out out/eight
+
+    \b
+    Which topology: --out DIR (a run on this machine), --zk HOSTS --root PATH -f FILE, or NAME -n NAMESPACE on
+    Kubernetes; `kubectl reprise ...` is the same.
 
     \b
     Exit codes: 0 done, 1 the answer is no (run failed, outputs differ, checkpoint damaged),

@@ -1,4 +1,4 @@
-"""`reprise history`: the story of a run, from its report."""
+"""`reprise history`: the story of a topology: of a run that has ended from its report, else from its records."""
 
 from __future__ import annotations
 
@@ -7,31 +7,59 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
-from controller.cli.options import out_option
+from controller.cli.render import for_programs, output_option, span
+from controller.cli.resources_page import incident_line
+from controller.cli.target import Address, name_argument, target_options
+from controller.cli.target_kubernetes import PageError
 from controller.report.errors import ReportError
+from controller.report.layout import is_running, read_record
+from controller.view.model import IncidentView
 
 
 @click.command("history")
-@out_option
-@click.option("-o", "--output", type=click.Choice(("table", "json")), default="table", show_default=True)
+@name_argument
+@target_options
+@output_option
 @click.option("--plans", is_flag=True, help="Also why each plan left queries out.")
-def command(out: Path, output: str, plans: bool) -> None:
-    """What happened in a run: faults, detection, plans, arrivals, and when each query was lost and back.
+def command(address: Address, output: str, plans: bool) -> None:
+    """What happened: faults, detection, plans, arrivals, and when each query was lost and back.
+
+    Of a run that has ended, its whole report; of a topology that runs, the open incident and the one before.
 
     \b
     Examples:
       reprise history --out out/eight
       reprise history --out out/eight --plans
       reprise history --out out/eight -o json | jq '.incidents[0].queries'
+      reprise history flights -n streams
     """
-    report = read_report(out)
-    if output == "json":
-        click.echo(json.dumps(report, indent=1))
+    if address.out is not None and not is_running(read_record(address.out) or {}):
+        report = read_report(address.out)
+        if not for_programs(report, output):
+            _print_report(Console(), report, plans)
         return
-    console = Console()
+    with address.open() as target:
+        try:
+            document = target.document()
+        except PageError as error:
+            found = (target.resources() or {}).get("incidents", [])
+            if not for_programs(found, output):
+                Console().print(Group(*map(resource_history, found), Text(str(error), style="dim")))
+            return
+    incidents = [i for i in (document.last_incident, document.incident) if i is not None]
+    if not for_programs(incidents, output):
+        console = Console()
+        for incident in incidents:
+            console.print(incident_history(incident, plans))
+        if not incidents:
+            console.print("no incident is on record")
+
+
+def _print_report(console: Console, report: dict[str, Any], plans: bool) -> None:
     head = f"{report['topology']}, {report['strategy']} recovery: {report['outcome']}"
     console.print(head, style="bold", highlight=False)
     for line in report["timeline"]:
@@ -46,6 +74,39 @@ def command(out: Path, output: str, plans: bool) -> None:
     if "lost_s" in report and report["failure"] is not None:
         text = f"availability lost, weighted by priority: {report['lost_s']:.1f} s; {_criterion(report['criterion'])}"
         console.print(f"\n{text}", highlight=False, soft_wrap=True)
+
+
+def incident_history(incident: IncidentView, plans: bool) -> RenderableType:
+    """Its time line, seconds since the detection, and its queries."""
+    state = (
+        "open"
+        if incident.closed_at is None
+        else f"closed after {span(incident.closed_at - incident.opened_at)}"
+    )
+    parts: list[RenderableType] = [Text(f"{incident.id} {incident.kind}, {state}", style="bold")]
+    for event in incident.events:
+        parts.append(Text(f"{event.time - incident.opened_at:8.2f} s  {event.name}  {event.detail}".rstrip()))
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in ("query", "priority", "lost at", "restored after", "caught up after"):
+        table.add_column(name, justify="left" if name == "query" else "right")
+    for query in incident.queries:
+        after = (at and at - query.lost_at for at in (query.restored_at, query.caught_up_at))
+        lost = span(query.lost_at - incident.opened_at)
+        table.add_row(query.query, str(query.priority), lost, *(span(seconds) for seconds in after))
+    parts += [Text(), table, Text()]
+    for plan in incident.plans if plans else ():
+        parts.append(Text(f"{plan.id}  {plan.summary}", style="bold"))
+        parts += [Text(f"    {entry.query}: {entry.reason}") for entry in plan.left_out]
+    return Group(*parts)
+
+
+def resource_history(incident: dict[str, Any]) -> RenderableType:
+    """The time line that an Incident object holds."""
+    lines = [
+        Text(f"{event.get('time', '')}  {event.get('name', '')}  {event.get('detail', '')}".rstrip())
+        for event in (incident.get("status") or {}).get("timeline") or []
+    ]
+    return Group(incident_line(incident), *lines, Text())
 
 
 def read_report(out: Path) -> dict[str, Any]:

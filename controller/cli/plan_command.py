@@ -1,22 +1,32 @@
-"""`reprise plan`: the planners by hand, on an instance file or on the plans of a recorded incident."""
+"""`reprise plan`: the newest plan of a topology; or the planners by hand, on an instance or a recorded incident."""
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
 import click
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from algorithms import ALGORITHMS, Instance, InstanceError, Plan, loads_instance, plan_to_json, solve
+from controller.cli.exits import NotRunningError
 from controller.cli.options import DURATION
 from controller.cli.recorded import RecordedPlan, recorded_plans
+from controller.cli.render import for_programs, output_option
+from controller.cli.resources_page import plan_page
+from controller.cli.target import Address, name_argument, target_options
+from controller.cli.target_kubernetes import PageError
+from controller.view.model import PlanView
 
 
 @click.command("plan")
-@click.option("-i", "--input", "file", type=click.Path(path_type=Path), help="A planning instance (JSON).")
+@name_argument
+@target_options
+@click.option(
+    "-i", "--input", "instance", type=click.Path(path_type=Path), help="A planning instance (JSON)."
+)
 @click.option(
     "--from-incident", "folder", type=click.Path(path_type=Path), help="Plan again what a run had to plan."
 )
@@ -24,32 +34,87 @@ from controller.cli.recorded import RecordedPlan, recorded_plans
     "--algorithm", default="auto", show_default=True, help=f"One of {', '.join(sorted(ALGORITHMS))}."
 )
 @click.option("--time-limit", type=DURATION, default="1s", show_default=True)
-@click.option("-o", "--output", type=click.Choice(("json", "table")), default="table", show_default=True)
-def command(file: Path | None, folder: Path | None, algorithm: str, time_limit: float, output: str) -> None:
-    """Compute which failed partitions to restore now, where, and which queries that brings back; with the reason for
-    each query left out.
+@output_option
+def command(
+    address: Address,
+    instance: Path | None,
+    folder: Path | None,
+    algorithm: str,
+    time_limit: float,
+    output: str,
+) -> None:
+    """Which failed partitions are restored now, where, and which queries that brings back; with the reason for each
+    query left out.
+
+    Of a topology: its newest plan. With --input or --from-incident: planned here, by hand.
 
     \b
     Examples:
+      reprise plan --out out/eight
+      reprise plan flights -n streams -o yaml
       reprise plan -i instance.json --algorithm ilp -o json
       reprise plan --from-incident out/eight --algorithm best-density
     """
-    if (file is None) == (folder is None):
-        raise click.UsageError("give exactly one of --input and --from-incident")
-    if file is not None:
-        plan = _solve(_read(file), algorithm, time_limit)
-        if output == "json":
-            click.echo(json.dumps(plan_to_json(plan), indent=1))
-        else:
+    if instance is not None and folder is not None:
+        raise click.UsageError("give one of --input and --from-incident")
+    if instance is not None:
+        plan = _solve(_read(instance), algorithm, time_limit)
+        if not for_programs(plan_to_json(plan), output):
             show(Console(), plan)
-        return
-    recorded = recorded_plans(folder or Path())
-    again = [(record, _solve(record.instance, algorithm, time_limit)) for record in recorded]
-    if output == "json":
+    elif folder is not None:
+        recorded = recorded_plans(folder)
+        again = [(record, _solve(record.instance, algorithm, time_limit)) for record in recorded]
         pairs = [{"id": r.id, "recorded": r.plan, "again": plan_to_json(plan)} for r, plan in again]
-        click.echo(json.dumps(pairs, indent=1))
+        if not for_programs(pairs, output):
+            _compare(Console(), again)
     else:
-        _compare(Console(), again)
+        _of_topology(address, output)
+
+
+def _of_topology(address: Address, output: str) -> None:
+    """The newest plan of the open incident, else of the last one."""
+    with address.open() as target:
+        try:
+            document = target.document()
+        except PageError as error:
+            plans = (target.resources() or {"plans": []})["plans"]
+            if not plans:
+                raise NotRunningError(f"no RecoveryPlan there; {error}") from error
+            if not for_programs(plans[0], output):
+                Console().print(plan_page(plans[0]))
+            return
+    last = document.last_incident
+    plan = document.plan or (last.plans[-1] if last and last.plans and document.incident is None else None)
+    if not for_programs(plan, output):
+        Console().print(plan_view_page(plan) if plan else Text("no plan has been made"))
+
+
+def plan_view_page(plan: PlanView) -> RenderableType:
+    """What it brings back, in which order, where; and why the rest waits."""
+    quality = "optimal" if plan.optimal else f"at most {plan.bound} is possible"
+    free = sum(plan.free.values())
+    head = Text(f"{plan.id}  {plan.trigger}", style="bold")
+    head.append(f"  worth {plan.value} ({quality}), {plan.algorithm}, {plan.seconds:.3f} s", style="default")
+    more = [
+        f"{free}m free on {len(plan.free)} nodes; {plan.at_work} of {len(plan.added)} partitions are back"
+    ]
+    more += ["everything rolled back to checkpoint " + str(plan.checkpoint)] if plan.rollback else []
+    more += [text for text in (plan.why, plan.note) if text]
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in ("query", "priority", "", "takes", "why"):
+        table.add_column(name, justify="right" if name in ("priority", "takes") else "left")
+    for entry in plan.chosen:
+        places = " ".join(f"{p}@{plan.added.get(p, '?')}" for p in entry.restores)
+        table.add_row(
+            entry.query,
+            str(entry.priority),
+            Text("comes back", style="green"),
+            f"{entry.cost}m",
+            Text(places),
+        )
+    for left in plan.left_out:
+        table.add_row(left.query, str(left.priority), Text("waits", style="bold red"), "", Text(left.reason))
+    return Group(head, *(Text(line, style="dim") for line in more), table)
 
 
 def _read(file: Path) -> Instance:

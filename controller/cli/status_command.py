@@ -1,37 +1,32 @@
-"""`reprise status`: how a running topology stands, read from its ZooKeeper."""
+"""`reprise status`: how a running topology stands, on one screen."""
 
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 
 import click
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 
-from controller.cli import exits
-from controller.cli.live import action_text
 from controller.cli.options import DURATION
-from controller.cli.view import page
-from controller.report.layout import is_running, read_record
-from controller.run.observation import Observer
-from controller.run.state import run_state
-from spark_jobs.topology import Topology, expand, from_json, load_topology
+from controller.cli.render import for_programs, output_option
+from controller.cli.resources_page import resources_page
+from controller.cli.status_page import status_page
+from controller.cli.target import Address, Target, name_argument, target_options
+from controller.cli.target_kubernetes import PageError
+from controller.view import StatusDocument
 
-CONNECT_S = 8.0
-ACTIONS = 4
+PLAIN_HEIGHT = 200
+"""Where there is no terminal: a file or a pipe takes more than a screen."""
 
 
 @click.command("status")
-@click.option("--out", type=click.Path(path_type=Path), help="Folder of a run that is running.")
-@click.option("--zk", help="ZooKeeper hosts, instead of --out.")
-@click.option("--root", help="/reprise/<namespace>/<topology>, with --zk.")
-@click.option("-f", "--file", type=click.Path(path_type=Path), help="The topology, with --zk.")
+@name_argument
+@target_options
+@output_option
 @click.option("-w", "--watch", is_flag=True, help="Again and again until Ctrl-C, or until the run ends.")
 @click.option("--interval", type=DURATION, default="1s", show_default=True, help="With --watch.")
-def command(
-    out: Path | None, zk: str | None, root: str | None, file: Path | None, watch: bool, interval: float
-) -> None:
+def command(address: Address, output: str, watch: bool, interval: float) -> None:
     """Nodes, queries with their state and lag, the current plan, and why each waiting query waits.
 
     A query is available when all of its partitions are at work and its output is close to the newest batch; recovering
@@ -42,57 +37,56 @@ def command(
       reprise status --out out/eight
       reprise status --out out/eight --watch
       reprise status --zk 10.0.0.5:2181 --root /reprise/default/flights -f examples/flights.yaml
+      reprise status flights -n streams -o json | jq .queries.share
     """
-    topology, hosts, path = _address(out, zk, root, file)
-    observer = Observer(hosts, path)
     console = Console()
-    try:
-        observer.open(CONNECT_S)
-    except Exception as error:
-        raise exits.NotRunningError(str(error)) from error
-    try:
-        if not observer.exists(path):
-            raise exits.NotRunningError(f"nothing runs at {path} in ZooKeeper {hosts}")
-        if watch:
-            _watch(console, topology, observer, out, interval)
-        else:
-            console.print(page(topology.name, run_state(topology, observer.read()), _actions(out), 200))
-    finally:
-        observer.close()
-
-
-def _watch(
-    console: Console, topology: Topology, observer: Observer, out: Path | None, interval: float
-) -> None:
-    pause = threading.Event()
-    with Live(console=console, refresh_per_second=4) as live:
+    with address.open() as target:
+        if watch and output in ("table", "wide"):
+            _watch(console, target, output == "wide", interval)
+            return
         while True:
-            rows = max(6, console.size.height - ACTIONS - 8) if console.is_terminal else 200
-            live.update(page(topology.name, run_state(topology, observer.read()), _actions(out), rows))
-            if out is not None and not is_running(read_record(out) or {}):
+            _once(console, target, output)
+            if not watch or target.is_over():
                 return
-            pause.wait(interval)
+            threading.Event().wait(interval)
 
 
-def _address(
-    out: Path | None, zk: str | None, root: str | None, file: Path | None
-) -> tuple[Topology, str, str]:
-    if out is not None:
-        record = read_record(out)
-        if record is None:
-            raise click.BadParameter(f"{out} holds no run (no run.json)", param_hint="--out")
-        if not is_running(record):
-            outcome = record.get("outcome")
-            ended = "its process is gone" if outcome == "running" else f"it ended: {outcome}"
-            raise exits.NotRunningError(f"nothing runs in {out}, {ended}; see `reprise history --out {out}`")
-        if "zk" not in record:
-            raise exits.NotRunningError(f"the run in {out} is still starting its cluster")
-        return expand(from_json((out / "topology.json").read_text())), str(record["zk"]), str(record["root"])
-    if not (zk and root and file):
-        raise click.UsageError("give --out DIR, or all of --zk HOSTS, --root PATH and -f FILE")
-    return expand(load_topology(file)), zk, root
+def _once(console: Console, target: Target, output: str) -> None:
+    try:
+        document = target.document()
+    except PageError as error:
+        found = target.resources() or {}
+        if not for_programs(found, output):
+            console.print(resources_page(found, str(error)))
+        return
+    if not for_programs(document, output):
+        console.print(_page(console, target, document, output == "wide"))
 
 
-def _actions(out: Path | None) -> list[str]:
-    record = read_record(out) if out is not None else None
-    return [action_text(action) for action in (record or {}).get("actions", [])[-ACTIONS:]]
+def _watch(console: Console, target: Target, wide: bool, interval: float) -> None:
+    """On a screen of its own where there is one; the last page stays."""
+    pause = threading.Event()
+    last: RenderableType = ""
+    try:
+        with Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
+            while True:
+                last = _page_or_resources(console, target, wide)
+                live.update(last, refresh=True)
+                if target.is_over():
+                    break
+                pause.wait(interval)
+    finally:
+        if console.is_terminal:
+            console.print(last)
+
+
+def _page_or_resources(console: Console, target: Target, wide: bool) -> RenderableType:
+    try:
+        return _page(console, target, target.document(), wide)
+    except PageError as error:
+        return resources_page(target.resources() or {}, str(error))
+
+
+def _page(console: Console, target: Target, document: StatusDocument, wide: bool) -> RenderableType:
+    height = console.size.height if console.is_terminal else PLAIN_HEIGHT
+    return status_page(document, height - 1, target.actions(), wide)

@@ -45,11 +45,15 @@ def collection(namespace: str, plural: str, group: str = "", version: str = "v1"
 class Api:
     """One service account; safe to use from several threads.  Writes raise BudgetError where too many have been made."""
 
-    def __init__(self, budget: WriteBudget, configuration: Configuration | None = None) -> None:
+    def __init__(
+        self, budget: WriteBudget, configuration: Configuration | None = None, manager: str = FIELD_MANAGER
+    ) -> None:
+        """`manager`: whose fields those are that are written."""
         if configuration is None:
             configuration = Configuration()
             config.load_config(client_configuration=configuration)
         self._configuration, self._budget, self._urgency = configuration, budget, Urgency.ACT
+        self._manager = manager
         self._pool = urllib3.PoolManager(
             maxsize=16,
             ca_certs=configuration.ssl_ca_cert,
@@ -93,23 +97,23 @@ class Api:
 
     def create(self, path: str, body: Mapping[str, Any]) -> Any:
         """Raises ConflictError when it is there already."""
-        return self._send("POST", f"{path}?fieldManager={FIELD_MANAGER}", body)
+        return self._send("POST", f"{path}?fieldManager={self._manager}", body)
 
     def replace(self, path: str, body: Mapping[str, Any]) -> Any:
         """Raises ConflictError when its resourceVersion is not the newest."""
-        return self._send("PUT", f"{path}?fieldManager={FIELD_MANAGER}", body)
+        return self._send("PUT", f"{path}?fieldManager={self._manager}", body)
 
     def apply(self, path: str, body: Mapping[str, Any]) -> Any:
         """Server-side apply: the fields of `body`, and no others, are the operator's."""
-        return self._send("PATCH", f"{path}?fieldManager={FIELD_MANAGER}&force=true", body, _APPLY)
+        return self._send("PATCH", f"{path}?fieldManager={self._manager}&force=true", body, _APPLY)
 
     def merge(self, path: str, body: Mapping[str, Any]) -> Any:
         """Merge patch."""
-        return self._send("PATCH", f"{path}?fieldManager={FIELD_MANAGER}", body, _MERGE)
+        return self._send("PATCH", f"{path}?fieldManager={self._manager}", body, _MERGE)
 
     def patch(self, path: str, body: Mapping[str, Any]) -> Any:
         """Strategic merge patch, for built-in kinds."""
-        return self._send("PATCH", f"{path}?fieldManager={FIELD_MANAGER}", body, _STRATEGIC)
+        return self._send("PATCH", f"{path}?fieldManager={self._manager}", body, _STRATEGIC)
 
     def delete(self, path: str, uid: str | None = None, grace_s: int | None = None) -> None:
         """Nothing if it is gone, or is another object of that name."""

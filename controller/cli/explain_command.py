@@ -1,0 +1,111 @@
+"""`reprise explain`: why one query is where it is, and when it comes back."""
+
+from __future__ import annotations
+
+import click
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from controller.cli.render import for_programs, output_option, span
+from controller.cli.status_page import STYLES
+from controller.cli.target import Address, target_options
+from controller.outlook import Explanation, explain
+from controller.outlook.explain import Capacity, Expected
+
+
+@click.command("explain")
+@click.argument("words", nargs=-1, required=True, metavar="[NAME] QUERY")
+@target_options
+@output_option
+def command(address: Address, words: tuple[str, ...], output: str) -> None:
+    """What a query misses, what each partition needs and waits for, at which capacity it comes back, and when.
+
+    The time is a range that rests on what this topology has measured so far: the pace at which nodes came, and how long
+    restoring and catching up took. It is unknown where one of these was never seen.
+
+    \b
+    Examples:
+      reprise explain count.1 --out out/eight
+      reprise explain flights by-carrier.0 -n streams -o json
+    """
+    address, query = _query_of(address, words)
+    with address.open() as target:
+        document = target.document()
+    try:
+        found = explain(document, query)
+    except LookupError as error:
+        raise click.BadParameter(str(error.args[0]), param_hint="QUERY") from error
+    if not for_programs(found, output):
+        Console().print(explanation_page(found))
+
+
+def _query_of(address: Address, words: tuple[str, ...]) -> tuple[Address, str]:
+    """One word is the query; two are the topology on Kubernetes and the query."""
+    from dataclasses import replace
+
+    if len(words) > 2:
+        raise click.UsageError("give QUERY, or NAME and QUERY")
+    return (address, words[0]) if len(words) == 1 else (replace(address, name=words[0]), words[1])
+
+
+def explanation_page(found: Explanation) -> RenderableType:
+    """Everything that is known, the answer first."""
+    head = Text(f"{found.query}  priority {found.priority}  ", style="bold")
+    head.append(found.state.value, style=STYLES[found.state])
+    head.append(f"  lag {found.lag}", style="default")
+    parts: list[RenderableType] = [head, _labelled("waits for", found.waits_for)]
+    parts.append(_labelled("back in", _when(found.expected)))
+    parts.append(_labelled("", f"({found.expected.basis})"))
+    if found.capacity is not None:
+        parts += [_labelled(*line) for line in _capacity(found.capacity)]
+    if found.missing:
+        parts += [Text(), _missing(found)]
+    return Group(*parts)
+
+
+def _labelled(label: str, text: str) -> RenderableType:
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(width=12, style="bold")
+    grid.add_column(overflow="fold")
+    grid.add_row(label, Text(text))
+    return grid
+
+
+def _when(expected: Expected) -> str:
+    if expected.low is None or expected.high is None:
+        return "unknown"
+    low, high = span(expected.low), span(expected.high)
+    return low if low == high else f"{low} to {high}"
+
+
+def _capacity(capacity: Capacity) -> list[tuple[str, str]]:
+    free = "unknown" if capacity.free is None else f"{capacity.free}m"
+    lines = [("needs", f"{capacity.needs}m CPU; {free} is free beside the newest plan")]
+    if capacity.enters_at is not None:
+        how = "exactly" if capacity.exact else "at the latest, beside all that is chosen now"
+        lines.append(("comes in at", f"{capacity.enters_at}m free in sum, {how}"))
+    if capacity.missing is not None:
+        nodes = ""
+        if capacity.nodes_needed is not None:
+            nodes = f": {capacity.nodes_needed} more of {capacity.node_size}m each"
+        lines.append(("missing", f"{capacity.missing}m{nodes}"))
+    if capacity.competes_with:
+        lines.append(("competes", f"with {', '.join(capacity.competes_with)}"))
+    return lines
+
+
+def _missing(found: Explanation) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in ("missing partition", "state", "needs", "on", "shared by", "why"):
+        table.add_column(name, justify="right" if name == "needs" else "left")
+    for entry in found.missing:
+        table.add_row(
+            entry.partition,
+            entry.state.value,
+            f"{entry.cost}m",
+            entry.node or "-",
+            f"{entry.shared_with} others" if entry.shared_with else "-",
+            Text(entry.reason),
+        )
+    return table

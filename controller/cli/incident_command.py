@@ -1,0 +1,81 @@
+"""`reprise incident`: post-mortems."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from controller.cli.recorded import recorded
+from controller.cli.target import Address, target_options
+from controller.postmortem import export
+from controller.postmortem.story import make_story
+from controller.report.layout import is_running, read_record
+from controller.run.observation import Observation
+from controller.view import document
+from scheduler.incident import Incident
+from spark_jobs.topology import Topology, expand
+
+
+@click.group("incident")
+def command() -> None:
+    """Post-mortem of an incident as Markdown with plots.
+
+    \b
+    Example:
+      reprise incident export --out out/eight
+    """
+
+
+@command.command("export")
+@click.argument("incident", required=False, metavar="[ID]")
+@click.option("--name", help="Of the topology, on Kubernetes.")
+@target_options
+@click.option(
+    "--to", type=click.Path(path_type=Path), help="Folder; by default postmortem-ID here, or below --out."
+)
+def export_command(address: Address, incident: str | None, to: Path | None) -> None:
+    """Write the post-mortem of an incident (by default the newest): time line, downtime by query, plans with reasons, what a
+    blocking recovery would have cost, what one more node would have bought, and pictures.
+
+    \b
+    Examples:
+      reprise incident export --out out/eight
+      reprise incident export inc-000012 --out out/eight --to postmortems/tuesday
+      reprise incident export --name flights -n streams
+    """
+    topology, seen = _records(address)
+    chosen = _chosen(seen.incidents, incident)
+    story = make_story(topology, chosen, list(seen.plans.values()), seen.time)
+    folder = to or (address.out or Path()) / f"postmortem-{chosen.id}"
+    written = export(story, document(topology, seen).availability.points, folder)
+    console = Console()
+    for path in written:
+        console.print(str(path), highlight=False, soft_wrap=True)
+
+
+def _records(address: Address) -> tuple[Topology, Observation]:
+    """Of a run that has ended from its folder, else from those that stand."""
+    if address.out is not None and not is_running(read_record(address.out) or {}):
+        topology, incidents, plans = recorded(address.out)
+        ended = max((i.closed_at or i.opened_at for i in incidents), default=time.time())
+        moment = float((read_record(address.out) or {}).get("ended", ended))
+        closed = {incident.id: incident for incident in incidents}
+        return topology, Observation(moment, closed=closed, plans={plan.id: plan for plan in plans})
+    with address.open() as target:
+        return expand(target.resource()), target.observation()
+
+
+def _chosen(incidents: Sequence[Incident], wanted: str | None) -> Incident:
+    if not incidents:
+        raise click.UsageError("no incident is on record there")
+    if wanted is None:
+        return incidents[-1]
+    found = next((incident for incident in incidents if incident.id == wanted), None)
+    if found is None:
+        known = ", ".join(incident.id for incident in incidents)
+        raise click.BadParameter(f"no incident {wanted!r}; there are {known}", param_hint="ID")
+    return found

@@ -1,0 +1,41 @@
+"""One value in the form that was asked for: for people, or as JSON or YAML for programs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+import yaml
+
+from controller.view import plain
+
+FORMS = ("table", "wide", "json", "yaml")
+output_option = click.option(
+    "-o", "--output", type=click.Choice(FORMS), default="table", show_default=True, help="What is printed."
+)
+
+
+def for_programs(value: Any, form: str) -> bool:
+    """Print `value` where a program asked; whether that was so."""
+    if form == "json":
+        click.echo(json.dumps(plain(value), indent=1))
+    elif form == "yaml":
+        click.echo(yaml.safe_dump(plain(value), sort_keys=False, allow_unicode=True), nl=False)
+    return form in ("json", "yaml")
+
+
+def span(seconds: float | None) -> str:
+    """`1m20s`: short, for tables."""
+    if seconds is None:
+        return "-"
+    whole = round(seconds)
+    if abs(seconds) < 10:
+        return f"{seconds:.1f}s"
+    if whole < 60:
+        return f"{whole}s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes}m{rest:02d}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02d}m"

@@ -1,0 +1,71 @@
+"""`reprise simulate`: what would happen, from a live snapshot; nothing is touched."""
+
+from __future__ import annotations
+
+import click
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from controller.cli.render import for_programs, output_option, span
+from controller.cli.target import Address, name_argument, target_options
+from controller.outlook import SimulationError, parse_arrivals, simulate
+from controller.outlook.simulate import Simulation
+
+_SHOWN = ("lost", "arrived", "queries-down", "queries-back", "closed")
+
+
+@click.command("simulate")
+@name_argument
+@target_options
+@click.option("--lose", metavar="N3,N4", default="", help="Nodes that are lost now, by name.")
+@click.option("--arrive", metavar="2@90s,...", default="", help="How many nodes arrive when.")
+@output_option
+def command(address: Address, lose: str, arrive: str, output: str) -> None:
+    """What would happen if these nodes were lost now and those arrived then: which queries come back when.
+
+    The coordinator's own rules and planners decide, on the records as they are; only reading is done. With no option it
+    says what comes of the state as it is. What the answer assumes is printed with it.
+
+    \b
+    Examples:
+      reprise simulate --out out/eight --lose n3,n4 --arrive 2@90s
+      reprise simulate --out out/eight --lose n3,n4 --arrive 1@30s,1@2m -o json
+      reprise simulate flights -n streams --lose flights-exec-3,flights-exec-4
+    """
+    nodes = [name.strip() for name in lose.split(",") if name.strip()]
+    with address.open() as target:
+        resource, seen = target.resource(), target.observation()
+    try:
+        found = simulate(resource, seen, nodes, parse_arrivals(arrive))
+    except SimulationError as error:
+        raise click.UsageError(str(error)) from error
+    if not for_programs(found, output):
+        Console().print(simulation_page(found, output == "wide"))
+
+
+def simulation_page(found: Simulation, wide: bool) -> RenderableType:
+    """The time line, what each plan brings, what stays down, and what this assumes."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("after", justify="right")
+    table.add_column("available", justify="right")
+    table.add_column("what")
+    for stage in found.timeline:
+        if wide or stage.what in _SHOWN or stage.what.startswith("plan-"):
+            text = Text(f"{stage.what} {stage.detail}".rstrip(), style=_style(stage.what))
+            table.add_row(span(stage.at), f"{100 * stage.share:.0f} %", text)
+    parts: list[RenderableType] = [table if found.timeline else Text("nothing happens")]
+    if found.waiting:
+        parts += [Text(), Text("in the end these wait:", style="bold red")]
+        parts += [Text(f"  {query}: {why}") for query, why in found.waiting.items()]
+    else:
+        parts += [Text(), Text("in the end every query is available", style="green")]
+    parts += [Text(), Text("assumed:", style="dim")]
+    parts += [Text(f"  {line}", style="dim") for line in found.assumptions]
+    return Group(*parts)
+
+
+def _style(what: str) -> str:
+    return {"lost": "bold red", "queries-down": "red", "queries-back": "green", "arrived": "cyan"}.get(
+        what, "default"
+    )

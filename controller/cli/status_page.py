@@ -1,0 +1,166 @@
+"""How a topology stands, on one screen: built from the status document alone.
+
+Made to be read in a minute at three in the morning: the worst and most valuable come first, what does not fit is counted and
+never silently left out, and every colour has its word beside it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from controller.cli.render import span
+from controller.run.state import Status
+from controller.view import StatusDocument
+from controller.view.model import IncidentView, NodeState, PlanView, QueryView
+
+STYLES = {Status.AVAILABLE: "green", Status.RECOVERING: "yellow", Status.WAITING: "bold red"}
+NODE_STYLES = {
+    NodeState.READY: "green",
+    NodeState.STANDBY: "cyan",
+    NodeState.JOINING: "yellow",
+    NodeState.LOST: "bold red",
+}
+PHASE_STYLES = {
+    "steady": "bold green",
+    "ended": "bold green",
+    "paused": "bold cyan",
+    "starting": "bold yellow",
+}
+EVENTS = 4
+LABEL = 11
+_ORDER = (Status.WAITING, Status.RECOVERING, Status.AVAILABLE)
+
+
+def status_page(
+    document: StatusDocument, height: int, actions: Sequence[str] = (), wide: bool = False
+) -> RenderableType:
+    """At most `height` lines where that is possible at all; `wide` leaves nothing out."""
+    head = [_headline(document), _queries(document), _nodes(document, wide)]
+    if document.incident is not None:
+        head.append(_incident(document.incident, document.time))
+    if document.plan is not None:
+        head.append(_plan(document.plan, document.time))
+    head += [_line("problem", text, "bold red") for text in document.problems[: None if wide else 2]]
+    tail = _last(document, actions)
+    room = len(document.queries.items) if wide else max(3, height - len(head) - len(tail) - 4)
+    return Group(*head, Text(), *_table(document, room, wide), *([Text()] if tail else []), *tail)
+
+
+def by_need(queries: Sequence[QueryView]) -> list[QueryView]:
+    """What is down first, and the most valuable first within."""
+    return sorted(queries, key=lambda query: (_ORDER.index(query.state), -query.priority))
+
+
+def query_table(queries: Sequence[QueryView], now: float, wide: bool) -> Table:
+    """One row a query, in the order given."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), expand=False)
+    table.add_column("query", no_wrap=True, min_width=max((len(q.id) for q in queries), default=5))
+    for name in ("priority", "lag"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("state", no_wrap=True, min_width=10)
+    if wide:
+        table.add_column("down for", justify="right", no_wrap=True)
+        table.add_column("missing", no_wrap=True)
+    table.add_column("why", no_wrap=not wide, overflow="fold" if wide else "ellipsis")
+    for query in queries:
+        more = []
+        if wide:
+            down = query.lost_at is not None and query.caught_up_at is None
+            more = [span(now - query.lost_at) if down and query.lost_at else "", " ".join(query.missing)]
+        state = Text(query.state.value, style=STYLES[query.state])
+        table.add_row(query.id, str(query.priority), str(query.lag), state, *more, Text(query.reason))
+    return table
+
+
+def _line(label: str, text: str | Text, style: str = "bold") -> Text:
+    line = Text(label.ljust(LABEL), style=style, no_wrap=True, overflow="ellipsis")
+    return line.append(text if isinstance(text, Text) else Text(text, style="default"))
+
+
+def _headline(document: StatusDocument) -> Text:
+    style = PHASE_STYLES.get(document.phase, "bold yellow")
+    line = Text(f"{document.topology}  ", style="bold", no_wrap=True, overflow="ellipsis")
+    line.append(document.phase.upper(), style=style)
+    line.append(f"  batch {document.batch}", style="default")
+    if document.checkpoint is not None:
+        line.append(f"  checkpoint {document.checkpoint.newest}", style="default")
+        if not document.checkpoint.enabled and document.phase not in ("paused", "ended"):
+            line.append(" (no new ones)", style="default")
+    if not document.connected:
+        line.append("  ZooKeeper does not answer: last known state", style="bold red")
+    return line
+
+
+def _queries(document: StatusDocument) -> Text:
+    queries = document.queries
+    text = Text(f"{queries.available} of {queries.total} available", style=STYLES[Status.AVAILABLE])
+    for count, status in ((queries.recovering, Status.RECOVERING), (queries.waiting, Status.WAITING)):
+        if count:
+            text.append(", ", style="default").append(f"{count} {status.value}", style=STYLES[status])
+    text.append(f"; by priority {100 * queries.share:.0f} %", style="default")
+    bound = document.availability.points[-1].bound if document.availability.points else None
+    if document.incident is not None and bound is not None:
+        text.append(f", the capacity allows {100 * bound:.0f} %", style="default")
+    return _line("queries", text)
+
+
+def _nodes(document: StatusDocument, wide: bool) -> Text:
+    counts = Counter(node.state for node in document.nodes)
+    text = Text()
+    for state in NodeState:
+        if counts[state]:
+            text.append(", " if text else "", style="default")
+            text.append(f"{counts[state]} {state.value}", style=NODE_STYLES[state])
+            if state is not NodeState.READY or wide:
+                names = [n.id if wide else n.name for n in document.nodes if n.state is state]
+                rest = f" and {len(names) - 6}" if len(names) > 6 and not wide else ""
+                text.append(f" ({' '.join(names if wide else names[:6])}{rest})", style="default")
+    return _line("nodes", text if text else Text("none", style="bold red"))
+
+
+def _incident(incident: IncidentView, now: float) -> Text:
+    text = Text(f"{incident.id} {incident.kind}, {incident.phase}", style="bold yellow")
+    text.append(
+        f", open {span(now - incident.opened_at)}; {len(incident.lost)} nodes lost, "
+        f"{incident.queries_back} of {incident.queries_lost} queries back",
+        style="default",
+    )
+    return _line("incident", text)
+
+
+def _plan(plan: PlanView, now: float) -> Text:
+    quality = "optimal" if plan.optimal else f"of at most {plan.bound}"
+    value = "" if plan.value is None else f", worth {plan.value} ({quality})"
+    chosen = len(plan.chosen)
+    text = (
+        f"{plan.id} {plan.trigger}, {span(now - plan.time)} ago: {plan.at_work} of {len(plan.added)} partitions back, "
+        f"{chosen} queries{value}; {len(plan.left_out)} wait"
+    )
+    return _line("plan", text)
+
+
+def _table(document: StatusDocument, room: int, wide: bool) -> list[RenderableType]:
+    ordered = by_need(document.queries.items)
+    shown, rest = ordered[:room], ordered[room:]
+    parts: list[RenderableType] = [query_table(shown, document.time, wide)]
+    if rest:
+        counts = Counter(query.state for query in rest)
+        text = ", ".join(f"{counts[status]} {status.value}" for status in _ORDER if counts[status])
+        parts.append(Text(f"and {len(rest)} more: {text}", style="dim"))
+    return parts
+
+
+def _last(document: StatusDocument, actions: Sequence[str]) -> list[Text]:
+    """The newest of the time line."""
+    incident = document.incident or document.last_incident
+    lines = [Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in actions]
+    for event in incident.events[-EVENTS:] if incident else ():
+        ago = span(document.time - event.time)
+        text = f"{ago:>6} ago  {event.name} {event.detail}".rstrip()
+        lines.append(Text(text, style="dim", no_wrap=True, overflow="ellipsis"))
+    return lines

@@ -1,0 +1,198 @@
+"""A topology on Kubernetes, as a laptop sees it: its resources, and the controller's page for the rest.
+
+A laptop reaches the API server and not ZooKeeper.  So everything that needs more than the resources hold is asked from the
+controller's read-only page, through the API server's proxy to its Service (which asks for `get` on `services/proxy` there),
+or at `--url`, a port-forward for example.  Nothing is guessed where neither answers: the commands say what they lack.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+import urllib3
+from kubernetes import config
+from kubernetes.client import Configuration
+from kubernetes.config.config_exception import ConfigException
+
+from controller.cli import exits
+from controller.cli.target import Address
+from controller.operator.api import Api, collection
+from controller.operator.budget import WriteBudget
+from controller.operator.errors import ForbiddenError, NotFoundError, OperatorError
+from controller.resources.convert import TOPOLOGY_LABEL
+from controller.resources.crds import GROUP, VERSION
+from controller.run.observation import Observation
+from controller.view import DocumentError, StatusDocument, observation, parse_document
+from spark_jobs.topology import StreamTopology, from_object
+
+MANAGER = "reprise-cli"
+"""Field manager of what is written here, so that nobody takes it for the operator's."""
+PAGE_PORTS = ("page", "web", "http")
+SELECTOR = "app.kubernetes.io/name=reprise"
+TIMEOUT_S = 10.0
+
+
+class PageError(exits.NotRunningError):
+    """The controller's page could not be asked."""
+
+
+@dataclass(slots=True)
+class KubernetesTarget:
+    """`topology` is the StreamTopology as the API server has it."""
+
+    api: Api
+    namespace: str
+    topology: Mapping[str, Any]
+    url: str | None = None
+    _page: str | None = field(default=None)
+
+    def __enter__(self) -> KubernetesTarget:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+    @property
+    def name(self) -> str:
+        return str(self.topology["metadata"]["name"])
+
+    def resource(self) -> StreamTopology:
+        return from_object(dict(self.topology))
+
+    def document(self) -> StatusDocument:
+        """From the page; PageError says what to do where it cannot be asked."""
+        value = self._ask("")
+        try:
+            return parse_document(value)
+        except DocumentError as error:
+            raise PageError(f"the controller's page: {error}; is it of another version?") from error
+
+    def observation(self) -> Observation:
+        value = self._ask("/records")
+        return observation(json.dumps(value).encode(), "the controller's page")
+
+    def resources(self) -> dict[str, Any] | None:
+        """The topology and what the controller wrote about it, newest first."""
+        selector = f"{TOPOLOGY_LABEL}={self.name}"
+        self.topology = self.api.get(self._path("streamtopologies") + f"/{self.name}")
+        return {
+            "topology": self.topology,
+            "incidents": self._newest("incidents", selector, "openedAt"),
+            "plans": self._newest("recoveryplans", selector, "time"),
+        }
+
+    def pause(self, paused: bool) -> str:
+        path = f"{self._path('streamtopologies')}/{self.name}"
+        self.api.merge(path, {"spec": {"paused": paused}})
+        return f"spec.paused of {self.namespace}/{self.name} is {json.dumps(paused)}"
+
+    def actions(self) -> list[str]:
+        return []
+
+    def is_over(self) -> bool:
+        return False
+
+    def files(self) -> dict[str, bytes]:
+        """The resources, Events and pods of the topology; their logs stay with `kubectl logs`."""
+        found = {"resources.json": json.dumps(self.resources(), indent=1).encode()}
+        for kind, path in (
+            ("events", collection(self.namespace, "events", "events.k8s.io")),
+            ("pods", collection(self.namespace, "pods")),
+        ):
+            selector = {} if kind == "events" else {"labelSelector": f"{TOPOLOGY_LABEL}={self.name}"}
+            try:
+                entries = self.api.list(path, **selector)
+            except OperatorError as error:
+                found[f"{kind}.txt"] = f"not read: {error}\n".encode()
+                continue
+            found[f"{kind}.json"] = json.dumps(entries, indent=1).encode()
+        return found
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _path(self, plural: str) -> str:
+        return collection(self.namespace, plural, GROUP, VERSION)
+
+    def _newest(self, plural: str, selector: str, by: str) -> list[Any]:
+        found = self.api.list(self._path(plural), labelSelector=selector)
+        return sorted(found, key=lambda item: str(item.get("spec", {}).get(by, "")), reverse=True)
+
+    def _ask(self, more: str) -> Any:
+        path = f"/api/v1/topologies/{self.namespace}/{self.name}{more}"
+        if self.url is not None:
+            return _fetch(self.url.rstrip("/") + path)
+        if self._page is None:
+            self._page = self._find_page()
+        try:
+            return self.api.get(self._page + path)
+        except NotFoundError as error:
+            raise PageError(f"the controller's page has nothing for {path}: {error}") from error
+        except OperatorError as error:
+            raise PageError(f"the controller's page does not answer: {error}; {_ADVICE}") from error
+
+    def _find_page(self) -> str:
+        """The API server's proxy to the Service of the controller: in this namespace, else in any that may be seen."""
+        for path in (collection(self.namespace, "services"), collection("", "services")):
+            try:
+                services = self.api.list(path, labelSelector=SELECTOR)
+            except ForbiddenError:
+                continue
+            except OperatorError as error:
+                raise PageError(str(error)) from error
+            for service in services:
+                for port in service.get("spec", {}).get("ports") or []:
+                    if port.get("name") in PAGE_PORTS:
+                        meta = service["metadata"]
+                        base = collection(meta["namespace"], "services")
+                        return f"{base}/{meta['name']}:{port['name']}/proxy"
+        raise PageError(f"no Service with a controller's page was found; {_ADVICE}")
+
+
+_ADVICE = "give --url, e.g. of a `kubectl port-forward` to the operator"
+
+
+def of_cluster(address: Address) -> KubernetesTarget:
+    """The named topology; without a name the only one of the namespace."""
+    api, own = _connect(address)
+    namespace = address.namespace or own
+    path = collection(namespace, "streamtopologies", GROUP, VERSION)
+    try:
+        if address.name is not None:
+            return KubernetesTarget(api, namespace, api.get(f"{path}/{address.name}"), address.url)
+        found = api.list(path)
+    except NotFoundError:
+        raise exits.NotRunningError(f"no StreamTopology {namespace}/{address.name}") from None
+    except OperatorError as error:
+        raise exits.NotRunningError(str(error)) from error
+    if len(found) != 1:
+        names = ", ".join(item["metadata"]["name"] for item in found) or "none"
+        raise click.UsageError(f"which topology? namespace {namespace} has {names}")
+    return KubernetesTarget(api, namespace, found[0], address.url)
+
+
+def _connect(address: Address) -> tuple[Api, str]:
+    """The API server of the kubeconfig, and the namespace of its context."""
+    configuration = Configuration()
+    file = str(address.kubeconfig) if address.kubeconfig else None
+    try:
+        config.load_config(client_configuration=configuration, config_file=file, context=address.context)
+        contexts, current = config.list_kube_config_contexts(config_file=file)
+    except ConfigException as error:
+        raise exits.NotRunningError(f"no cluster: {error}") from error
+    wanted = address.context or current["name"]
+    chosen = next((c for c in contexts if c["name"] == wanted), current)
+    return Api(WriteBudget(10), configuration, MANAGER), chosen["context"].get("namespace", "default")
+
+
+def _fetch(url: str) -> Any:
+    try:
+        answer = urllib3.request("GET", url, timeout=TIMEOUT_S, retries=urllib3.Retry(1, redirect=0))
+        if answer.status != 200:
+            raise PageError(f"{url}: {answer.status}: {answer.data[:200].decode(errors='replace')}")
+        return answer.json()
+    except (urllib3.exceptions.HTTPError, ValueError) as error:
+        raise PageError(f"{url}: {error}") from error

@@ -1,0 +1,134 @@
+"""A topology whose ZooKeeper can be reached: a run on this machine, or any other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+
+from controller.cli import exits
+from controller.cli.live import action_text
+from controller.coordination import paths
+from controller.embedded.zk_client import make_client
+from controller.report.layout import is_running, read_record
+from controller.run.observation import Observation, Observer
+from controller.view import StatusDocument, document
+from spark_jobs.topology import StreamTopology, Topology, expand, from_json, load_topology
+
+CONNECT_S = 8.0
+LAST_ACTIONS = 4
+LOG_TAIL = 200_000
+"""Bytes of each log that go into a bundle: minutes of a busy log, and small enough to mail."""
+
+
+@dataclass(slots=True)
+class ZooKeeperTarget:
+    """Opened on entry."""
+
+    hosts: str
+    root: str
+    load: Callable[[], StreamTopology]
+    out: Path | None = None
+    _resource: StreamTopology | None = None
+    _topology: Topology | None = None
+    _observer: Observer = field(init=False)
+
+    def __enter__(self) -> ZooKeeperTarget:
+        self._resource = self.load()
+        self._topology = expand(self._resource)
+        self._observer = Observer(self.hosts, self.root)
+        try:
+            self._observer.open(CONNECT_S)
+        except Exception as error:
+            raise exits.NotRunningError(str(error)) from error
+        if not self._observer.exists(self.root):
+            self._observer.close()
+            raise exits.NotRunningError(f"nothing runs at {self.root} in ZooKeeper {self.hosts}")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._observer.close()
+
+    def resource(self) -> StreamTopology:
+        assert self._resource is not None
+        return self._resource
+
+    def document(self) -> StatusDocument:
+        assert self._topology is not None
+        return document(self._topology, self._observer.read())
+
+    def observation(self) -> Observation:
+        return self._observer.read()
+
+    def resources(self) -> dict[str, Any] | None:
+        return None
+
+    def pause(self, paused: bool) -> str:
+        """As anyone may (docs/recovery.md): the znode stands above what the resource says."""
+        path = f"{self.root}/{paths.PAUSED}"
+        client = make_client(self.hosts, 10.0)
+        try:
+            client.start(timeout=CONNECT_S)
+            value = json.dumps(paused).encode()
+            try:
+                client.set(path, value)
+            except NoNodeError:
+                client.create(path, value, makepath=True)
+        except (KazooException, KazooTimeoutError) as error:
+            raise exits.NotRunningError(f"ZooKeeper {self.hosts}: {path} not written: {error!r}") from error
+        finally:
+            client.stop()
+            client.close()
+        return f"{path} is {json.dumps(paused)}"
+
+    def actions(self) -> list[str]:
+        record = read_record(self.out) if self.out is not None else None
+        return [action_text(action) for action in (record or {}).get("actions", [])[-LAST_ACTIONS:]]
+
+    def is_over(self) -> bool:
+        return self.out is not None and not is_running(read_record(self.out) or {})
+
+    def files(self) -> dict[str, bytes]:
+        return run_files(self.out) if self.out is not None else {}
+
+
+def of_run(out: Path) -> ZooKeeperTarget:
+    """The run in a folder, which must be running."""
+    record = read_record(out)
+    if record is None:
+        raise click.BadParameter(f"{out} holds no run (no run.json)", param_hint="--out")
+    if not is_running(record):
+        outcome = record.get("outcome")
+        ended = "its process is gone" if outcome == "running" else f"it ended: {outcome}"
+        raise exits.NotRunningError(f"nothing runs in {out}, {ended}; see `reprise history --out {out}`")
+    if "zk" not in record:
+        raise exits.NotRunningError(f"the run in {out} is still starting its cluster")
+
+    def load() -> StreamTopology:
+        return from_json((out / "topology.json").read_text(encoding="utf-8"))
+
+    return ZooKeeperTarget(str(record["zk"]), str(record["root"]), load, out)
+
+
+def of_zookeeper(hosts: str, root: str, file: Path) -> ZooKeeperTarget:
+    """Whatever runs below `root`."""
+    return ZooKeeperTarget(hosts, root, lambda: load_topology(file))
+
+
+def run_files(out: Path) -> dict[str, bytes]:
+    """Records of a run and the ends of its logs."""
+    found: dict[str, bytes] = {}
+    for name in ("run.json", "topology.json", "incident.json", "plans.json"):
+        if (out / name).is_file():
+            found[name] = (out / name).read_bytes()
+    for path in sorted((out / "logs").rglob("*.log")):
+        with path.open("rb") as log:
+            log.seek(max(0, path.stat().st_size - LOG_TAIL))
+            found[f"logs/{path.relative_to(out / 'logs')}"] = log.read()
+    return found

@@ -1,0 +1,192 @@
+"""What would happen if these nodes were lost now and those arrived then: from a live observation, nothing touched.
+
+The scheduler's own rules and planners decide (`scheduler.whatif`); this module turns records into its snapshot, says what
+the answer assumes, and shapes it for people.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from controller.coordination.topology_view import policy_of, view_of
+from controller.outlook.measured import Measured, measured
+from controller.run.observation import Observation
+from controller.view import document
+from controller.view.model import StatusDocument
+from scheduler.errors import SchedulerError
+from scheduler.model import Snapshot, TopologyView
+from scheduler.whatif import Change, Durations, Foreseen, foresee
+from spark_jobs.topology import StreamTopology, expand
+from spark_jobs.topology.quantity import parse_duration
+
+SETTLE_S, DRIVER_GRACE_S = 1.0, 30.0
+"""The coordinator's defaults."""
+
+
+class SimulationError(Exception):
+    """What was asked cannot be simulated; one line that says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What one moment brings."""
+
+    at: float
+    what: str
+    detail: str
+    queries: tuple[str, ...]
+    share: float
+    """Priority-weighted share of available queries from then on."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOutlook:
+    id: str
+    at: float
+    trigger: str
+    placed: tuple[str, ...]
+    """Queries that are whole with it: never lost, or brought back by it or an earlier one."""
+    left_out: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """Seconds count from the observation."""
+
+    topology: str
+    lose: tuple[str, ...]
+    arrivals: tuple[tuple[float, int], ...]
+    timeline: tuple[Stage, ...]
+    plans: tuple[PlanOutlook, ...]
+    available: tuple[str, ...]
+    """In the end."""
+    waiting: dict[str, str]
+    assumptions: tuple[str, ...]
+
+
+def parse_arrivals(text: str) -> list[tuple[float, int]]:
+    """`2@90s,1@3m`: (seconds, nodes).  SimulationError shows the form."""
+    found = []
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        match = re.fullmatch(r"(\d+)@(\S+)", part)
+        try:
+            if match is None or int(match[1]) < 1:
+                raise ValueError
+            moment = match[2]
+            at = float(moment) if moment.replace(".", "", 1).isdigit() else parse_duration(moment)
+        except ValueError:
+            raise SimulationError(f"{part!r} is not written NODES@TIME, as in 2@90s") from None
+        found.append((at, int(match[1])))
+    return sorted(found)
+
+
+def simulate(
+    resource: StreamTopology,
+    seen: Observation,
+    lose: Sequence[str] = (),
+    arrivals: Sequence[tuple[float, int]] = (),
+) -> Simulation:
+    """SimulationError when nothing runs, or a node is not there."""
+    topology = _view(resource)
+    policy = policy_of(resource, SETTLE_S, DRIVER_GRACE_S)
+    now = document(expand(resource), seen)
+    times = measured(now)
+    changes = [Change(0.0, lose=tuple(lose))] if lose else []
+    changes += [Change(at, arrive=count) for at, count in arrivals]
+    try:
+        found = foresee(snapshot_of(topology, seen), policy, changes, _durations(times))
+    except (SchedulerError, LookupError) as error:
+        raise SimulationError(str(error.args[0] if error.args else error)) from error
+    return Simulation(
+        topology=resource.name,
+        lose=tuple(lose),
+        arrivals=tuple(arrivals),
+        timeline=_stages(found, topology, now),
+        plans=_plans(found, seen.time),
+        available=tuple(sorted(found.available)),
+        waiting=dict(found.waiting),
+        assumptions=_assumptions(seen, times, lose),
+    )
+
+
+def snapshot_of(topology: TopologyView, seen: Observation) -> Snapshot:
+    """What the scheduler decides on, as the observer saw it."""
+    return Snapshot(
+        now=seen.time,
+        topology=topology,
+        session=seen.connected,
+        nodes=tuple(sorted(seen.nodes.values(), key=lambda node: node.id)),
+        progress=seen.progress,
+        stats=seen.stats,
+        checkpoints=seen.checkpoints,
+        desired=seen.desired,
+        incident=seen.incident,
+        poison=seen.poison,
+        paused=seen.paused or False,
+    )
+
+
+def _view(resource: StreamTopology) -> TopologyView:
+    """Without the user's modules nobody can ask their classes whether they are deterministic; where the resource does not
+    say so either, they count as deterministic here: it changes when partitions roll back, not which are restored."""
+    quiet = logging.getLogger("reprise.coordinator")
+    level = quiet.level
+    quiet.setLevel(logging.ERROR)
+    try:
+        view = view_of(resource)
+    finally:
+        quiet.setLevel(level)
+    stated = any(spec.deterministic is False for spec in resource.operators)
+    return replace(view, deterministic=view.deterministic or not stated)
+
+
+def _durations(times: Measured) -> Durations:
+    return Durations(restore_s=times.restore.middle or 0.0, catch_up_s=times.catch_up.middle or 0.0)
+
+
+def _stages(found: Foreseen, topology: TopologyView, now: StatusDocument) -> tuple[Stage, ...]:
+    priorities = {query.id: query.priority for query in topology.queries}
+    total = sum(priorities.values()) or 1
+    up = {q.id for q in now.queries.items if q.state == "available"}
+    stages = []
+    for entry in found.happenings:
+        if entry.what == "queries-down":
+            up -= set(entry.queries)
+        elif entry.what == "queries-back":
+            up |= set(entry.queries)
+        share = sum(priorities[q] for q in up) / total
+        stages.append(Stage(round(entry.at, 1), entry.what, entry.detail, entry.queries, round(share, 4)))
+    return tuple(stages)
+
+
+def _plans(found: Foreseen, start: float) -> tuple[PlanOutlook, ...]:
+    return tuple(
+        PlanOutlook(
+            plan.id,
+            round(plan.time - start, 1),
+            plan.trigger,
+            tuple(sorted(found.placed[plan.id])),
+            dict(plan.left_out),
+        )
+        for plan in found.plans
+    )
+
+
+def _assumptions(seen: Observation, times: Measured, lose: Sequence[str]) -> tuple[str, ...]:
+    costs = (
+        "costs as the open incident froze them" if seen.incident else "costs as measured last, or declared"
+    )
+    restore = f"restoring takes the median of what was measured ({times.restore})"
+    if times.restore.middle is None:
+        restore = "how long restoring takes was never measured: times are those of the decisions"
+    return (
+        "the coordinator's own rules and planners decide, with the settings of the resource",
+        costs,
+        "nodes that arrive have spec.nodes.cpu and are ready at once",
+        restore,
+        f"catching up: {times.catch_up}",
+        *(("a loss is noticed at once; in fact after the session timeout",) if lose else ()),
+    )

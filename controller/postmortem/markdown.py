@@ -1,0 +1,170 @@
+"""The post-mortem as Markdown: facts first, then what would have been otherwise, then what is left for people to write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from controller.postmortem.counterfactual import Counterfactuals, Curve
+from controller.postmortem.story import Story
+from controller.report.timeline import plan_summary
+
+
+def markdown(story: Story, otherwise: Counterfactuals | None, plots: Sequence[str]) -> str:
+    """The whole page; `plots` are names of picture files beside it."""
+    parts = [
+        *_head(story),
+        *[f"![{name.rpartition('.')[0]}]({name})\n" for name in plots],
+        *_downtime(story),
+        *_timeline(story),
+        *_plans(story),
+        *_otherwise(story, otherwise),
+        "## To be written by people\n",
+        "- What failed, and why:\n- What helped, what was in the way:\n- What follows, by whom, until when:\n",
+    ]
+    return "\n".join(parts)
+
+
+def _head(story: Story) -> list[str]:
+    incident = story.incident
+    down = story.downtimes
+    state = "open" if incident.closed_at is None else f"closed after {story.end - incident.opened_at:.1f} s"
+    back = sum(d.caught_up_at is not None for d in down)
+    return [
+        f"# Incident {incident.id} of {story.topology.name}\n",
+        _table(
+            ("", ""),
+            [
+                ("kind", incident.kind.value),
+                ("detected", _utc(incident.opened_at)),
+                ("state", state),
+                ("nodes lost", f"{len(incident.lost)} of {incident.nodes_before}: {_nodes(story)}"),
+                ("nodes that arrived", str(len(story.arrivals))),
+                ("recovered from checkpoint", str(incident.checkpoint)),
+                ("queries lost", f"{len(down)} of {len(story.topology.queries)}, {back} came back"),
+                ("plans", str(len(story.plans))),
+                ("availability lost", f"{story.lost_s:.1f} s of the whole topology, weighted by priority"),
+            ],
+        ),
+    ]
+
+
+def _nodes(story: Story) -> str:
+    return ", ".join(lost.node for lost in story.incident.lost) or "none"
+
+
+def _downtime(story: Story) -> list[str]:
+    rows = []
+    for d in story.downtimes:
+        rows.append(
+            (
+                f"`{d.query}`",
+                str(d.priority),
+                _after(d.lost_at, story.incident.opened_at),
+                _after(d.restored_at, d.lost_at),
+                _after(d.caught_up_at, d.lost_at),
+                f"{d.seconds(story.end):.1f} s" + ("" if d.caught_up_at is not None else ", and still down"),
+                str(d.losses),
+            )
+        )
+    names = ("query", "priority", "lost at", "restored after", "caught up after", "downtime", "losses")
+    text = "Seconds; `lost at` counts from the detection, the two following from the loss.\n"
+    return ["## Downtime by query\n", text, _table(names, rows)]
+
+
+def _timeline(story: Story) -> list[str]:
+    lines = [(e.time, e.name, e.detail) for e in story.incident.events if e.name != "plan"]
+    lines += [(plan.time, "plan", f"{plan.id} {plan_summary(plan)}") for plan in story.plans]
+    opened = story.incident.opened_at
+    rows = [(f"{at - opened:.2f} s", name, detail) for at, name, detail in sorted(lines)]
+    return ["## Time line\n", _table(("after", "what", "detail"), rows)]
+
+
+def _plans(story: Story) -> list[str]:
+    parts = ["## Plans\n"]
+    for plan in story.plans:
+        parts.append(f"### {plan.id}\n")
+        parts.append(
+            f"{plan_summary(plan)}. {sum(plan.free.values())} milli-CPU were free on {len(plan.free)} nodes.\n"
+        )
+        if plan.note:
+            parts.append(f"{plan.note}\n")
+        if plan.left_out:
+            parts.append(_table(("left out", "why"), [(f"`{q}`", why) for q, why in plan.left_out.items()]))
+    return parts
+
+
+def _otherwise(story: Story, found: Counterfactuals | None) -> list[str]:
+    parts = ["## What would have been otherwise\n"]
+    if found is None:
+        return [*parts, "No plan was made in this incident, so there is nothing to compare.\n"]
+    rows = [
+        _course(found.recorded, "as it happened", found),
+        _course(found.replayed, "the same by the model", found),
+    ]
+    if found.blocking is not None:
+        rows.append(_course(found.blocking, "blocking recovery", found))
+    if found.one_more is not None:
+        rows.append(_course(found.one_more, f"one more node ({found.node_free} milli-CPU)", found))
+    parts.append(
+        _table(("course", "availability lost", "against the record", "queries back", "last one after"), rows)
+    )
+    parts.append(_sentences(story, found))
+    parts.append("Assumed:\n")
+    parts.append("\n".join(f"- {line}" for line in found.assumptions) + "\n")
+    return parts
+
+
+def _course(curve: Curve, name: str, found: Counterfactuals) -> tuple[str, ...]:
+    difference = curve.lost_s - found.recorded.lost_s
+    last = max(curve.back.values(), default=None)
+    return (
+        name,
+        f"{curve.lost_s:.1f} s",
+        "" if curve is found.recorded else f"{difference:+.1f} s",
+        str(len(curve.back)),
+        "-" if last is None else f"{last:.1f} s",
+    )
+
+
+def _sentences(story: Story, found: Counterfactuals) -> str:
+    lines = []
+    if found.blocking is not None and found.blocking_at is None:
+        lines.append(
+            "Blocking recovery would not have ended within the record: never were as many nodes ready as before, with room"
+            " for everything. What it lost is a lower bound."
+        )
+    if found.one_more is not None:
+        base = found.replayed
+        earlier = {
+            q: base.back.get(q, story.end - story.incident.opened_at) - at
+            for q, at in found.one_more.back.items()
+        }
+        gained = {q: s for q, s in earlier.items() if s > 0.05}
+        if gained:
+            named = ", ".join(
+                f"`{q}` {s:.1f} s" for q, s in sorted(gained.items(), key=lambda item: -item[1])[:10]
+            )
+            lines.append(f"One more node would have brought back earlier, against the model: {named}.")
+        else:
+            lines.append("One more node would have brought no query back earlier.")
+    return "\n\n".join(lines) + "\n"
+
+
+def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Cells keep their text; what would end a cell is escaped."""
+    lines = [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}"]
+    lines += [f"| {' | '.join(_cell(cell) for cell in row)} |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _after(at: float | None, since: float) -> str:
+    return "-" if at is None else f"{at - since:.1f}"
+
+
+def _utc(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

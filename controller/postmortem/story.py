@@ -1,0 +1,101 @@
+"""An incident with all that its post-mortem rests on, and the facts that follow from the records alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost
+from controller.report.errors import ReportError
+from scheduler.incident import Incident, PlanRecord
+from spark_jobs.topology import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Downtime:
+    """Of one query; None where it had not come back when the record ends."""
+
+    query: str
+    priority: int
+    lost_at: float
+    restored_at: float | None
+    caught_up_at: float | None
+    losses: int
+
+    def seconds(self, end: float) -> float:
+        """Until it had caught up, or until `end`."""
+        return max(0.0, (self.caught_up_at if self.caught_up_at is not None else end) - self.lost_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """`plans`: those of the incident, oldest first.  `end`: when it was closed, else when the records were read."""
+
+    topology: Topology
+    incident: Incident
+    plans: tuple[PlanRecord, ...]
+    end: float
+
+    @property
+    def priorities(self) -> Mapping[str, int]:
+        return {query.id: query.priority for query in self.topology.queries.values()}
+
+    @property
+    def downtimes(self) -> tuple[Downtime, ...]:
+        """The most valuable first."""
+        priorities = self.priorities
+        found = [
+            Downtime(q, priorities.get(q, 1), t.lost_at, t.restored_at, t.caught_up_at, t.losses)
+            for q, t in self.incident.queries.items()
+        ]
+        return tuple(sorted(found, key=lambda entry: (-entry.priority, entry.query)))
+
+    @property
+    def lost_s(self) -> float:
+        """Seconds of the whole topology lost: downtime weighted by priority, over the summed priority of all queries."""
+        total = sum(self.priorities.values()) or 1
+        return sum(d.priority * d.seconds(self.end) for d in self.downtimes) / total
+
+    @property
+    def arrivals(self) -> tuple[tuple[float, str, int], ...]:
+        """(time, node, free milli-CPU) of each node that a later plan could use and the one before could not."""
+        found = []
+        for before, after in pairwise(self.plans):
+            new = sorted(after.free.keys() - before.free.keys())
+            found += [(after.time, node, after.free[node]) for node in new]
+        return tuple(found)
+
+
+def make_story(topology: Topology, incident: Incident, plans: Sequence[PlanRecord], now: float) -> Story:
+    """`plans`: of any incidents."""
+    mine = sorted((p for p in plans if p.incident == incident.id), key=lambda plan: (plan.time, plan.id))
+    return Story(
+        topology, incident, tuple(mine), incident.closed_at if incident.closed_at is not None else now
+    )
+
+
+def instance_of(plan: PlanRecord, incident: Incident, topology: Topology, source: str) -> Instance:
+    """The question that a plan answered.  ReportError names `source` and what in it does not belong together."""
+    wanted = {p for candidate in plan.candidates for p in candidate.partitions}
+    for partition in sorted(wanted):
+        if partition not in topology.partitions:
+            raise ReportError(
+                f"{source}: plan {plan.id}: candidates: topology.json has no partition {partition!r}"
+            )
+        if partition not in incident.costs:
+            raise ReportError(f"{source}: incident {incident.id}: costs: no partition {partition!r}")
+    order = [p for p in topology.order if p in wanted]
+    edges = [
+        (u.partition, p)
+        for p in order
+        for u in topology.partitions[p].upstream
+        if u.partition in wanted and not u.feedback
+    ]
+    return Instance(
+        capacity=sum(plan.free.values()),
+        partitions=tuple(PartitionCost(p, incident.costs[p]) for p in order),
+        queries=tuple(FailedQuery(c.query, c.priority, c.partitions) for c in plan.candidates),
+        nodes=tuple(NodeCapacity(node, room) for node, room in plan.free.items()),
+        edges=tuple(edges),
+    )

@@ -1,0 +1,99 @@
+"""Why a query waits, at which capacity it comes back and when; with 'unknown' where nothing was measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from controller.outlook import explain, measured
+from controller.view import StatusDocument, document
+from controller.view.model import PartitionState
+from tests.unit import oncall
+
+
+@pytest.fixture(scope="module")
+def burst() -> StatusDocument:
+    """After the burst, nothing arrived."""
+    return document(oncall.TOPOLOGY, oncall.played_until([oncall.BURST]))
+
+
+@pytest.fixture(scope="module")
+def one_came() -> StatusDocument:
+    return document(oncall.TOPOLOGY, oncall.after_the_burst())
+
+
+def test_without_an_arrival_the_time_is_unknown_and_says_why(burst: StatusDocument) -> None:
+    found = explain(burst, "count.3")
+    assert found.state == "waiting"
+    assert [m.partition for m in found.missing] == ["count.3"]
+    assert found.capacity is not None
+    assert (found.capacity.needs, found.capacity.free, found.capacity.missing) == (40, 0, 40)
+    assert found.capacity.enters_at == 40
+    assert found.capacity.exact
+    assert found.capacity.nodes_needed is None
+    assert found.expected.low is None
+    assert (
+        found.expected.basis
+        == "unknown: no node has arrived yet, so neither their size nor their pace is known"
+    )
+    assert found.waits_for.startswith("capacity: needs 40")
+
+
+def test_with_arrivals_and_restores_measured_it_is_a_range_with_its_basis(one_came: StatusDocument) -> None:
+    found = explain(one_came, "count.1")
+    assert found.capacity is not None
+    assert (found.capacity.nodes_needed, found.capacity.node_size) == (1, 80)
+    assert found.expected.low is not None
+    assert found.expected.high is not None
+    times = measured(one_came)
+    assert times.gaps.range is not None
+    since = one_came.time - (times.last_arrival or 0)
+    wanted = times.gaps.range[0] - since + 4.0 + 2.0
+    assert wanted - 1 < found.expected.low <= found.expected.high < wanted + 2
+    assert "1 node needed; nodes came every" in found.expected.basis
+    assert "restoring took" in found.expected.basis
+
+
+def test_longer_than_ever_before_is_said(one_came: StatusDocument) -> None:
+    later = replace(one_came, time=one_came.time + 500)
+    found = explain(later, "count.1").expected
+    assert "longer than ever before" in found.basis
+
+
+def test_what_is_being_restored_does_not_wait_for_capacity(one_came: StatusDocument) -> None:
+    partitions = tuple(
+        replace(p, state=PartitionState.RESTORING, node="n1#1") if p.id == "count.1" else p
+        for p in one_came.partitions
+    )
+    plan = one_came.plan
+    assert plan is not None
+    restoring = replace(one_came, partitions=partitions, plan=replace(plan, left_out=(), time=one_came.time))
+    found = explain(restoring, "count.1")
+    assert found.capacity is None
+    assert found.expected.low == pytest.approx(6.0, abs=0.5)
+
+
+def test_an_available_query_waits_for_nothing(burst: StatusDocument) -> None:
+    found = explain(burst, "count.0")
+    assert (found.waits_for, found.expected.low, found.missing) == ("nothing: it is available", 0.0, ())
+
+
+def test_poison_waits_for_people(burst: StatusDocument) -> None:
+    partitions = tuple(
+        replace(p, state=PartitionState.POISONED) if p.id == "count.3" else p for p in burst.partitions
+    )
+    found = explain(replace(burst, partitions=partitions), "count.3")
+    assert found.waits_for.startswith("repaired code")
+    assert found.expected.basis == "unknown: it depends on when the code is repaired"
+
+
+def test_an_unknown_query_is_answered_with_the_known_ones(burst: StatusDocument) -> None:
+    with pytest.raises(LookupError, match=r"no query 'nobody'; there are count\.3, count\.2"):
+        explain(burst, "nobody")
+
+
+def test_nothing_is_measured_without_an_incident() -> None:
+    times = measured(document(oncall.TOPOLOGY, oncall.steady()))
+    assert (times.restore.range, times.gaps.range, times.last_arrival) == (None, None, None)
+    assert str(times.restore) == "not measured yet"

@@ -1,0 +1,65 @@
+"""What would happen, from what an observer saw: the rules' own answer, with its assumptions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from controller.outlook import SimulationError, parse_arrivals, simulate
+from controller.run.observation import Observation
+from scheduler import PartitionStats
+from tests.unit import oncall
+
+
+def test_a_burst_with_two_arrivals() -> None:
+    found = simulate(oncall.resource(), oncall.steady(), ["n2", "n3"], [(30.0, 1), (60.0, 1)])
+    assert [plan.trigger for plan in found.plans] == ["first", "arrival", "arrival"]
+    assert found.plans[0].placed == ("count.0",)
+    assert found.waiting == {}
+    assert found.available == ("count.0", "count.1", "count.2", "count.3")
+    shares = [stage.share for stage in found.timeline]
+    assert min(shares) == 0.0  # everything rolls back at the first plan
+    assert shares[-1] == 1.0
+    assert any("never measured" in line for line in found.assumptions)
+
+
+def test_it_goes_on_from_an_open_incident_with_its_times() -> None:
+    found = simulate(oncall.resource(), oncall.after_the_burst(), arrivals=[(10.0, 1)])
+    assert [plan.trigger for plan in found.plans] == ["arrival"]
+    assert found.waiting == {}
+    back = next(stage for stage in found.timeline if stage.queries == ("count.1",))
+    assert 16.0 <= back.at <= 17.0  # arrival, restore of 4 s, catching up of 2 s, as measured
+    assert any("median of what was measured" in line for line in found.assumptions)
+
+
+def test_measured_load_counts() -> None:
+    """A partition that takes more than declared does not fit any more."""
+    stats = {p: PartitionStats(70.0) for p in oncall.PLACES}
+    heavy = replace(oncall.steady(), stats=stats)
+    assert simulate(oncall.resource(), heavy, ["n3"]).waiting
+    assert simulate(oncall.resource(), oncall.steady(), ["n3"], [(5.0, 1)]).waiting == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("2@90s", [(90.0, 2)]), ("1@3m, 2@30s", [(30.0, 2), (180.0, 1)]), ("", []), ("1@1.5", [(1.5, 1)])],
+)
+def test_arrivals(text: str, found: list[tuple[float, int]]) -> None:
+    assert parse_arrivals(text) == found
+
+
+@pytest.mark.parametrize("text", ["2", "@9s", "x@9s", "1@soon", "0@9s"])
+def test_arrivals_that_are_none(text: str) -> None:
+    with pytest.raises(SimulationError, match="not written NODES@TIME"):
+        parse_arrivals(text)
+
+
+def test_a_node_that_is_not_there() -> None:
+    with pytest.raises(SimulationError, match="no node 'n9' is alive"):
+        simulate(oncall.resource(), oncall.steady(), ["n9"])
+
+
+def test_nothing_runs() -> None:
+    with pytest.raises(SimulationError, match="nothing is at work"):
+        simulate(oncall.resource(), Observation(1.0), ["n1"])

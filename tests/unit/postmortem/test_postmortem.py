@@ -1,0 +1,123 @@
+"""The post-mortem: facts of the record, and what the planners say would have been otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from controller.postmortem import Story, counterfactuals, export
+from controller.postmortem.markdown import markdown
+from controller.postmortem.story import make_story
+from controller.report.errors import ReportError
+from controller.run.observation import Observation
+from controller.view import document
+from scheduler import Incident, LostNode
+from tests.unit import oncall
+
+
+@pytest.fixture(scope="module")
+def story() -> Story:
+    found = oncall.played()
+    return make_story(oncall.TOPOLOGY, found.closed[0], found.plans, oncall.START + 500)
+
+
+def test_downtime_is_weighted_by_priority(story: Story) -> None:
+    assert [(d.query, d.priority) for d in story.downtimes] == [
+        ("count.3", 4),
+        ("count.2", 3),
+        ("count.1", 2),
+    ]
+    assert all(d.caught_up_at is not None for d in story.downtimes)
+    by_hand = sum(d.priority * ((d.caught_up_at or 0) - d.lost_at) for d in story.downtimes) / 10
+    assert story.lost_s == pytest.approx(by_hand)
+    assert [free for _, _, free in story.arrivals] == [80, 80]
+
+
+def test_the_model_agrees_with_what_happened(story: Story) -> None:
+    found = counterfactuals(story)
+    assert found is not None
+    assert found.replayed.lost_s == pytest.approx(found.recorded.lost_s, abs=1.5)
+    assert found.replayed.back.keys() == found.recorded.back.keys()
+
+
+def test_blocking_waits_for_the_last_node_and_stops_the_survivors(story: Story) -> None:
+    found = counterfactuals(story)
+    assert found is not None
+    assert found.blocking is not None
+    assert found.blocking_at is not None
+    assert found.blocking_at > 60
+    assert set(found.blocking.back) == {"count.0", "count.1", "count.2", "count.3"}
+    assert found.blocking.lost_s > found.recorded.lost_s + 20
+
+
+def test_one_more_node_brings_the_most_valuable_back_at_once(story: Story) -> None:
+    found = counterfactuals(story)
+    assert found is not None
+    assert found.one_more is not None
+    assert found.node_free == 80
+    assert found.one_more.back["count.3"] < 15
+    assert found.one_more.lost_s < found.replayed.lost_s
+
+
+def test_blocking_never_ends_where_the_nodes_never_came(story: Story) -> None:
+    found = oncall.played([oncall.BURST])
+    assert found.last is not None
+    assert found.last.incident is not None
+    down = make_story(oncall.TOPOLOGY, found.last.incident, found.plans, oncall.START + 100)
+    other = counterfactuals(down)
+    assert other is not None
+    assert other.blocking_at is None
+    page = markdown(down, other, [])
+    assert "lower bound" in page
+    assert "still down" in page
+
+
+def test_later_losses_are_named_as_not_replayed(story: Story) -> None:
+    lost = (*story.incident.lost, LostNode("n9#1", story.plans[0].time + 5))
+    found = counterfactuals(replace(story, incident=replace(story.incident, lost=lost)))
+    assert found is not None
+    assert any("not replayed: n9#1" in line for line in found.assumptions)
+
+
+def test_an_incident_without_plans_has_nothing_to_compare(story: Story) -> None:
+    bare = replace(story, plans=())
+    assert counterfactuals(bare) is None
+    assert "nothing to compare" in markdown(bare, None, [])
+
+
+def test_export_writes_page_pictures_and_records(story: Story, tmp_path: Path) -> None:
+    seen = Observation(
+        story.end, True, closed={story.incident.id: story.incident}, plans={p.id: p for p in story.plans}
+    )
+    curve = document(oncall.TOPOLOGY, seen).availability.points
+    written = export(story, curve, tmp_path / "post")
+    assert [path.name for path in written] == [
+        f"{story.incident.id}.md",
+        "availability.svg",
+        "queries.svg",
+        "plans.json",
+    ]
+    page = written[0].read_text()
+    for words in (
+        "Downtime by query",
+        "| `count.3` | 4 |",
+        "blocking recovery",
+        "one more node (80 milli-CPU)",
+        "Assumed:",
+    ):
+        assert words in page
+    assert all("<svg" in path.read_text() for path in written[1:3])
+
+
+def test_a_folder_that_cannot_be_written(story: Story, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(ReportError, match="not written"):
+        export(story, (), blocked / "post")
+
+
+def test_only_the_plans_of_the_incident_count(story: Story) -> None:
+    other: Incident = replace(story.incident, id="inc-999999")
+    assert make_story(oncall.TOPOLOGY, other, story.plans, 1.0).plans == ()
