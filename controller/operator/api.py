@@ -8,6 +8,7 @@ knows kubeconfigs, service account tokens and their renewal.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
@@ -23,6 +24,7 @@ from controller.operator.errors import (
     ForbiddenError,
     InvalidError,
     NotFoundError,
+    OperatorError,
     UnknownError,
 )
 from controller.operator.settings import FIELD_MANAGER
@@ -32,6 +34,13 @@ _PAGE = 500
 _APPLY = "application/apply-patch+yaml"
 _MERGE = "application/merge-patch+json"
 _STRATEGIC = "application/strategic-merge-patch+json"
+_REASONS = {
+    NotFoundError: "not_found",
+    ConflictError: "conflict",
+    ForbiddenError: "forbidden",
+    InvalidError: "invalid",
+    UnknownError: "unknown",
+}
 _REFUSALS = {403: ForbiddenError, 404: NotFoundError, 409: ConflictError, 422: InvalidError}
 
 
@@ -49,6 +58,8 @@ class Api:
             configuration = Configuration()
             config.load_config(client_configuration=configuration)
         self._configuration, self._budget = configuration, budget
+        self.refused: Counter[str] = Counter()
+        """Requests that failed, by reason; `not_found` and `conflict` are answers that the operator reckons with."""
         self._pool = urllib3.PoolManager(
             maxsize=16,
             ca_certs=configuration.ssl_ca_cert,
@@ -112,6 +123,13 @@ class Api:
             return
 
     def _send(self, method: str, path: str, body: Mapping[str, Any] | None = None, kind: str = "") -> Any:
+        try:
+            return self._ask(method, path, body, kind)
+        except OperatorError as error:
+            self.refused[_reason(error)] += 1
+            raise
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None, kind: str) -> Any:
         if method != "GET":
             self._budget.take()
         headers = {"Accept": "application/json", "Content-Type": kind or "application/json"}
@@ -129,6 +147,11 @@ class Api:
         except urllib3.exceptions.HTTPError as error:
             raise UnknownError(f"{method} {path}: {error}") from error
         return _read(method, path, answer.status, answer.data)
+
+
+def _reason(error: OperatorError) -> str:
+    """In the words of the metrics."""
+    return next((name for kind, name in _REASONS.items() if isinstance(error, kind)), "other")
 
 
 def _read(method: str, path: str, status: int, data: bytes) -> Any:

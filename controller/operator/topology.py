@@ -18,6 +18,7 @@ from typing import Any
 from kazoo.client import KazooClient
 
 from controller.coordination.errors import CoordinationError
+from controller.metrics.control import Look
 from controller.operator.api import Api
 from controller.operator.driver import DriverKeeper
 from controller.operator.errors import OperatorError
@@ -78,6 +79,9 @@ class TopologyController:
     settings: OperatorSettings
     body: Mapping[str, Any]
     wake: Callable[[], None]
+    seen: Look | None = None
+    """What the last look has found, for the metrics."""
+    _since: float = field(default_factory=time.time)
     _spec: _Spec | None = None
     _invalid: tuple[int, str] = (-1, "")
     _records: Records | None = None
@@ -239,7 +243,9 @@ class TopologyController:
             return None
         seen = self._records.observe()
         self._note_checkpoint(seen)
-        return run_state(spec.topology, seen)
+        state = run_state(spec.topology, seen)
+        self.seen = Look(spec.resource, spec.topology, state, self._since)
+        return state
 
     def _note_checkpoint(self, seen: Observation) -> None:
         position = seen.progress.checkpoint if seen.progress else 0

@@ -18,7 +18,13 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from controller.coordination import paths
 from controller.coordination.errors import CoordinationError
-from controller.coordination.records import parse_desired, parse_node, parse_progress
+from controller.coordination.records import (
+    CheckpointRecord,
+    parse_checkpoint,
+    parse_desired,
+    parse_node,
+    parse_progress,
+)
 from controller.coordination.recovery_records import parse_incident, parse_plan
 from controller.embedded.zk_client import make_client
 from controller.run.errors import RunError
@@ -45,6 +51,10 @@ class Observation:
     """The open one."""
     closed: Mapping[str, Incident] = field(default_factory=dict)
     plans: Mapping[str, PlanRecord] = field(default_factory=dict)
+    checkpoint: CheckpointRecord | None = None
+    """The newest complete one."""
+    led: bool = False
+    """Whether a coordinator holds the lead."""
     unreadable: tuple[str, ...] = ()
     """Records that could not be parsed, with the reason."""
 
@@ -69,6 +79,7 @@ class Observer:
         self._last = Observation(0.0)
         self._plans: dict[str, PlanRecord] = {}
         self._closed: dict[str, Incident] = {}
+        self._checkpoint: CheckpointRecord | None = None
         self._names: list[str] = []
         self._nodes: Mapping[str, Node] = {}
         self._nodes_read = 0.0
@@ -114,18 +125,29 @@ class Observer:
         nodes = self._nodes_now(now)
         incident = self._parsed(paths.INCIDENT, parse_incident)
         raw = self._raw(paths.PROGRESS)
+        progress = self._parse(raw, paths.PROGRESS, parse_progress)
         return Observation(
             time=now,
             connected=True,
             nodes=nodes,
-            progress=self._parse(raw, paths.PROGRESS, parse_progress),
+            progress=progress,
             problems=_problems(raw),
             desired=self._parsed(paths.DESIRED, parse_desired),
             incident=incident if incident and incident.closed_at is None else None,
             closed=dict(self._closed),
             plans=dict(self._plans),
+            checkpoint=self._newest_checkpoint(progress),
+            led=self._raw(paths.COORDINATOR) is not None,
             unreadable=tuple(self._unreadable),
         )
+
+    def _newest_checkpoint(self, progress: Progress | None) -> CheckpointRecord | None:
+        """The record of the one that the driver names; the driver writes it a moment after it has said so."""
+        newest = progress.checkpoint if progress else 0
+        if newest > 0 and (self._checkpoint is None or self._checkpoint.position != newest):
+            found = self._parsed(f"{paths.CHECKPOINTS}/{newest:08d}", parse_checkpoint)
+            self._checkpoint = found or self._checkpoint
+        return self._checkpoint
 
     def _nodes_now(self, now: float) -> Mapping[str, Node]:
         """Read again when the set of names has changed, or some seconds have passed (a new incarnation)."""
