@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
@@ -24,6 +25,7 @@ from controller.operator.errors import (
     ForbiddenError,
     InvalidError,
     NotFoundError,
+    OperatorError,
     UnknownError,
 )
 from controller.operator.settings import FIELD_MANAGER
@@ -33,6 +35,13 @@ _PAGE = 500
 _APPLY = "application/apply-patch+yaml"
 _MERGE = "application/merge-patch+json"
 _STRATEGIC = "application/strategic-merge-patch+json"
+_REASONS = {
+    NotFoundError: "not_found",
+    ConflictError: "conflict",
+    ForbiddenError: "forbidden",
+    InvalidError: "invalid",
+    UnknownError: "unknown",
+}
 _REFUSALS = {403: ForbiddenError, 404: NotFoundError, 409: ConflictError, 422: InvalidError}
 
 
@@ -54,6 +63,8 @@ class Api:
             config.load_config(client_configuration=configuration)
         self._configuration, self._budget, self._urgency = configuration, budget, Urgency.ACT
         self._manager = manager
+        self.refused: Counter[str] = Counter()
+        """Requests that failed, by reason; `not_found` and `conflict` are answers that the operator reckons with."""
         self._pool = urllib3.PoolManager(
             maxsize=16,
             ca_certs=configuration.ssl_ca_cert,
@@ -128,6 +139,13 @@ class Api:
             return
 
     def _send(self, method: str, path: str, body: Mapping[str, Any] | None = None, kind: str = "") -> Any:
+        try:
+            return self._ask(method, path, body, kind)
+        except OperatorError as error:
+            self.refused[_reason(error)] += 1
+            raise
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None, kind: str) -> Any:
         if method != "GET":
             self._budget.take(self._urgency)
         headers = {"Accept": "application/json", "Content-Type": kind or "application/json"}
@@ -145,6 +163,11 @@ class Api:
         except urllib3.exceptions.HTTPError as error:
             raise UnknownError(f"{method} {path}: {error}") from error
         return _read(method, path, answer.status, answer.data)
+
+
+def _reason(error: OperatorError) -> str:
+    """In the words of the metrics."""
+    return next((name for kind, name in _REASONS.items() if isinstance(error, kind)), "other")
 
 
 def _read(method: str, path: str, status: int, data: bytes) -> Any:

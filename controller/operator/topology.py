@@ -19,6 +19,7 @@ from typing import Any
 from kazoo.client import KazooClient
 
 from controller.coordination.errors import CoordinationError
+from controller.metrics import control
 from controller.operator.api import Api
 from controller.operator.driver import DriverKeeper
 from controller.operator.errors import BudgetError, OperatorError
@@ -77,6 +78,7 @@ class TopologyController:
     body: Mapping[str, Any]
     wake: Callable[[], None]
     pace: Pace = field(default_factory=Pace)
+    _since: float = field(default_factory=time.time)
     _spec: _Spec | None = None
     _invalid: tuple[int, str] = (-1, "")
     _records: Records | None = None
@@ -111,6 +113,14 @@ class TopologyController:
             events = Events(self.api, self.body["metadata"]["namespace"], about)
             self._rest = events, DriverKeeper(self.api, self.settings, owner(self.body), events)
         return self._rest
+
+    @property
+    def seen(self) -> control.Look | None:
+        """What was found last, for the metrics; made when it is asked for, so that nothing is kept twice."""
+        spec, records = self._spec, self._records
+        if spec is None or records is None:
+            return None
+        return control.Look(spec.resource, spec.topology, run_state(spec.topology, records.last), self._since)
 
     @property
     def quiet(self) -> bool:
