@@ -53,6 +53,7 @@ class Machine:
     taints: tuple[str, ...] = ()
     cpu_milli: int = 0
     """Allocatable."""
+    uid: str = ""
 
     @property
     def reachable(self) -> bool:
@@ -80,7 +81,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         deleted_at=seconds(meta.get("deletionTimestamp")),
         disrupted=str(conditions.get("DisruptionTarget", {}).get("reason", "")),
         cpu_milli=sum(_requested(c) for c in spec.get("containers") or []),
-        annotations=dict(meta.get("annotations") or {}),
+        annotations={k: v for k, v in (meta.get("annotations") or {}).items() if k.startswith(f"{GROUP}/")},
     )
 
 
@@ -94,6 +95,7 @@ def machine_view(node: Mapping[str, Any]) -> Machine:
         schedulable=not spec.get("unschedulable", False),
         taints=tuple(str(t.get("key", "")) for t in spec.get("taints") or []),
         cpu_milli=milli((status.get("allocatable") or {}).get("cpu", "0")),
+        uid=str(node.get("metadata", {}).get("uid", "")),
     )
 
 

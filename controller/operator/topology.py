@@ -26,11 +26,11 @@ from controller.operator.events import Events
 from controller.operator.executors import ExecutorKeeper
 from controller.operator.manifests import driver_name, owner
 from controller.operator.pace import Look, Pace
-from controller.operator.pods import Machine, PodView
 from controller.operator.publish import Publisher
 from controller.operator.records import Records
 from controller.operator.settings import OperatorSettings
 from controller.operator.status import Situation
+from controller.operator.surroundings import Surroundings
 from controller.operator.teller import Teller
 from controller.operator.verdict import State
 from controller.resources.base import TopologyReference
@@ -45,17 +45,6 @@ log = logging.getLogger("reprise.operator")
 WHOLE_S = 30.0
 """Longest time between two whole looks at a topology where nothing happens: nothing depends on having been told."""
 _APPROVAL_S = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What one step sees besides the object itself."""
-
-    pods: Mapping[str, PodView]
-    """Of this topology, by name."""
-    machines: Mapping[str, Machine] | None
-    paused: bool = False
-    recommend: bool = False
 
 
 @dataclass(slots=True)
