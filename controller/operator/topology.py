@@ -19,6 +19,7 @@ from typing import Any
 from kazoo.client import KazooClient
 
 from controller.coordination.errors import CoordinationError
+from controller.coordination.topology_view import view_of
 from controller.operator.api import Api
 from controller.operator.driver import DriverKeeper
 from controller.operator.errors import BudgetError, OperatorError
@@ -35,11 +36,12 @@ from controller.operator.teller import Teller
 from controller.operator.verdict import State
 from controller.resources.base import TopologyReference
 from controller.run.observation import Observation
-from controller.run.state import RunState, run_state
+from controller.run.state import RunState, state_of
 from scheduler import Decision
 from scheduler.incident import Kind
+from scheduler.model import TopologyView
 from spark_jobs.errors import SpecError
-from spark_jobs.topology import StreamTopology, Topology, expand, from_json
+from spark_jobs.topology import StreamTopology, from_json
 
 log = logging.getLogger("reprise.operator")
 WHOLE_S = 30.0
@@ -53,7 +55,7 @@ class _Spec:
 
     generation: int
     resource: StreamTopology
-    topology: Topology
+    view: TopologyView
 
 
 @dataclass(slots=True)
@@ -141,7 +143,7 @@ class TopologyController:
             except (OperatorError, CoordinationError) as error:
                 self._failed(error)
             assert self._records is not None
-            state = run_state(spec.topology, self._records.observe())
+            state = state_of(spec.view.queries, self._records.observe())
             self._recovering = state.observation.incident is not None
             self._tell(around, state)
             self._whole = time.monotonic()
@@ -163,7 +165,7 @@ class TopologyController:
                 return None
             self.body = body
             if self._teller.due:
-                self._tell(around, run_state(spec.topology, seen))
+                self._tell(around, state_of(spec.view.queries, seen))
             return self._next(Look.GLANCE)
 
     @property
@@ -241,7 +243,7 @@ class TopologyController:
         if (self._spec is None or self._spec.generation != generation) and self._invalid[0] != generation:
             try:
                 resource = from_json(json.dumps(document_of(self.body)))
-                self._spec = _Spec(generation, resource, expand(resource))
+                self._spec = _Spec(generation, resource, view_of(resource))
                 self._invalid = (-1, "")
             except SpecError as error:
                 self._invalid = (generation, str(error))
@@ -259,11 +261,18 @@ class TopologyController:
             return
         if self._records is None:
             self._records = Records(
-                self.client, resource, meta["uid"], self.settings, self._permits, self.wake, self._reported
+                self.client,
+                resource,
+                spec.view,
+                meta["uid"],
+                self.settings,
+                self._permits,
+                self.wake,
+                self._reported,
             )
             self._executors = ExecutorKeeper(self.api, resource.namespace, self._records, self.events)
-        self._teller_of().publisher.priorities = {q.id: q.priority for q in spec.topology.queries.values()}
-        self._records.adopt(resource, resource.paused or around.paused)
+        self._teller_of().publisher.priorities = {q.id: q.priority for q in spec.view.queries}
+        self._records.adopt(resource, spec.view, resource.paused or around.paused)
         self._adopted = news
 
     def _reported(self) -> None:
