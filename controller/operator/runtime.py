@@ -15,6 +15,7 @@ from kazoo.client import KazooClient
 
 from controller.embedded.zk_client import make_client
 from controller.operator.api import Api, collection
+from controller.operator.capacity import load_view
 from controller.operator.errors import OperatorError
 from controller.operator.informer import Informer
 from controller.operator.pace import Pace
@@ -84,6 +85,9 @@ class Runtime:
         if self.settings.nodes:
             nodes = Informer(self.api, collection("", "nodes"), machine_view, self.cluster.machine_changed)
             self._informers.append(nodes)
+        if self.settings.capacity:
+            loads = Informer(self.api, collection("", "pods"), load_view, self.cluster.load_changed)
+            self._informers.append(loads)
         for number, informer in enumerate(self._informers):
             threading.Thread(
                 target=informer.run, args=(self.ending,), daemon=True, name=f"watch-{number}"
@@ -97,9 +101,9 @@ class Runtime:
         """What a step of this topology sees."""
         switches = self.switches()
         machines = self.cluster.machines if self.settings.nodes else None
-        return Surroundings(
-            self.cluster.pods((namespace, name)), machines, switches.paused, switches.recommend
-        )
+        used = self.cluster.used if self.settings.capacity else None
+        pods = self.cluster.pods((namespace, name))
+        return Surroundings(pods, machines, switches.paused, switches.recommend, used)
 
     def stop(self) -> None:
         self.ending.set()

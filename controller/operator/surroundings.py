@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from controller.operator.capacity import Load
 from controller.operator.pods import Machine, PodView
 
 Key = tuple[str, str]
@@ -26,6 +27,8 @@ class Surroundings:
     """None: Node objects may not be read."""
     paused: bool = False
     recommend: bool = False
+    used: Mapping[str, int] | None = None
+    """CPU promised to all pods of each machine, milli; None: they may not be read."""
 
 
 @dataclass(slots=True)
@@ -34,6 +37,8 @@ class Cluster:
 
     wake: Callable[[Key], None]
     machines: dict[str, Machine] = field(default_factory=dict)
+    used: dict[str, int] = field(default_factory=dict)
+    """CPU promised to all pods of each machine, milli; filled by `load_changed` alone."""
     _pods: dict[Key, dict[str, PodView]] = field(default_factory=dict)
     _residents: dict[str, dict[str, Key]] = field(default_factory=dict)
     """Topology by pod, by machine."""
@@ -66,6 +71,15 @@ class Cluster:
             residents = set(self._residents.get(before.name, {}).values())
         for key in residents:
             self.wake(key)
+
+    def load_changed(self, before: Load | None, now: Load | None) -> None:
+        """Whosever pods these are: nobody is woken, the next look sees it."""
+        for load, sign in ((before, -1), (now, 1)):
+            if load is not None and load.machine:
+                total = self.used.get(load.machine, 0) + sign * load.cpu_milli
+                self.used[load.machine] = total
+                if total <= 0:
+                    del self.used[load.machine]
 
     def _add(self, pod: PodView) -> None:
         key = (pod.namespace, pod.topology)

@@ -21,12 +21,14 @@ from kazoo.client import KazooClient
 from controller.coordination.errors import CoordinationError
 from controller.coordination.topology_view import view_of
 from controller.operator.api import Api
+from controller.operator.capacity import NOTHING_KNOWN, Outlook
 from controller.operator.driver import DriverKeeper
 from controller.operator.errors import BudgetError, OperatorError
 from controller.operator.events import Events
 from controller.operator.executors import ExecutorKeeper
 from controller.operator.manifests import driver_name, owner
 from controller.operator.pace import Look, Pace
+from controller.operator.prospects import Prospects
 from controller.operator.publish import Publisher
 from controller.operator.records import Records
 from controller.operator.settings import OperatorSettings
@@ -85,6 +87,8 @@ class TopologyController:
     _whole: float = 0.0
     """When everything was looked at last."""
     _ending: bool = False
+    _prospects: Prospects | None = None
+    _outlook: Outlook = NOTHING_KNOWN
     _rest: tuple[Events, DriverKeeper] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -270,6 +274,7 @@ class TopologyController:
                 self.wake,
                 self._reported,
             )
+            self._prospects = Prospects(self.api, resource.namespace)
             self._executors = ExecutorKeeper(self.api, resource.namespace, self._records, self.events)
         self._teller_of().publisher.priorities = {q.id: q.priority for q in spec.view.queries}
         self._records.adopt(resource, spec.view, resource.paused or around.paused)
@@ -309,6 +314,9 @@ class TopologyController:
         driver = around.pods.get(driver_name(spec.resource.name))
         if self._records.connected:
             self._executors.look(pods, around.machines)
+            here = frozenset(n for n, v in self._executors.verdicts.items() if v.state is State.ALIVE)
+            assert self._prospects is not None
+            self._outlook = self._prospects.look(spec.resource, around, here)
         recovering = self._recovering or self._teller_of().recovering
         self.driver.look(spec.resource, driver, around.machines, recovering)
 
@@ -327,6 +335,7 @@ class TopologyController:
                 root=self._records.root if self._records else "",
                 coordinator=self.settings.identity,
                 held_back=self._held_back,
+                outlook=self._outlook,
                 paused_by=_paused_by(resource, around, seen),
                 problem=self._problem,
             )
