@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .PHONY: help setup demo demo-kafka test test-fast test-soak control-plane lint generate \
-	bench-recovery bench-overhead bench-pace bench-planners bench-kafka clean
+	bench-recovery bench-overhead bench-pace bench-planners bench-kafka bench-operator clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -63,6 +63,10 @@ bench-pace: setup  ## tweets a second through Topology 1, and how late its resul
 
 bench-kafka: setup  ## events/s and latency from topic to topic, Structured Streaming with Spark's connector beside it
 	$(BIN)/python -m benchmarks.kafka --out out/bench-kafka
+
+bench-operator: setup  ## one operator with 1,000 topologies on 5,000 machines, on a real API server and ZooKeeper
+	$(BIN)/python -m tests.kubernetes.build
+	$(BIN)/python -m benchmarks.operator_scale --out out/bench-operator
 
 clean:  ## remove the environment and all output
 	rm -rf $(VENV) out build

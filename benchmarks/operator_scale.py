@@ -74,7 +74,11 @@ class World:
         )
         policy, self.audit = folder / "audit-policy.json", folder / "audit.log"
         policy.write_text(json.dumps(AUDIT_POLICY), encoding="utf-8")
-        flags = (f"--audit-policy-file={policy}", f"--audit-log-path={self.audit}")
+        flags = (
+            f"--audit-policy-file={policy}",
+            f"--audit-log-path={self.audit}",
+            "--disable-admission-plugins=TaintNodesByCondition",  # no controller would take the taint off
+        )
         self.plane = ControlPlane(self.warden, folder / "control-plane", head, flags)
         self.settings = OperatorSettings(
             namespace=NAMESPACE, identity="op", zk=self.zookeeper.hosts, image="load:1", settle_s=SETTLE_S

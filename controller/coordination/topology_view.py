@@ -11,20 +11,26 @@ log = logging.getLogger("reprise.coordinator")
 
 
 def view_of(resource: StreamTopology) -> TopologyView:
-    """The partitions and queries of a checked resource."""
+    """The partitions and queries of a checked resource.  Raises SpecError for what only shows when it is expanded.
+
+    Ids are shared: an operator keeps a thousand of these, and each id stands in dozens of sets."""
     topology = expand(resource)
+    ids = {name: name for name in topology.partitions}
     return TopologyView(
         name=resource.name,
         partitions=tuple(
             PartitionView(
-                id=p.id,
-                upstream=tuple(u.partition for u in p.upstream if not u.feedback),
-                feedback=tuple(u.partition for u in p.upstream if u.feedback),
+                id=ids[p.id],
+                upstream=tuple(ids[u.partition] for u in p.upstream if not u.feedback),
+                feedback=tuple(ids[u.partition] for u in p.upstream if u.feedback),
                 cpu_milli=max(1, round(p.cpu_cores * 1000)),
             )
             for p in topology.partitions.values()
         ),
-        queries=tuple(QueryView(q.id, q.priority, q.partitions) for q in topology.queries.values()),
+        queries=tuple(
+            QueryView(ids[q.id], q.priority, frozenset(ids[p] for p in q.partitions))
+            for q in topology.queries.values()
+        ),
         deterministic=_deterministic(resource),
     )
 

@@ -16,7 +16,8 @@ from controller.metrics.metric import Sample
 from controller.metrics.recovery import recovery_samples
 from controller.run.observation import Observation
 from controller.run.state import CAUGHT_UP_BATCHES, RunState, Status
-from spark_jobs.topology import StreamTopology, Topology
+from scheduler.model import TopologyView
+from spark_jobs.topology import StreamTopology
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Look:
     """What is known of one topology."""
 
     resource: StreamTopology
-    topology: Topology
+    topology: TopologyView
     state: RunState
     since: float
     """Unix seconds: when this process saw the topology for the first time."""
@@ -87,7 +88,7 @@ def _nodes(look: Look) -> Mapping[str, int]:
 
 
 def _partitions(look: Look) -> Mapping[str, int]:
-    counts = Counter(_partition_state(p, look.state.observation) for p in look.topology.partitions)
+    counts = Counter(_partition_state(p.id, look.state.observation) for p in look.topology.partitions)
     return {state: counts[state] for state in catalogue.PARTITION_STATES}
 
 

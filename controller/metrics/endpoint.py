@@ -9,13 +9,15 @@ from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry
 
+from controller.coordination.topology_view import view_of
 from controller.metrics import catalogue
 from controller.metrics.collect import serve
 from controller.metrics.control import Look, topology_samples
 from controller.metrics.metric import Sample
 from controller.metrics.process import own_samples, registry_of
 from controller.run.state import RunState
-from spark_jobs.topology import StreamTopology, Topology, expand
+from scheduler.model import TopologyView
+from spark_jobs.topology import StreamTopology
 
 
 def controller_registry(
@@ -47,11 +49,11 @@ class RunMetrics:
 
     resource: StreamTopology
     since: float = field(default_factory=time.time)
-    _topology: Topology = field(init=False)
+    _topology: TopologyView = field(init=False)
     _state: RunState | None = None
 
     def __post_init__(self) -> None:
-        self._topology = expand(self.resource)
+        self._topology = view_of(self.resource)
 
     def watch(self, state: RunState) -> None:
         self._state = state

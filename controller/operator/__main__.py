@@ -115,7 +115,8 @@ def _settings(options: argparse.Namespace) -> OperatorSettings:
         namespace=options.namespace, identity=options.identity, zk=options.zk, image=options.image,
         zk_tls_secret=options.zk_tls_secret, zk_auth_secret=options.zk_auth_secret,
         driver_account=options.driver_account, watch=tuple(n for n in options.watch.split(",") if n),
-        nodes=not options.no_nodes, writes_per_s=options.writes_per_s, lease=options.lease, lease_s=options.lease_s,
+        nodes=not options.no_nodes, capacity=options.capacity, writes_per_s=options.writes_per_s,
+        lease=options.lease, lease_s=options.lease_s,
         session_s=options.session_timeout, settle_s=options.settle, driver_grace_s=options.driver_grace,
         switches=options.switches, health_port=options.health_port,
         metrics_port=options.metrics_port, keep_incidents=options.keep_incidents,
@@ -140,6 +141,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--driver-account", default=base.driver_account, help="service account of drivers")
     add("--watch", default="", help="namespaces, separated by commas; default: all")
     add("--no-nodes", action="store_true", help="do not read Node objects (no ClusterRole)")
+    add(
+        "--capacity",
+        action="store_true",
+        help="read all pods of the cluster, to know what room machines have",
+    )
     add("--writes-per-s", type=int, default=base.writes_per_s, help="most writes a second to the API server")
     add("--lease", default=base.lease, help="name of the Lease")
     add("--lease-s", type=float, default=base.lease_s, help="seconds after which a silent leader is replaced")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -22,6 +22,7 @@ from controller.operator.budget import Urgency, WriteBudget
 from controller.operator.errors import (
     ApiError,
     ConflictError,
+    ExpiredError,
     ForbiddenError,
     InvalidError,
     NotFoundError,
@@ -42,7 +43,13 @@ _REASONS = {
     InvalidError: "invalid",
     UnknownError: "unknown",
 }
-_REFUSALS = {403: ForbiddenError, 404: NotFoundError, 409: ConflictError, 422: InvalidError}
+_REFUSALS = {
+    403: ForbiddenError,
+    404: NotFoundError,
+    409: ConflictError,
+    410: ExpiredError,
+    422: InvalidError,
+}
 
 
 def collection(namespace: str, plural: str, group: str = "", version: str = "v1") -> str:
@@ -95,16 +102,38 @@ class Api:
         except NotFoundError:
             return None
 
-    def list(self, path: str, **query: str) -> list[Any]:
-        """All objects, page by page."""
-        found: list[Any] = []
+    def pages(self, path: str, **query: str) -> Iterator[Any]:
+        """All objects of a kind, in lists of at most `_PAGE`; each carries the version of them all."""
         more: str | None = ""
         while more is not None:
             fields = {**query, "limit": str(_PAGE), **({"continue": more} if more else {})}
             page = self._send("GET", f"{path}?{urlencode(fields)}")
-            found += page.get("items") or []
+            yield page
             more = page.get("metadata", {}).get("continue") or None
-        return found
+
+    def list(self, path: str, **query: str) -> list[Any]:
+        """All objects of a kind at once."""
+        return [item for page in self.pages(path, **query) for item in page.get("items", [])]
+
+    def watch(self, path: str, version: str, seconds: int, **query: str) -> Iterator[tuple[str, Any]]:
+        """(type, object) after `version`, for so long.  Raises ExpiredError when the API server does not remember it."""
+        fields = {
+            **query, "watch": "true", "resourceVersion": version, "timeoutSeconds": str(seconds),
+            "allowWatchBookmarks": "true",
+        }  # fmt: skip
+        answer = self._request("GET", f"{path}?{urlencode(fields)}", read_s=seconds + TIMEOUT_S, stream=True)
+        try:
+            if answer.status >= 300:
+                _read("GET", path, answer.status, answer.read())
+            for line in answer:
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    raise _refusal("WATCH", path, int(event["object"].get("code", 500)), event["object"])
+                yield event["type"], event["object"]
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            raise UnknownError(f"WATCH {path}: {error}") from error
+        finally:
+            answer.close()
 
     def create(self, path: str, body: Mapping[str, Any]) -> Any:
         """Raises ConflictError when it is there already."""
@@ -148,21 +177,28 @@ class Api:
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None, kind: str) -> Any:
         if method != "GET":
             self._budget.take(self._urgency)
+        answer = self._request(method, path, body, kind)
+        return _read(method, path, answer.status, answer.data)
+
+    def _request(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, kind: str = "",
+        read_s: float = TIMEOUT_S, stream: bool = False,
+    ) -> urllib3.BaseHTTPResponse:  # fmt: skip
         headers = {"Accept": "application/json", "Content-Type": kind or "application/json"}
         for auth in self._configuration.auth_settings().values():
             headers[str(auth["key"])] = str(auth["value"])
         try:
-            answer = self._pool.request(
+            return self._pool.request(
                 method,
                 self._configuration.host + path,
                 body=None if body is None else json.dumps(body),
                 headers=headers,
-                timeout=urllib3.Timeout(connect=3.0, read=TIMEOUT_S),
+                timeout=urllib3.Timeout(connect=3.0, read=read_s),
                 retries=urllib3.Retry(total=0) if method != "GET" else urllib3.Retry(1, redirect=0),
+                preload_content=not stream,
             )
         except urllib3.exceptions.HTTPError as error:
             raise UnknownError(f"{method} {path}: {error}") from error
-        return _read(method, path, answer.status, answer.data)
 
 
 def _reason(error: OperatorError) -> str:
@@ -177,7 +213,11 @@ def _read(method: str, path: str, status: int, data: bytes) -> Any:
         raise UnknownError(f"{method} {path}: {status}, not JSON") from error
     if status < 300:
         return value
+    raise _refusal(method, path, status, value)
+
+
+def _refusal(method: str, path: str, status: int, value: Any) -> OperatorError:
     message = str(value.get("message", "")) if isinstance(value, dict) else ""
     if status in (429, 500, 502, 503, 504):
-        raise UnknownError(f"{method} {path}: {status}: {message}")
-    raise _REFUSALS.get(status, ApiError)(status, f"{method} {path.partition('?')[0]}: {message}")
+        return UnknownError(f"{method} {path}: {status}: {message}")
+    return _REFUSALS.get(status, ApiError)(status, f"{method} {path.partition('?')[0]}: {message}")

@@ -39,5 +39,9 @@ class BudgetError(OperatorError):
     """There is no write to spare for this now: nothing is wrong, and the next look tries again."""
 
 
+class ExpiredError(ApiError):
+    """What is asked for lies too far back: read everything again."""
+
+
 class UnknownError(OperatorError):
     """No answer, or one that says nothing: whether it was done is not known.  Look again."""

@@ -1,7 +1,8 @@
 """kopf's side: which objects there are, and one daemon for each StreamTopology that steps its controller.
 
-Only indices, a daemon and the deletion handler: nothing reacts to a change by itself, a change only wakes the daemon
-early.  kopf keeps the progress of a deletion in annotations, as the status has a closed schema.
+Only a daemon and the deletion handler, and an event handler that wakes the daemon early: nothing reacts to a change by
+itself.  Pods and machines come from `informer`, as there may be thousands.  kopf keeps the progress of a deletion in
+annotations, as the status has a closed schema.
 """
 
 from __future__ import annotations
@@ -13,20 +14,16 @@ from typing import Any
 
 import kopf
 
-from controller.operator.pods import ROLE_LABEL, Machine, PodView, machine_view, pod_view
-from controller.operator.residents import MachineIndex, Residents
 from controller.operator.runtime import Runtime
-from controller.operator.topology import Surroundings
 from controller.operator.watching import Watching
-from controller.resources.convert import TOPOLOGY_LABEL
 from controller.resources.crds import GROUP, VERSION
 
 FINALIZER = f"{GROUP}/finalizer"
 RECORDS_S = 20.0
 """How long a deletion waits for ZooKeeper before the records are left behind."""
+KNOWN_S = 0.2
 _WATCH_S = 60
 _BACK_OFF_S = (1, 1, 2, 3, 5, 8, 13)
-_OURS = {TOPOLOGY_LABEL: kopf.PRESENT, ROLE_LABEL: kopf.PRESENT}
 
 
 def configure(settings: kopf.OperatorSettings) -> None:
@@ -51,11 +48,6 @@ def register(registry: kopf.OperatorRegistry, runtime: Runtime) -> None:
     handlers = _Handlers(runtime)
     kopf.on.login(registry=registry)(kopf.login_via_client)
     kopf.on.startup(registry=registry)(handlers.startup)
-    kopf.index("", "v1", "pods", labels=_OURS, id="pods", registry=registry)(handlers.pods)
-    kopf.on.event("", "v1", "pods", labels=_OURS, registry=registry)(handlers.pod_changed)
-    if runtime.settings.nodes:
-        kopf.index("", "v1", "nodes", id="machines", registry=registry)(handlers.machines)
-        kopf.on.event("", "v1", "nodes", registry=registry)(handlers.node_changed)
     kopf.on.event(*topologies, registry=registry)(handlers.topology_changed)
     kopf.daemon(*topologies, id="watch-over", registry=registry, cancellation_timeout=5.0)(
         handlers.watch_over
@@ -79,12 +71,11 @@ class _NothingToCompare(kopf.DiffBaseStorage):
 class _Handlers:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._ready: dict[str, object] = {}
         self._generations: dict[str, object] = {}
-        self._residents = Residents()
 
     async def startup(self, settings: kopf.OperatorSettings, **_: Any) -> None:
         configure(settings)
+        self._runtime.watch()
         self._beating = asyncio.create_task(self._beat())
 
     async def _beat(self) -> None:
@@ -92,53 +83,25 @@ class _Handlers:
             self._runtime.beat = time.monotonic()
             await asyncio.sleep(1)
 
-    async def pods(self, body: kopf.Body, **_: Any) -> dict[tuple[str, str], PodView]:
-        view = pod_view(body)
-        return {(view.namespace, view.topology): view}
-
-    async def machines(self, body: kopf.Body, **_: Any) -> dict[str, Machine]:
-        view = machine_view(body)
-        return {view.name: view}
-
-    async def pod_changed(self, type: str | None, body: kopf.Body, **_: Any) -> None:
-        view = pod_view(body)
-        self._residents.move(
-            view.uid, "" if type == "DELETED" else view.machine, (view.namespace, view.topology)
-        )
-        self._runtime.wake(view.namespace, view.topology)
-
-    async def node_changed(self, type: str | None, body: kopf.Body, **_: Any) -> None:
-        """A heartbeat changes a Node every few seconds and is no news; what is, matters to those who have pods there."""
-        view = machine_view(body)
-        news = None if type == "DELETED" else (view.ready, view.schedulable, view.taints)
-        if self._ready.get(view.name, news) != news:
-            for key in self._residents.of(view.name):
-                self._runtime.wake(*key)
-        self._ready[view.name] = news
-
     async def topology_changed(self, body: kopf.Body, namespace: str | None, name: str, **_: Any) -> None:
         """A new spec, or its deletion; the operator's own writes of the status are no news."""
         news = body["metadata"].get("generation"), body["metadata"].get("deletionTimestamp")
         if self._generations.get(body["metadata"]["uid"]) != news:
             self._generations[body["metadata"]["uid"]] = news
-            self._runtime.wake(str(namespace), name)
+            self._runtime.wake((str(namespace), name))
 
     async def watch_over(
-        self, body: kopf.Body, stopped: kopf.DaemonStopped, namespace: str | None, name: str, **indices: Any
+        self, body: kopf.Body, stopped: kopf.DaemonStopped, namespace: str | None, name: str, **_: Any
     ) -> None:
         """Looks at one topology until the object is deleted or the operator ends."""
-        runtime = self._runtime
+        runtime, where = self._runtime, str(namespace)
+        while not runtime.known and not stopped:  # of what is not known yet it would say that it is gone
+            await stopped.wait(KNOWN_S)
         controller = runtime.controller(body)
-        woken = runtime.wakers[(str(namespace), name)]
-
-        def around() -> Surroundings:
-            pods = {pod.name: pod for pod in indices["pods"].get((namespace, name), ())}
-            machines = indices.get("machines")
-            switches = runtime.switches()
-            seen = None if machines is None else MachineIndex(machines)
-            return Surroundings(pods, seen, switches.paused, switches.recommend)
-
-        await Watching(runtime, controller, woken, stopped, lambda: dict(body), around).run()
+        woken = runtime.wakers[(where, name)]
+        await Watching(
+            runtime, controller, woken, stopped, lambda: dict(body), lambda: runtime.around(where, name)
+        ).run()
 
     async def delete(self, body: kopf.Body, namespace: str | None, name: str, uid: str, **_: Any) -> None:
         """Driver, executors and records go; then kopf takes its finalizer off."""

@@ -35,6 +35,7 @@ class PodView:
     disrupted: str = ""
     """Reason of the condition DisruptionTarget: it will be, or was, ended from outside (eviction, taint, preemption)."""
     cpu_milli: int = 0
+    created_at: float | None = None
     annotations: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -53,6 +54,8 @@ class Machine:
     taints: tuple[str, ...] = ()
     cpu_milli: int = 0
     """Allocatable."""
+    uid: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def reachable(self) -> bool:
@@ -80,7 +83,8 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         deleted_at=seconds(meta.get("deletionTimestamp")),
         disrupted=str(conditions.get("DisruptionTarget", {}).get("reason", "")),
         cpu_milli=sum(_requested(c) for c in spec.get("containers") or []),
-        annotations=dict(meta.get("annotations") or {}),
+        created_at=seconds(meta.get("creationTimestamp")),
+        annotations={k: v for k, v in (meta.get("annotations") or {}).items() if k.startswith(f"{GROUP}/")},
     )
 
 
@@ -92,8 +96,12 @@ def machine_view(node: Mapping[str, Any]) -> Machine:
         name=str(node.get("metadata", {}).get("name", "")),
         ready={"True": True, "False": False}.get(str(ready)),
         schedulable=not spec.get("unschedulable", False),
-        taints=tuple(str(t.get("key", "")) for t in spec.get("taints") or []),
+        taints=tuple(
+            str(t.get("key", "")) for t in spec.get("taints") or [] if t.get("effect") != "PreferNoSchedule"
+        ),
         cpu_milli=milli((status.get("allocatable") or {}).get("cpu", "0")),
+        uid=str(node.get("metadata", {}).get("uid", "")),
+        labels=dict(node.get("metadata", {}).get("labels") or {}),
     )
 
 

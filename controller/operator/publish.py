@@ -57,6 +57,8 @@ class Publisher:
     priorities: Mapping[str, int]
     owner: Mapping[str, Any]
     keep: int
+    outlook: str = ""
+    """Whether waiting will help; part of the reasons of a plan that is written now."""
     _written: dict[str, _Written] = field(default_factory=dict)
     _done: set[str] = field(default_factory=set)
     """Objects that never change again."""
@@ -92,7 +94,7 @@ class Publisher:
         if self._proposed is not None and self._proposed != name:
             self._plan_status(self._proposed, {"state": "Superseded", "finishedAt": rfc3339(time.time())})
         if plan is not None and name is not None and name not in self._done:
-            body = plan_object(plan, self.reference, self.namespace, self.priorities)
+            body = plan_object(plan, self.reference, self.namespace, self.priorities, self.outlook)
             body["metadata"]["name"] = name
             self._create("recoveryplans", name, body)
             self._plan_status(name, {"state": "Proposed"}, Claim("Approved", Truth.FALSE, "AwaitingApproval"))
@@ -136,7 +138,7 @@ class Publisher:
         name = object_name(self.reference.name, plan.id)
         if f"finished {name}" in self._done:
             return
-        body = plan_object(plan, self.reference, self.namespace, self.priorities)
+        body = plan_object(plan, self.reference, self.namespace, self.priorities, self.outlook)
         stands = self._create("recoveryplans", name, body)
         if stands.get("state") in ("Done", "Superseded"):
             self._done.add(f"finished {name}")

@@ -22,13 +22,14 @@ from controller.coordination import paths
 from controller.coordination.coordinator import Coordinator
 from controller.coordination.errors import SessionError
 from controller.coordination.store import ANSWER_S, Store
-from controller.coordination.topology_view import policy_of, view_of
+from controller.coordination.topology_view import policy_of
 from controller.coordination.transaction import Operation
 from controller.executor import membership
 from controller.operator.settings import OperatorSettings
 from controller.operator.verdict import Heartbeat
 from controller.run.observation import Observation, Observer
 from scheduler import Decision, Snapshot
+from scheduler.model import TopologyView
 from spark_jobs.topology import StreamTopology
 
 log = logging.getLogger("reprise.operator")
@@ -52,7 +53,7 @@ class Records:
     """Of one topology; used by one thread at a time.  Methods raise SessionError when ZooKeeper does not answer."""
 
     def __init__(
-        self, client: KazooClient, resource: StreamTopology, uid: str, settings: OperatorSettings,
+        self, client: KazooClient, resource: StreamTopology, view: TopologyView, uid: str, settings: OperatorSettings,
         permits: Callable[[Decision], bool], wake: Callable[[], None],
         reported: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
@@ -65,13 +66,15 @@ class Records:
         self._members: dict[str, int] = {}
         self._last_seen: dict[str, float] = {}
         self._asked_for: int | None = None
-        self.coordinator = self._coordinator(resource, permits)
+        self.coordinator = self._coordinator(resource, view, permits)
 
-    def _coordinator(self, resource: StreamTopology, permits: Callable[[Decision], bool]) -> Coordinator:
+    def _coordinator(
+        self, resource: StreamTopology, view: TopologyView, permits: Callable[[Decision], bool]
+    ) -> Coordinator:
         store = Store(
             client=self._client,
             root=self.root,
-            topology=view_of(resource),
+            topology=view,
             clock=time.time,
             paused=resource.paused,
             keep=resource.checkpoint.keep,
@@ -84,10 +87,10 @@ class Records:
             store, policy_of(resource, settings.settle_s, settings.driver_grace_s), permits=permits
         )
 
-    def adopt(self, resource: StreamTopology, paused: bool) -> None:
+    def adopt(self, resource: StreamTopology, view: TopologyView, paused: bool) -> None:
         """A spec that has changed: what the coordinator reads of it takes effect with its next look."""
         store, settings = self.coordinator.store, self._settings
-        store.topology, store.keep, store.paused = view_of(resource), resource.checkpoint.keep, paused
+        store.topology, store.keep, store.paused = view, resource.checkpoint.keep, paused
         self.coordinator.policy = policy_of(resource, settings.settle_s, settings.driver_grace_s)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -16,10 +17,15 @@ from controller.embedded.zk_client import make_client
 from controller.metrics.control import Look
 from controller.metrics.process import session_of
 from controller.operator.api import Api, collection
+from controller.operator.capacity import load_view
 from controller.operator.errors import OperatorError
+from controller.operator.informer import Informer
 from controller.operator.pace import Pace
+from controller.operator.pods import ROLE_LABEL, machine_view, pod_view
 from controller.operator.settings import OperatorSettings
+from controller.operator.surroundings import Cluster, Key, Surroundings
 from controller.operator.topology import TopologyController
+from controller.resources.convert import TOPOLOGY_LABEL
 
 log = logging.getLogger("reprise.operator")
 DECIDING, FOLLOWING = 16, 6
@@ -35,7 +41,7 @@ class Switches:
     recommend: bool = False
 
 
-@dataclass(slots=True)
+@dataclass
 class Runtime:
     """One operator process."""
 
@@ -45,14 +51,22 @@ class Runtime:
     deciding: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(DECIDING, "decide"))
     following: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(FOLLOWING, "follow"))
     pace: Pace = field(default_factory=Pace)
+    cluster: Cluster = field(init=False)
     controllers: dict[str, TopologyController] = field(default_factory=dict)
     """By uid."""
     wakers: dict[tuple[str, str], asyncio.Event] = field(default_factory=dict)
     """By namespace and name."""
+    loop: asyncio.AbstractEventLoop | None = None
+    """Set when handlers may run."""
+    ending: threading.Event = field(default_factory=threading.Event)
     beat: float = field(default_factory=time.monotonic)
     """When the event loop was last seen to turn."""
     _switches: Switches = field(default_factory=Switches)
     _switches_read: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.cluster = Cluster(self.wake)
+        self._informers: list[Informer[Any]] = []
 
     @classmethod
     def start(cls, settings: OperatorSettings, api: Api) -> Runtime:
@@ -61,7 +75,40 @@ class Runtime:
         client.start_async()
         return cls(settings, api, client)
 
+    def watch(self) -> None:
+        """Begin to read pods and machines; `known` tells when all of them have been read."""
+        self.loop = asyncio.get_running_loop()
+        mine = f"{TOPOLOGY_LABEL},{ROLE_LABEL}"
+        for namespace in self.settings.watch or ("",):
+            path = collection(namespace, "pods")
+            self._informers.append(
+                Informer(self.api, path, pod_view, self.cluster.pod_changed, labelSelector=mine)
+            )
+        if self.settings.nodes:
+            nodes = Informer(self.api, collection("", "nodes"), machine_view, self.cluster.machine_changed)
+            self._informers.append(nodes)
+        if self.settings.capacity:
+            loads = Informer(self.api, collection("", "pods"), load_view, self.cluster.load_changed)
+            self._informers.append(loads)
+        for number, informer in enumerate(self._informers):
+            threading.Thread(
+                target=informer.run, args=(self.ending,), daemon=True, name=f"watch-{number}"
+            ).start()
+
+    @property
+    def known(self) -> bool:
+        return bool(self._informers) and all(informer.synced.is_set() for informer in self._informers)
+
+    def around(self, namespace: str, name: str) -> Surroundings:
+        """What a step of this topology sees."""
+        switches = self.switches()
+        machines = self.cluster.machines if self.settings.nodes else None
+        used = self.cluster.used if self.settings.capacity else None
+        pods = self.cluster.pods((namespace, name))
+        return Surroundings(pods, machines, switches.paused, switches.recommend, used)
+
     def stop(self) -> None:
+        self.ending.set()
         for pool in (self.deciding, self.following):
             pool.shutdown(wait=True, cancel_futures=True)
         for controller in self.controllers.values():
@@ -84,25 +131,19 @@ class Runtime:
         meta = body["metadata"]
         found = self.controllers.get(meta["uid"])
         if found is None:
-            wake = self._waker(meta["namespace"], meta["name"])
-            found = TopologyController(self.api, self.client, self.settings, body, wake, self.pace)
+            key = meta["namespace"], meta["name"]
+            self.wakers.setdefault(key, asyncio.Event())
+            found = TopologyController(
+                self.api, self.client, self.settings, body, lambda: self.wake(key), self.pace
+            )
             self.controllers[meta["uid"]] = found
         return found
 
-    def _waker(self, namespace: str, name: str) -> Any:
-        loop = asyncio.get_running_loop()
-        event = self.wakers.setdefault((namespace, name), asyncio.Event())
-
-        def wake() -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(event.set)
-
-        return wake
-
-    def wake(self, namespace: str, name: str) -> None:
-        """Something has happened to a pod of this topology."""
-        if (event := self.wakers.get((namespace, name))) is not None:
-            event.set()
+    def wake(self, topology: Key) -> None:
+        """Something has happened that concerns this topology; from any thread."""
+        event, loop = self.wakers.get(topology), self.loop
+        if event is not None and loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(event.set)
 
     def forget(self, uid: str, namespace: str, name: str) -> None:
         self.controllers.pop(uid, None)

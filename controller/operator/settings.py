@@ -40,6 +40,9 @@ class OperatorSettings:
     nodes: bool = True
     """Whether the operator may read Node objects (a ClusterRole). Without, a lost machine is seen by heartbeats alone."""
 
+    capacity: bool = False
+    """Whether it may read all pods of the cluster (a ClusterRole), to know what room machines have."""
+
     writes_per_s: int = 20
     """Most writes a second to the API server. Default 20: a burst of failures must not become a burst of writes."""
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from controller.operator.capacity import NOTHING_KNOWN, Outlook
 from controller.operator.verdict import State, Verdict
 from controller.resources.base import WaitingQuery
 from controller.resources.conditions import Claim, Truth, merged
@@ -40,6 +41,7 @@ class Situation:
     """When the newest checkpoint was complete."""
     root: str = ""
     coordinator: str = ""
+    outlook: Outlook = NOTHING_KNOWN
     held_back: str = ""
     """Name of the plan that waits for approval."""
     paused_by: str = ""
@@ -141,7 +143,10 @@ def _recovering(now: Situation, seen: Observation) -> Claim:
         return _no("Recovering", "NoIncident")
     name = object_name(now.resource.name if now.resource else "", seen.incident.id)
     phase = seen.incident.phase.value.capitalize()
-    return Claim("Recovering", Truth.TRUE, phase, f"incident {name}: {seen.incident.kind.value}")
+    outlook = f"; {now.outlook}" if str(now.outlook) else ""
+    return Claim(
+        "Recovering", Truth.TRUE, phase, cut(f"incident {name}: {seen.incident.kind.value}{outlook}")
+    )
 
 
 def _degraded(now: Situation, missing: int) -> Claim:
@@ -181,6 +186,9 @@ def _nodes(now: Situation) -> NodesStatus:
         lost=len(seen.incident.lost) if seen.incident else 0,
         pending=sum(v.state is State.PENDING for v in now.verdicts.values()),
         summary=f"{ready}/{resource.nodes.count}",
+        expected=sum(e.in_s is not None for e in now.outlook.expected),
+        room=now.outlook.room,
+        outlook=cut(str(now.outlook)) or None,
     )
 
 

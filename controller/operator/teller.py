@@ -80,6 +80,7 @@ class Teller:
     def _tell(self, now: Situation) -> None:
         status, claims = status_of(now, self.standing)
         seen = now.observation
+        self.publisher.outlook = str(now.outlook)
         self.publisher.status(status, self.standing)
         self.standing = status
         self._announce(claims)

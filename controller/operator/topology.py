@@ -19,44 +19,37 @@ from typing import Any
 from kazoo.client import KazooClient
 
 from controller.coordination.errors import CoordinationError
+from controller.coordination.topology_view import view_of
 from controller.metrics import control
 from controller.operator.api import Api
+from controller.operator.capacity import NOTHING_KNOWN, Outlook
 from controller.operator.driver import DriverKeeper
 from controller.operator.errors import BudgetError, OperatorError
 from controller.operator.events import Events
 from controller.operator.executors import ExecutorKeeper
 from controller.operator.manifests import driver_name, owner
 from controller.operator.pace import Look, Pace
-from controller.operator.pods import Machine, PodView
+from controller.operator.prospects import Prospects
 from controller.operator.publish import Publisher
 from controller.operator.records import Records
 from controller.operator.settings import OperatorSettings
 from controller.operator.status import Situation
+from controller.operator.surroundings import Surroundings
 from controller.operator.teller import Teller
 from controller.operator.verdict import State
 from controller.resources.base import TopologyReference
 from controller.run.observation import Observation
-from controller.run.state import RunState, run_state
+from controller.run.state import RunState, state_of
 from scheduler import Decision
 from scheduler.incident import Kind
+from scheduler.model import TopologyView
 from spark_jobs.errors import SpecError
-from spark_jobs.topology import StreamTopology, Topology, expand, from_json
+from spark_jobs.topology import StreamTopology, from_json
 
 log = logging.getLogger("reprise.operator")
 WHOLE_S = 30.0
 """Longest time between two whole looks at a topology where nothing happens: nothing depends on having been told."""
 _APPROVAL_S = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What one step sees besides the object itself."""
-
-    pods: Mapping[str, PodView]
-    """Of this topology, by name."""
-    machines: Mapping[str, Machine] | None
-    paused: bool = False
-    recommend: bool = False
 
 
 @dataclass(slots=True)
@@ -65,7 +58,7 @@ class _Spec:
 
     generation: int
     resource: StreamTopology
-    topology: Topology
+    view: TopologyView
 
 
 @dataclass(slots=True)
@@ -96,6 +89,8 @@ class TopologyController:
     _whole: float = 0.0
     """When everything was looked at last."""
     _ending: bool = False
+    _prospects: Prospects | None = None
+    _outlook: Outlook = NOTHING_KNOWN
     _rest: tuple[Events, DriverKeeper] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -120,7 +115,8 @@ class TopologyController:
         spec, records = self._spec, self._records
         if spec is None or records is None:
             return None
-        return control.Look(spec.resource, spec.topology, run_state(spec.topology, records.last), self._since)
+        state = state_of(spec.view.queries, records.last)
+        return control.Look(spec.resource, spec.view, state, self._since)
 
     @property
     def quiet(self) -> bool:
@@ -162,7 +158,7 @@ class TopologyController:
             except (OperatorError, CoordinationError) as error:
                 self._failed(error)
             assert self._records is not None
-            state = run_state(spec.topology, self._records.observe())
+            state = state_of(spec.view.queries, self._records.observe())
             self._recovering = state.observation.incident is not None
             self._tell(around, state)
             self._whole = time.monotonic()
@@ -184,7 +180,7 @@ class TopologyController:
                 return None
             self.body = body
             if self._teller.due:
-                self._tell(around, run_state(spec.topology, seen))
+                self._tell(around, state_of(spec.view.queries, seen))
             return self._next(Look.GLANCE)
 
     @property
@@ -262,7 +258,7 @@ class TopologyController:
         if (self._spec is None or self._spec.generation != generation) and self._invalid[0] != generation:
             try:
                 resource = from_json(json.dumps(document_of(self.body)))
-                self._spec = _Spec(generation, resource, expand(resource))
+                self._spec = _Spec(generation, resource, view_of(resource))
                 self._invalid = (-1, "")
             except SpecError as error:
                 self._invalid = (generation, str(error))
@@ -280,11 +276,19 @@ class TopologyController:
             return
         if self._records is None:
             self._records = Records(
-                self.client, resource, meta["uid"], self.settings, self._permits, self.wake, self._reported
+                self.client,
+                resource,
+                spec.view,
+                meta["uid"],
+                self.settings,
+                self._permits,
+                self.wake,
+                self._reported,
             )
+            self._prospects = Prospects(self.api, resource.namespace)
             self._executors = ExecutorKeeper(self.api, resource.namespace, self._records, self.events)
-        self._teller_of().publisher.priorities = {q.id: q.priority for q in spec.topology.queries.values()}
-        self._records.adopt(resource, resource.paused or around.paused)
+        self._teller_of().publisher.priorities = {q.id: q.priority for q in spec.view.queries}
+        self._records.adopt(resource, spec.view, resource.paused or around.paused)
         self._adopted = news
 
     def _reported(self) -> None:
@@ -321,6 +325,9 @@ class TopologyController:
         driver = around.pods.get(driver_name(spec.resource.name))
         if self._records.connected:
             self._executors.look(pods, around.machines)
+            here = frozenset(n for n, v in self._executors.verdicts.items() if v.state is State.ALIVE)
+            assert self._prospects is not None
+            self._outlook = self._prospects.look(spec.resource, around, here)
         recovering = self._recovering or self._teller_of().recovering
         self.driver.look(spec.resource, driver, around.machines, recovering)
 
@@ -339,6 +346,7 @@ class TopologyController:
                 root=self._records.root if self._records else "",
                 coordinator=self.settings.identity,
                 held_back=self._held_back,
+                outlook=self._outlook,
                 paused_by=_paused_by(resource, around, seen),
                 problem=self._problem,
             )

@@ -17,7 +17,8 @@ import kopf
 
 from controller.operator.pace import Look
 from controller.operator.runtime import Runtime
-from controller.operator.topology import Surroundings, TopologyController
+from controller.operator.surroundings import Surroundings
+from controller.operator.topology import TopologyController
 
 T = TypeVar("T")
 FAILED_S = 3.0

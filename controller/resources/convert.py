@@ -91,9 +91,10 @@ def incident_status(
 
 
 def plan_object(
-    plan: PlanRecord, topology: TopologyReference, namespace: str, priorities: Mapping[str, int]
-) -> dict[str, Any]:
-    """The RecoveryPlan without its status."""
+    plan: PlanRecord, topology: TopologyReference, namespace: str, priorities: Mapping[str, int],
+    outlook: str = "",
+) -> dict[str, Any]:  # fmt: skip
+    """The RecoveryPlan without its status; `outlook`: whether more nodes were expected when it was written."""
     answer = plan.plan
     chosen = [entry for entry in _objects(answer.get("chosen")) if "query" in entry]
     value = _integer(answer.get("value"))
@@ -120,7 +121,7 @@ def plan_object(
         chosen=[_chosen(entry) for entry in chosen[:MAX_LISTED]],
         left_out=_left_out(plan, priorities),
         nodes=_rooms(plan),
-        note=cut(plan.note),
+        note=cut("; ".join(filter(None, (plan.note, outlook)))),
     )
     labels = {INCIDENT_LABEL: object_name(topology.name, plan.incident)[:63]}
     return _object("RecoveryPlan", topology, namespace, plan.id, spec, labels)

@@ -44,6 +44,12 @@ class NodesStatus(Written):
     """Nodes lost in the open incident."""
     pending: Count = 0
     """Executor pods that have no machine yet."""
+    expected: Count = 0
+    """Executors that were asked for and are on their way: starting, or an autoscaler adds a machine."""
+    room: Count | None = None
+    """More executors that machines have room for now; absent where the operator may not read all pods."""
+    outlook: Reason | None = None
+    """Whether waiting will help, for people."""
     summary: Summary
     """`ready/wanted`."""
 

@@ -8,12 +8,13 @@ needs has no place, and then the newest plan says why.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from controller.run.observation import Observation
 from scheduler.incident import PlanRecord
+from scheduler.model import QueryView
 from spark_jobs.topology import Query, Topology
 
 CAUGHT_UP_BATCHES = 2
@@ -65,14 +66,21 @@ class RunState:
 
 def run_state(topology: Topology, observation: Observation, frozen: frozenset[str] = frozenset()) -> RunState:
     """The state of every query."""
-    queries = [_query_state(query, observation) for query in topology.queries.values()]
+    return state_of(topology.queries.values(), observation, frozen)
+
+
+def state_of(
+    every: Iterable[Query | QueryView], observation: Observation, frozen: frozenset[str] = frozenset()
+) -> RunState:
+    """The same for those who know of nothing but queries."""
+    queries = [_query_state(query, observation) for query in every]
     queries.sort(key=lambda query: -query.priority)
     desired = observation.desired
     hosting = frozenset(desired.assignment.values()) if desired else frozenset()
     return RunState(observation, tuple(queries), frozenset(observation.nodes) - hosting, frozen)
 
 
-def _query_state(query: Query, seen: Observation) -> QueryState:
+def _query_state(query: Query | QueryView, seen: Observation) -> QueryState:
     progress, desired = seen.progress, seen.desired
     if progress is None or desired is None:
         return QueryState(query.id, query.priority, Status.WAITING, 0, "the topology has not started")

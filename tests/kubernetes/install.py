@@ -42,7 +42,8 @@ def _accounts(cluster: KubeCluster) -> None:
         api.post(f"{base}/roles", {"metadata": {"name": name}, "rules": rules})
         api.post(f"{base}/rolebindings", _binding(name, account, "Role"))
     api.post(
-        f"{_RIGHTS}/clusterroles", {"metadata": {"name": "reprise-operator"}, "rules": rbac.OPERATOR_CLUSTER}
+        f"{_RIGHTS}/clusterroles",
+        {"metadata": {"name": "reprise-operator"}, "rules": rbac.OPERATOR_CLUSTER + rbac.OPERATOR_CAPACITY},
     )
     api.post(
         f"{_RIGHTS}/clusterrolebindings", _binding("reprise-operator", "reprise-operator", "ClusterRole")
@@ -97,7 +98,7 @@ def deployment(cluster: KubeCluster, replicas: int, options: tuple[str, ...]) ->
     }
     arguments = [
         "operator", f"--zk={cluster.zookeeper.hosts}", f"--image={IMAGE}", f"--watch={NAMESPACE}",
-        f"--switches={SWITCHES}", "--session-timeout=6", "--lease-s=16", *options,
+        f"--switches={SWITCHES}", "--capacity", "--session-timeout=6", "--lease-s=16", *options,
     ]  # fmt: skip
     container = {
         "name": "operator",

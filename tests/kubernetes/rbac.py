@@ -23,7 +23,7 @@ OPERATOR = [
     ),  # patch: kopf's annotations, if any
     _rule("", ["pods/status"], ["patch"]),  # phase Failed, so that Spark lets go of a lost executor
     _rule("", ["configmaps"], ["create", "patch"]),  # the driver's; server-side apply
-    _rule("", ["events"], ["create", "patch"]),
+    _rule("", ["events"], ["list", "create", "patch"]),  # list: an autoscaler's, on pods that wait
 ]
 """In each namespace with topologies."""
 
@@ -32,6 +32,9 @@ OPERATOR_HOME = [
     _rule("", ["configmaps"], ["get"]),  # the switches
 ]
 """In its own namespace."""
+
+OPERATOR_CAPACITY = [_rule("", ["pods"], ["list", "watch"])]
+"""Optional: all pods of the cluster, to know what room machines have."""
 
 OPERATOR_CLUSTER = [_rule("", ["nodes"], ["get", "list", "watch"])]
 """Optional: without it a lost machine is seen by heartbeats alone."""

@@ -133,7 +133,7 @@ seccompProfile: {type: RuntimeDefault}
   verbs: [create, patch]
 - apiGroups: [""]
   resources: [events]
-  verbs: [create, patch]
+  verbs: [list, create, patch]   # list: what an autoscaler says of pods that wait
 {{- end -}}
 
 {{/* Rules of a driver, as Spark's Kubernetes backend needs them */}}

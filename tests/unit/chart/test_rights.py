@@ -33,5 +33,13 @@ def test_the_operators_rights_are_those_of_the_tests() -> None:
     assert granted("Role", "rec-operator-leader") == rights(rbac.OPERATOR_HOME)
 
 
+def test_reading_all_pods_is_a_choice_and_nothing_more() -> None:
+    found = granted("ClusterRole", "streams-rec-operator-capacity", rbac__readCapacity="true")
+    assert found == rights(rbac.OPERATOR_CAPACITY)
+    assert "streams-rec-operator-capacity" not in {
+        r["metadata"]["name"] for r in of_kind(render(), "ClusterRole")
+    }
+
+
 def test_the_drivers_rights_are_those_of_the_tests() -> None:
     assert granted("Role", "reprise-driver") == rights(rbac.DRIVER)

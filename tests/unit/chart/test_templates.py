@@ -21,6 +21,7 @@ EXISTING = {"zookeeper__hosts": "zk-0.zk:2281"}
 EVERYTHING = {
     "watch__allNamespaces": "true",
     "rbac__readNodes": "true",
+    "rbac__readCapacity": "true",
     "metrics__enabled": "true",
     "metrics__serviceMonitor__enabled": "true",
     "metrics__prometheusRule__enabled": "true",

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from controller.coordination.records import CheckpointRecord
+from controller.coordination.topology_view import view_of
 from controller.metrics.catalogue import METRICS
 from controller.metrics.control import Look, topology_samples
 from controller.metrics.endpoint import RunMetrics, controller_registry
@@ -79,7 +80,7 @@ def failure(*plans: PlanRecord, **more: Any) -> Observation:
 def values(seen: Observation, now: float = 120.0) -> dict[str, float]:
     """By metric and label values, without the topology's."""
     found = {}
-    for sample in topology_samples(Look(RESOURCE, EXPANDED, run_state(EXPANDED, seen), 10.0), now):
+    for sample in topology_samples(Look(RESOURCE, view_of(RESOURCE), run_state(EXPANDED, seen), 10.0), now):
         assert sample.labels["topology"] == "streams/watched"
         labels = [value for name, value in sample.labels.items() if name != "topology"]
         found[" ".join([sample.metric.removeprefix("reprise_"), *labels])] = float(sample.value)

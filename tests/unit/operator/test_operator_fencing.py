@@ -14,6 +14,7 @@ import yaml
 from kazoo.client import KazooClient
 
 from controller.coordination.errors import StaleError
+from controller.coordination.topology_view import view_of
 from controller.embedded.java import find_java
 from controller.embedded.jvm import Jvm
 from controller.embedded.node_tree import NodeRecord
@@ -89,7 +90,7 @@ def place(server: ZooKeeperServer, tmp_path: Path, request: pytest.FixtureReques
 def records_of(client: KazooClient, server: ZooKeeperServer, body: dict[str, object], uid: str) -> Records:
     settings = OperatorSettings(namespace="ops", identity="op", zk=server.hosts, image="i", session_s=0.1)
     resource = from_json(json.dumps(body))
-    records = Records(client, resource, uid, settings, lambda _: True, lambda: None)
+    records = Records(client, resource, view_of(resource), uid, settings, lambda _: True, lambda: None)
     records.open()
     return records
 

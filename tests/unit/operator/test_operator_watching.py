@@ -12,7 +12,7 @@ from typing import Any
 
 from controller.operator import watching
 from controller.operator.pace import Pace
-from controller.operator.topology import Surroundings
+from controller.operator.surroundings import Surroundings
 from controller.operator.watching import Watching
 
 AROUND = Surroundings({}, None)

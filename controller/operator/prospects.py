@@ -1,0 +1,61 @@
+"""Keeps the outlook of one topology: asks for Events only while pods wait for machines, and not at every look."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from controller.operator.api import Api, collection
+from controller.operator.capacity import NOTHING_KNOWN, Demand, Outlook, Said, expected_of, room_for, said_of
+from controller.operator.errors import OperatorError
+from controller.operator.pods import PodView
+from controller.operator.surroundings import Surroundings
+from spark_jobs.topology import StreamTopology
+
+log = logging.getLogger("reprise.operator")
+ASK_S = 15.0
+"""Between two questions for Events; autoscalers repeat themselves about as often."""
+
+
+@dataclass(slots=True)
+class Prospects:
+    """Of one topology."""
+
+    api: Api
+    namespace: str
+    _asked: float = 0.0
+    _said: Mapping[str, Said] = field(default_factory=dict)
+
+    def look(self, resource: StreamTopology, around: Surroundings, here: frozenset[str]) -> Outlook:
+        """`here`: executor pods whose heartbeat is there."""
+        pods = [pod for pod in around.pods.values() if pod.role == "executor"]
+        waiting = [pod for pod in pods if pod.name not in here and not pod.ended]
+        if not waiting:
+            return NOTHING_KNOWN
+        room = None
+        if around.machines is not None and around.used is not None:
+            room = room_for(demand_of(resource), list(around.machines.values()), around.used)
+        return Outlook(room, expected_of(pods, here, self._heard(waiting), room, time.time()))
+
+    def _heard(self, waiting: Iterable[PodView]) -> Mapping[str, Said]:
+        """What autoscalers say; what was known stands while nobody answers."""
+        if all(pod.machine for pod in waiting) or time.monotonic() - self._asked < ASK_S:
+            return self._said
+        self._asked = time.monotonic()
+        try:
+            pages = self.api.pages(
+                collection(self.namespace, "events"), fieldSelector="involvedObject.kind=Pod"
+            )
+            self._said = said_of([event for page in pages for event in page.get("items") or ()])
+        except OperatorError as error:
+            log.warning("event=events-not-read namespace=%s reason=%r", self.namespace, str(error))
+        return self._said
+
+
+def demand_of(resource: StreamTopology) -> Demand:
+    """Of one executor."""
+    kubernetes = resource.kubernetes
+    tolerated = frozenset(t.key or "*" for t in kubernetes.tolerations)
+    return Demand(max(1, round(resource.nodes.cpu_cores * 1000)), dict(kubernetes.node_selector), tolerated)

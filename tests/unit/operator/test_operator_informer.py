@@ -1,0 +1,172 @@
+"""Lists and watches: everything is told once, what is gone is told as gone, and what is not known is waited for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from controller.operator import informer as module
+from controller.operator.errors import ExpiredError, UnknownError
+from controller.operator.informer import Informer
+from controller.operator.pods import Machine, PodView, machine_view
+from controller.operator.surroundings import Cluster
+
+Told = tuple[str | None, str | None]
+
+
+def node(name: str, version: int, ready: str = "True", uid: str = "") -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "uid": uid or f"uid-{name}", "resourceVersion": str(version)},
+        "status": {"conditions": [{"type": "Ready", "status": ready}]},
+    }
+
+
+class FakeSource:
+    """Answers of an API server, one after the other; stops the informer when they are used up."""
+
+    def __init__(self, stop: threading.Event, *answers: Any) -> None:
+        self._stop, self._answers = stop, list(answers)
+        self.asked: list[str] = []
+
+    def _next(self) -> Any:
+        if not self._answers:
+            self._stop.set()
+            raise UnknownError("no more answers")
+        found = self._answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def pages(self, _path: str, **_query: str) -> Iterator[Any]:
+        self.asked.append("list")
+        yield from self._next()
+
+    def watch(self, _path: str, version: str, _seconds: int, **_query: str) -> Iterator[tuple[str, Any]]:
+        self.asked.append(f"watch {version}")
+        for event in self._next():
+            if isinstance(event, Exception):
+                raise event
+            yield event
+
+
+def page(version: int, *items: Any) -> dict[str, Any]:
+    return {"metadata": {"resourceVersion": str(version)}, "items": list(items)}
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *answers: Any) -> tuple[list[Told], FakeSource, Informer[Machine]]:
+    monkeypatch.setattr(module, "BACK_OFF_S", (0.0,))
+    stop, told = threading.Event(), list[Told]()
+    source = FakeSource(stop, *answers)
+
+    def changed(before: Machine | None, now: Machine | None) -> None:
+        told.append((before and before.name, now and now.name))
+
+    one = Informer(source, "/nodes", machine_view, changed)  # type: ignore[arg-type, type-var]
+    one.run(stop)
+    return told, source, one
+
+
+def test_pages_then_changes_from_their_version_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    told, source, one = run(
+        monkeypatch,
+        [page(7, node("a", 1)), page(7, node("b", 2))],
+        [("MODIFIED", node("a", 8, "False")), ("BOOKMARK", {"metadata": {"resourceVersion": "20"}})],
+        [("DELETED", node("b", 21)), ("ADDED", node("c", 22))],
+    )
+    assert told == [(None, "a"), (None, "b"), ("a", "a"), ("b", None), (None, "c")]
+    assert source.asked == ["list", "watch 7", "watch 20", "watch 22"]
+    assert one.synced.is_set()
+
+
+def test_a_heartbeat_is_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    beat = node("a", 9)
+    beat["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-01-01T00:00:00Z"
+    told, _, _ = run(monkeypatch, [page(7, node("a", 1))], [("MODIFIED", beat)])
+    assert told == [(None, "a")]
+
+
+def test_a_watch_that_fell_behind_reads_again_and_tells_who_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    told, source, _ = run(
+        monkeypatch,
+        [page(7, node("a", 1), node("b", 2))],
+        [ExpiredError(410, "too old")],
+        [page(90, node("b", 2), node("c", 80))],
+    )
+    assert told == [(None, "a"), (None, "b"), (None, "c"), ("a", None)]
+    assert source.asked == ["list", "watch 7", "list", "watch 90"]
+
+
+def test_what_was_known_stands_while_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    told, source, _ = run(
+        monkeypatch,
+        UnknownError("away"),
+        [page(7, node("a", 1))],
+        UnknownError("away"),
+        UnknownError("away"),
+        [page(9, node("a", 1))],
+    )
+    assert told == [(None, "a")]
+    assert source.asked == ["list", "list", "watch 7", "list", "list", "watch 9"]
+
+
+def test_a_node_that_comes_back_under_its_name_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    told, _, _ = run(
+        monkeypatch,
+        [page(7, node("a", 1, uid="u1"))],
+        [("DELETED", node("a", 8, uid="u1")), ("ADDED", node("a", 9, uid="u2"))],
+    )
+    assert told == [(None, "a"), ("a", None), (None, "a")]
+
+
+def pod(name: str, topology: str, machine: str = "", uid: str = "", phase: str = "Running") -> PodView:
+    return PodView(name, "ns", topology, "executor", uid or f"uid-{name}", machine, phase)
+
+
+@pytest.fixture
+def woken() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def cluster(woken: list[str]) -> Cluster:
+    wake: Callable[[tuple[str, str]], None] = lambda key: woken.append(key[1])  # noqa: E731
+    return Cluster(wake)
+
+
+def test_pods_are_found_by_topology_and_wake_it(cluster: Cluster, woken: list[str]) -> None:
+    one, two = pod("p1", "a", "m1"), pod("p2", "b", "m1")
+    cluster.pod_changed(None, one)
+    cluster.pod_changed(None, two)
+    assert cluster.pods(("ns", "a")) == {"p1": one}
+    cluster.pod_changed(two, None)
+    assert cluster.pods(("ns", "b")) == {}
+    assert woken == ["a", "b", "b"]
+
+
+def test_a_machine_wakes_those_who_have_pods_there(cluster: Cluster, woken: list[str]) -> None:
+    well, ill = Machine("m1", True, True), Machine("m1", None, True)
+    cluster.machine_changed(None, well)
+    pending, placed = pod("p1", "a"), pod("p1", "a", "m1")
+    cluster.pod_changed(None, pending)
+    cluster.pod_changed(pending, placed)
+    cluster.pod_changed(None, pod("p2", "b", "m2"))
+    woken.clear()
+    cluster.machine_changed(well, ill)
+    assert woken == ["a"]
+    assert cluster.machines["m1"].ready is None
+    cluster.pod_changed(placed, None)
+    woken.clear()
+    cluster.machine_changed(ill, None)
+    assert woken == []
+    assert cluster.machines == {}
+
+
+def test_the_end_of_an_old_pod_does_not_remove_the_new_one_of_its_name(cluster: Cluster) -> None:
+    old, new = pod("driver", "a", "m1", uid="u1"), pod("driver", "a", "m2", uid="u2")
+    cluster.pod_changed(None, old)
+    cluster.pod_changed(None, new)
+    cluster.pod_changed(old, None)
+    assert cluster.pods(("ns", "a")) == {"driver": new}
