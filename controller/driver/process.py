@@ -28,6 +28,7 @@ from spark_jobs.errors import CheckpointError
 from spark_jobs.ledger import Ledger
 from spark_jobs.punctuation import Punctuations
 from spark_jobs.release import Release
+from spark_jobs.standby import take_over
 from spark_jobs.topology import StreamTopology, expand
 
 log = logging.getLogger("reprise.driver")
@@ -113,6 +114,7 @@ class Driver:
     def _make_engine(self) -> Engine:
         location, topology = self.config.checkpoints, expand(self.resource)
         store = CheckpointStore(location, self.resource.checkpoint.standby)
+        take_over(store, self.resource.checkpoint.standby)
         engine = Engine(
             resource=self.resource,
             topology=topology,
