@@ -99,7 +99,8 @@ class Coordinator:
     def _look_at(self, reading: Reading) -> None:
         """The incident whose ids the following lines of the log have."""
         incident = reading.snapshot.incident
-        logs.about(incident=incident and incident.id, plan=incident and (incident.plans or ("",))[-1])
+        plans = incident.plans if incident else ()
+        logs.about(incident=incident.id if incident else None, plan=plans[-1] if plans else None)
         if reading.snapshot.session and not self._told:
             self._told = True
             tell_again(self.store.client, self.store.root, incident)
