@@ -12,6 +12,7 @@ from rich.console import Console
 from controller.cli import exits
 from controller.cli.live import display_for
 from controller.cli.options import DURATION, out_option, parse_sets, topology_option
+from controller.logs import FORMATS
 from controller.metrics.endpoint import RunMetrics
 from controller.run import Outcome, RunConfig, RunResult, load, load_faults, run_topology
 from controller.run.state import RunState
@@ -50,6 +51,7 @@ EXIT = {
     metavar="PORT",
     help="Serve metrics at this port of 127.0.0.1, and the driver's at the next one.",
 )
+@click.option("--log-format", type=click.Choice(FORMATS), help="Of the logs in OUT/logs; default: text.")
 @click.option("-q", "--quiet", is_flag=True, help="Only the verdict.")
 def command(file: Path, out: Path, quiet: bool, **options: Any) -> None:
     """Run a topology on a Spark cluster of local processes until its streams end.
@@ -81,6 +83,7 @@ def command(file: Path, out: Path, quiet: bool, **options: Any) -> None:
         timeout_s=options["timeout"],
         resume=options["resume"],
         metrics_port=options["metrics"] or 0,
+        log_format=options["log_format"],
         python_path=str(file.resolve().parent),
     )
     signal.signal(signal.SIGTERM, _interrupt)

@@ -17,6 +17,7 @@ from typing import Any
 
 from pyspark import SparkContext
 
+from controller import logs
 from controller.driver.channel import Channel, ChannelError
 from controller.metrics.collect import serve
 from controller.metrics.driver import DriverMetrics
@@ -169,6 +170,7 @@ class Driver:
             return
         if desired.seq == self._engine.desired.seq or desired.driver != str(self._engine.epoch):
             return  # nothing new, or meant for an earlier driver: the coordinator will speak to this one
+        logs.about(incident=desired.plan.rpartition("-p")[0], plan=desired.plan)
         try:
             self._engine.want(desired)
         except CheckpointError as error:

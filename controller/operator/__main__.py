@@ -15,6 +15,7 @@ from types import FrameType
 import kopf
 
 from algorithms import compiled
+from controller import logs
 from controller.metrics import collect as metrics
 from controller.metrics.endpoint import controller_registry
 from controller.operator.api import Api
@@ -32,11 +33,10 @@ STUCK_S = 60.0
 
 def main() -> int:
     """Exit code 0 after SIGTERM, 1 when the Lease was lost, 2 for settings that cannot work."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    for noisy in ("kazoo", "kopf", "urllib3"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    options = _parser().parse_args()
+    logs.setup(options.log_format, quiet=("kazoo", "kopf", "urllib3"))
     try:
-        settings = _settings(_parser().parse_args())
+        settings = _settings(options)
     except OperatorError as error:
         log.error("event=bad-setting reason=%r", str(error))
         return 2
@@ -119,7 +119,7 @@ def _settings(options: argparse.Namespace) -> OperatorSettings:
         lease=options.lease, lease_s=options.lease_s,
         session_s=options.session_timeout, settle_s=options.settle, driver_grace_s=options.driver_grace,
         switches=options.switches, health_port=options.health_port,
-        metrics_port=options.metrics_port, keep_incidents=options.keep_incidents,
+        metrics_port=options.metrics_port, log_format=options.log_format, keep_incidents=options.keep_incidents,
     )  # fmt: skip
 
 
@@ -164,6 +164,12 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=base.metrics_port,
         help="of metrics, here and of drivers; 0 for none",
+    )
+    add(
+        "--log-format",
+        choices=logs.FORMATS,
+        default=env.get(logs.VARIABLE, base.log_format),
+        help="here and in pods of topologies",
     )
     add("--keep-incidents", type=int, default=base.keep_incidents, help="closed Incidents kept as objects")
     return parser

@@ -21,6 +21,7 @@ from kubernetes.client import Configuration
 from controller.operator.budget import Urgency, WriteBudget
 from controller.operator.errors import (
     ApiError,
+    BudgetError,
     ConflictError,
     ExpiredError,
     ForbiddenError,
@@ -170,6 +171,8 @@ class Api:
     def _send(self, method: str, path: str, body: Mapping[str, Any] | None = None, kind: str = "") -> Any:
         try:
             return self._ask(method, path, body, kind)
+        except BudgetError:
+            raise  # nothing was asked
         except OperatorError as error:
             self.refused[_reason(error)] += 1
             raise

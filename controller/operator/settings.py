@@ -68,6 +68,9 @@ class OperatorSettings:
     health_port: int = 8080
     """Of the probes; 0 for none."""
 
+    log_format: str = "text"
+    """text or json; also of drivers and executors."""
+
     metrics_port: int = 0
     """Of the operator's own metrics and of its drivers'; 0 for none."""
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
+from controller import logs
 from controller.coordination.errors import CoordinationError
 from controller.coordination.topology_view import view_of
 from controller.metrics import control
@@ -217,6 +218,8 @@ class TopologyController:
 
     @contextlib.contextmanager
     def _timed(self, look: Look) -> Iterator[None]:
+        meta = self.body["metadata"]
+        logs.about(topology=f"{meta['namespace']}/{meta['name']}", incident=None, plan=None)
         began = time.thread_time()
         yield
         self.pace.note(look, time.thread_time() - began)
