@@ -199,6 +199,13 @@ def test_export_from_the_page(served: StubCluster, tmp_path: Path) -> None:
     assert (tmp_path / "post" / "inc-000002.md").exists()
 
 
+def test_what_may_not_be_read_is_one_line(bare: StubCluster, tmp_path: Path) -> None:
+    bare.forbidden.add(f"{GROUP}/incidents")
+    result = ask(bare, tmp_path, "status", "oncall")
+    assert result.exit_code == 4
+    assert result.output.splitlines()[-1].startswith("error: 403: GET ")
+
+
 def test_no_cluster_at_all(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["status", "x", "--kubeconfig", str(tmp_path / "none")])
     assert result.exit_code == 4
