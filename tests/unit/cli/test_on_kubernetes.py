@@ -206,6 +206,17 @@ def test_what_may_not_be_read_is_one_line(bare: StubCluster, tmp_path: Path) -> 
     assert result.output.splitlines()[-1].startswith("error: 403: GET ")
 
 
+def test_the_plugin_means_kubernetes_without_being_told(bare: StubCluster, tmp_path: Path) -> None:
+    config = ["--kubeconfig", str(bare.kubeconfig(tmp_path))]
+    plugin = CliRunner().invoke(main, ["history", *config], prog_name="kubectl-reprise")
+    assert plugin.exit_code == 0, plugin.output
+    assert "queries-lost" in plugin.output
+    nowhere = CliRunner().invoke(main, ["history"], prog_name="reprise")
+    assert "which topology? give --out" in nowhere.output
+    missing = CliRunner().invoke(main, ["history", "--kubeconfig", "none"], prog_name="kubectl-reprise")
+    assert missing.exit_code == 4
+
+
 def test_no_cluster_at_all(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["status", "x", "--kubeconfig", str(tmp_path / "none")])
     assert result.exit_code == 4
