@@ -11,7 +11,7 @@ import click
 
 from controller.run.state import RunState
 from controller.web import Board, WebError, WebServer
-from spark_jobs.topology import StreamTopology, expand
+from spark_jobs.topology import StreamTopology
 
 PORT = 8088
 HOST = "127.0.0.1"
@@ -36,7 +36,7 @@ def web_page(resource: StreamTopology, port: int | None) -> Iterator[WebPage]:
     if port is None:
         yield WebPage("", lambda _: None)
         return
-    board, topology = Board(), expand(resource)
+    board = Board()
     server = WebServer(board, HOST, port)
     try:
         server.start()
@@ -44,7 +44,7 @@ def web_page(resource: StreamTopology, port: int | None) -> Iterator[WebPage]:
         raise click.BadParameter(str(error), param_hint="--web") from error
 
     def show(state: RunState) -> None:
-        board.show(resource.namespace, resource.name, topology, state.observation)
+        board.show(resource.namespace, resource.name, resource, state.observation)
 
     try:
         yield WebPage(f"{server.url}/t/{quote(resource.namespace)}/{quote(resource.name)}", show)

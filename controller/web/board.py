@@ -1,7 +1,7 @@
 """The newest look at each topology, between those who look and those who watch.
 
 Whoever observes a topology anyway leaves the observation here, which costs an assignment.  A document is made of it only
-when somebody asks, and once for everybody who asks until it is due again: after half a second, or ten times what making it
+when somebody asks (until then nothing is kept but what its observer has, too), and once for everybody who asks until it is due again: after half a second, or ten times what making it
 took, so that the page of a huge topology takes a tenth of a core at most.  Invariant: `show` never waits for a document that
 is being made.
 """
@@ -19,12 +19,14 @@ from typing import Any
 
 from controller.run.observation import Observation
 from controller.view import document, plain
-from spark_jobs.topology import Topology
+from spark_jobs.topology import StreamTopology, Topology, expand
 
 FRESH_S = 0.5
 """A document is shown at least so long, although there is a newer observation."""
 FRESH_TIMES = 10.0
 """And at least so many times as long as making it took."""
+KEPT_S = 60.0
+"""What was made is forgotten when nobody has asked for it for so long."""
 _SUMMARY = ("phase", "connected", "time", "batch")
 _COUNTS = ("total", "available", "recovering", "waiting", "share")
 _INCIDENT = ("id", "kind", "phase", "opened_at")
@@ -64,9 +66,12 @@ class _Made:
 
 @dataclass(slots=True)
 class _Entry:
-    topology: Topology
+    resource: StreamTopology
     seen: Observation
     version: int = 1
+    asked: float = 0.0
+    topology: tuple[StreamTopology, Topology] | None = None
+    """Of this resource, while somebody watches."""
     making: threading.Lock = field(default_factory=threading.Lock)
     made: dict[bool, _Made] = field(default_factory=dict)
     """With wiring, and without."""
@@ -80,14 +85,16 @@ class Board:
         self._lock = threading.Lock()
         self._entries: dict[Key, _Entry] = {}
 
-    def show(self, namespace: str, name: str, topology: Topology, seen: Observation) -> None:
+    def show(self, namespace: str, name: str, resource: StreamTopology, seen: Observation) -> None:
         """The newest observation of this topology."""
         with self._lock:
             entry = self._entries.get((namespace, name))
             if entry is None:
-                self._entries[namespace, name] = _Entry(topology, seen)
-            else:
-                entry.topology, entry.seen, entry.version = topology, seen, entry.version + 1
+                self._entries[namespace, name] = _Entry(resource, seen)
+                return
+            entry.resource, entry.seen, entry.version = resource, seen, entry.version + 1
+            if entry.made and self._clock() - entry.asked > KEPT_S:
+                entry.made, entry.topology = {}, None
 
     def forget(self, namespace: str, name: str) -> None:
         """It is not looked after any more."""
@@ -121,6 +128,7 @@ class Board:
         if entry is None:
             return None
         with entry.making:
+            entry.asked = self._clock()
             made = entry.made.get(wiring)
             if made is None or (made.version != entry.version and self._clock() >= made.due):
                 made = entry.made[wiring] = self._make(entry, wiring)
@@ -129,8 +137,10 @@ class Board:
     def _make(self, entry: _Entry, wiring: bool) -> _Made:
         began = self._clock()
         with self._lock:
-            version, topology, seen = entry.version, entry.topology, entry.seen
-        found = document(topology, seen)
+            version, resource, seen, known = entry.version, entry.resource, entry.seen, entry.topology
+        if known is None or known[0] is not resource:
+            known = entry.topology = resource, expand(resource)
+        found = document(known[1], seen)
         if not wiring:
             bare = tuple(replace(partition, upstream=(), queries=()) for partition in found.partitions)
             found = replace(found, partitions=bare)

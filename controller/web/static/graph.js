@@ -63,7 +63,7 @@ export class Graph {
   }
 
   #operator(operator, level) {
-    const toggle = el("button", { type: "button", class: "operator-head", tabindex: "-1" }, el("b"), el("span", { class: "small" }));
+    const toggle = el("button", { type: "button", class: "operator-head", tabindex: "-1" }, el("b"), el("span", { class: "hidden" }), el("span", { class: "small", "aria-hidden": "true" }));
     toggle.addEventListener("click", () => {
       const chosen = this.#args[1];
       this.#opened.set(`${chosen} ${operator.name}`, toggle.getAttribute("aria-expanded") !== "true");
@@ -78,10 +78,10 @@ export class Graph {
     const { x, y, width, height } = this.places.get(operator.name);
     Object.assign(node.style, { left: `${x}px`, top: `${y}px`, width: `${width}px`, height: `${height}px` });
     setText(toggle.children[0], operator.name);
-    setText(toggle.children[1], `${operator.partitions.length}`);
+    setText(toggle.children[2], `${operator.partitions.length}`);
     setAttribute(toggle, "aria-expanded", open);
     const found = PARTITION_STATES.map((state) => [state, partitions.filter((partition) => partition.state === state).length]).filter(([, many]) => many);
-    setAttribute(toggle, "aria-label", `${operator.kind} ${operator.name}, ${count(partitions.length, "partition")}: ${found.map(([state, many]) => `${many} ${state}`).join(", ")}`);
+    setText(toggle.children[1], `${operator.kind}, ${count(partitions.length, "partition")}: ${found.map(([state, many]) => `${many} ${state}`).join(", ")}`);
     setAttribute(node, "data-worst", found.at(-1)[0]);
     setAttribute(node, "data-in", !open && partitions.some((partition) => isIn(partition, selected)));
     cells.hidden = !open;
@@ -92,7 +92,7 @@ export class Graph {
   }
 
   #cell(partition) {
-    return el("button", { type: "button", class: "cell", tabindex: "-1", "data-partition": partition.id, onclick: () => this.#select({ partition: partition.id }) }, shape(partition.state), el("span", { class: "index" }), el("span", { class: "position" }));
+    return el("button", { type: "button", class: "cell", tabindex: "-1", "data-partition": partition.id, onclick: () => this.#select({ partition: partition.id }) }, shape(partition.state), el("span", { class: "index", "aria-hidden": "true" }), el("span", { class: "position", "aria-hidden": "true" }), el("span", { class: "hidden" }));
   }
 
   #buttons() {
@@ -121,7 +121,7 @@ export class Graph {
 const isIn = (partition, selected) => selected !== null && (partition.id === selected.partition || partition.queries.includes(selected.query));
 
 function updateCell(cell, partition, selected) {
-  const [sign, index, position] = cell.children;
+  const [sign, index, position, name] = cell.children;
   setShape(sign, partition.state);
   setText(index, partition.id.split(".").at(-1));
   setText(position, partition.position ?? "–");
@@ -129,7 +129,7 @@ function updateCell(cell, partition, selected) {
   setAttribute(cell, "aria-pressed", partition.id === selected?.partition);
   setAttribute(cell, "data-in", isIn(partition, selected));
   const where = partition.position === null ? "not at work" : `batch ${partition.position}`;
-  setAttribute(cell, "aria-label", `${partition.id}, ${partition.state}, ${where}${partition.node ? `, on ${partition.node}` : ""}`);
+  setText(name, `${partition.id}, ${partition.state}, ${where}${partition.node ? `, on ${partition.node}` : ""}`);
   setAttribute(cell, "title", `${partition.id}: ${partition.state}${partition.reason ? `, ${partition.reason}` : ""}; queries ${some(partition.queries, 6)}`);
 }
 
