@@ -16,6 +16,7 @@ for it from time to time.  Every link is relative, so the page works below any p
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 from aiohttp import web
@@ -103,7 +104,8 @@ async def _stream(request: web.Request) -> web.StreamResponse:
         )
         await response.prepare(request)
         if request.method == "GET":
-            await _tell(response, lambda: board.version(key))
+            with contextlib.suppress(ConnectionResetError):  # the viewer has gone
+                await _tell(response, lambda: board.version(key))
         return response
     finally:
         streams.discard(id(request))

@@ -62,8 +62,8 @@ class Forwarder:
                 await response.prepare(request)
                 async for chunk in answer.content.iter_any():
                     await response.write(chunk)
-        except (aiohttp.ClientError, TimeoutError) as error:
-            if response is None:
+        except (aiohttp.ClientError, TimeoutError, ConnectionResetError) as error:
+            if response is None:  # else the viewer has gone, or the leader in the middle: the page asks again
                 raise web.HTTPBadGateway(text="the operator that leads does not answer\n") from error
         assert response is not None
         return response

@@ -116,6 +116,7 @@ def window(width: int = 1440, height: int = 1000, dark: bool = False) -> Iterato
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         service = Service(str(browser.driver), env=os.environ | dict(browser.environment))
         driver = webdriver.Chrome(options=options, service=service)
+        driver.set_script_timeout(120)
         try:
             yield driver
         finally:

@@ -20,7 +20,7 @@ export function setText(node, value) {
 }
 
 export function setAttribute(node, name, value) {
-  if (value === null || value === false) node.removeAttribute(name);
+  if (value === null) node.removeAttribute(name);
   else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
 }
 

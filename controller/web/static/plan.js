@@ -53,5 +53,5 @@ function table(caption, titles, lines, numbers) {
   const kind = (index) => (numbers.includes(index) ? "number" : null);
   const head = el("tr", {}, ...titles.map((title, index) => el("th", { scope: "col", class: kind(index) ?? "" }, title)));
   const rows = lines.map((cells) => el("tr", {}, ...cells.map((cell, index) => el(index ? "td" : "th", { scope: index ? null : "row", class: kind(index) ?? "" }, String(cell)))));
-  return el("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": caption }, el("table", {}, el("caption", {}, caption), el("thead", {}, head), el("tbody", {}, ...rows)));
+  return el("div", { class: "scroll tall", tabindex: "0", role: "group", "aria-label": caption }, el("table", {}, el("caption", {}, caption), el("thead", {}, head), el("tbody", {}, ...rows)));
 }
