@@ -1,9 +1,9 @@
 """The newest look at each topology, between those who look and those who watch.
 
-Whoever observes a topology anyway leaves the observation here, which costs an assignment.  A document is made of it only
-when somebody asks (until then nothing is kept but what its observer has, too), and once for everybody who asks until it is due again: after half a second, or ten times what making it
-took, so that the page of a huge topology takes a tenth of a core at most.  Invariant: `show` never waits for a document that
-is being made.
+Whoever observes a topology anyway leaves the observation here, which costs an assignment and keeps nothing that its
+observer has not.  A document is made of it only when somebody asks, and once for everybody who asks until it is due again:
+after half a second, or ten times what making it took, so that the page of a huge topology takes a tenth of a core at most.
+Invariant: `show` never waits for a document that is being made.
 """
 
 from __future__ import annotations

@@ -5,12 +5,15 @@ So plans, reasons, time lines and states are those that a real incident has, at 
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from controller.coordination.topology_view import policy_of, view_of
 from controller.run.observation import Observation
-from spark_jobs.topology import StreamTopology, Topology, expand, load_topology, override
+from controller.view import document, plain
+from spark_jobs.topology import StreamTopology, expand, load_topology, override
 from tests.unit.scheduler.recovery_simulator import World
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -21,7 +24,7 @@ class Life:
     """A topology on nodes that a test kills and adds, and how it looks to an observer."""
 
     def __init__(self, resource: StreamTopology, node_cpu: int | None = None) -> None:
-        self.resource, self.topology = resource, expand(resource)
+        self.resource = resource
         cpu = node_cpu or round(resource.nodes.cpu_cores * 1000)
         self._cpu = cpu
         self.world = World(view_of(resource), policy_of(resource, 1.0, 30.0), now=START)
@@ -79,6 +82,11 @@ def wide(parallelism: int) -> Life:
     return Life(resource, node_cpu=needed // 7)
 
 
-def of(life: Life) -> tuple[Topology, Observation]:
+def of(life: Life) -> tuple[StreamTopology, Observation]:
     """What a board is shown."""
-    return life.topology, life.seen()
+    return life.resource, life.seen()
+
+
+def said(resource: StreamTopology, seen: Observation) -> Any:
+    """The document of it, as JSON has it."""
+    return json.loads(json.dumps(plain(document(expand(resource), seen))))

@@ -16,15 +16,14 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from controller.run.observation import Observation
-from controller.view import document, plain
 from controller.web import Board, WebServer
-from spark_jobs.topology import Topology
+from spark_jobs.topology import StreamTopology, expand
 from tests.web import moments
 from tests.web.browser import complaints, requests, window
 from tests.web.pages import CELLS, accessible, assert_shows, picture, show, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-Look = tuple[Topology, Observation]
+Look = tuple[StreamTopology, Observation]
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +93,7 @@ def test_the_page_shows_the_document(
     browser: WebDriver, server: WebServer, looks: dict[str, Look], name: str
 ) -> None:
     opened(browser, server, name, looks[name][1])
-    assert_shows(browser, plain(document(*looks[name])))
+    assert_shows(browser, moments.said(*looks[name]))
     accessible(browser)
     picture(browser, name)
 
@@ -103,7 +102,7 @@ def test_an_incident_is_told_with_its_time_line_plan_and_bound(
     browser: WebDriver, server: WebServer, looks: dict[str, Look]
 ) -> None:
     opened(browser, server, "burst", looks["burst"][1])
-    said = plain(document(*looks["burst"]))
+    said = moments.said(*looks["burst"])
     headline = browser.find_element(By.ID, "headline").text
     assert (
         said["incident"]["id"] in headline
@@ -143,13 +142,13 @@ def test_a_change_appears_without_reloading_and_without_losing_the_focus(
             lambda d, s=shown: d.execute_script("return document.body.dataset.time") == s,
             "the change is shown",
         )
-        assert_shows(browser, plain(document(*moments.of(life))))
+        assert_shows(browser, moments.said(*moments.of(life)))
     assert browser.execute_script("return [window.mark, document.activeElement.dataset.partition]") == [
         1,
         "o5.0",
     ]
     board.show(
-        "default", "live", life.topology, replace(life.seen(), connected=False, time=life.seen().time + 1)
+        "default", "live", life.resource, replace(life.seen(), connected=False, time=life.seen().time + 1)
     )
     until(
         browser,
@@ -219,7 +218,7 @@ def test_everything_can_be_reached_and_done_with_the_keyboard(
 def test_a_query_that_is_chosen_is_outlined_in_the_graph(
     browser: WebDriver, server: WebServer, looks: dict[str, Look]
 ) -> None:
-    topology, seen = looks["burst"]
+    resource, seen = looks["burst"]
     opened(browser, server, "burst", seen)
     button = browser.find_element(By.XPATH, "//tbody[@id='query-rows']//button[text()='o13.0']")
     until(
@@ -233,7 +232,7 @@ def test_a_query_that_is_chosen_is_outlined_in_the_graph(
     script = "return [...document.querySelectorAll('.cell[data-in=\"true\"]')].map(c => c.dataset.partition)"
     until(
         browser,
-        lambda d: set(d.execute_script(script)) == topology.queries["o13.0"].partitions,
+        lambda d: set(d.execute_script(script)) == expand(resource).queries["o13.0"].partitions,
         "its partitions",
     )
     assert "waiting" in browser.find_element(By.ID, "detail").text
@@ -268,7 +267,7 @@ def test_dark_and_narrow_are_readable_too(
     show(browser, width=400, height=800)
     opened(browser, server, "burst", looks["burst"][1])
     assert browser.execute_script("return document.documentElement.scrollWidth") <= 400
-    assert_shows(browser, plain(document(*looks["burst"])))
+    assert_shows(browser, moments.said(*looks["burst"]))
     accessible(browser)
     picture(browser, "narrow", 400)
 
@@ -299,9 +298,9 @@ def test_the_list_leads_to_each_topology(
 def test_a_text_that_looks_like_markup_stays_text(
     browser: WebDriver, server: WebServer, board: Board, looks: dict[str, Look]
 ) -> None:
-    topology, seen = looks["steady"]
+    resource, seen = looks["steady"]
     nasty = "<img src=x onerror=alert(1)>"
-    board.show("default", "nasty", topology, replace(seen, problems=(nasty,)))
+    board.show("default", "nasty", resource, replace(seen, problems=(nasty,)))
     opened(browser, server, "nasty", seen)
     assert nasty in browser.find_element(By.ID, "problems").text
     assert browser.find_elements(By.CSS_SELECTOR, "img") == []

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from controller.run.observation import Observation
-from controller.view import document, plain
+from controller.view import document
 from controller.web import Board, WebError, WebServer, app, server
 from controller.web.assets import assets
 from controller.web.guard import HEADERS
@@ -60,7 +60,7 @@ def ask(
 def test_the_document_is_that_of_the_view(page: WebServer) -> None:
     status, headers, body = ask(page, ONE)
     assert status == 200 and headers["Content-Type"] == "application/json; charset=utf-8"
-    assert json.loads(body) == json.loads(json.dumps(plain(document(*SEEN))))
+    assert json.loads(body) == moments.said(*SEEN)
 
 
 def test_without_wiring_partitions_say_all_but_what_never_changes(page: WebServer) -> None:
@@ -295,3 +295,15 @@ def test_no_parameter_of_a_class_or_connector_is_in_any_answer(page: WebServer, 
     for path in ("/api/v1/topologies", "/api/v1/topologies/default/secret", "/t/default/secret"):
         status, _, body = ask(page, path)
         assert status == 200 and b"987654321" not in body and b"spark_jobs." not in body
+
+
+def test_what_nobody_has_asked_for_in_a_while_is_forgotten() -> None:
+    now = [0.0]
+    board = Board(lambda: now[0])
+    board.show("default", "t", *SEEN)
+    board.document(("default", "t"))
+    for seconds, kept in ((59.0, True), (2.0, False)):
+        now[0] += seconds
+        board.show("default", "t", *SEEN)
+        assert bool(board._entries["default", "t"].made) is kept
+    assert board.document(("default", "t")) is not None
