@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from urllib.parse import quote
 
 import click
 
+from controller.run.observation import Observation
 from controller.run.state import RunState
 from controller.web import Board, WebError, WebServer
 from spark_jobs.topology import StreamTopology
@@ -37,6 +39,7 @@ def web_page(resource: StreamTopology, port: int | None) -> Iterator[WebPage]:
         yield WebPage("", lambda _: None)
         return
     board = Board()
+    board.show(resource.namespace, resource.name, resource, Observation(time.time(), connected=True))
     server = WebServer(board, HOST, port)
     try:
         server.start()

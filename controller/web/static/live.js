@@ -2,7 +2,7 @@
 // The document itself is always fetched the same way, and one request is on its way at a time.
 
 const POLL_MS = 2000;
-const STREAM_AGAIN_MS = 30000;
+const STREAM_AGAIN_MS = 10000;
 
 /** `show(document)` for each newer one; `say(mode)` with live, polling, missing or away. Returns nothing; lasts as long as the page. */
 export function follow(url, stream, show, say) {
