@@ -26,6 +26,7 @@ from controller.operator.health import serve
 from controller.operator.lease import Leadership
 from controller.operator.runtime import Runtime
 from controller.operator.settings import OperatorSettings
+from controller.web import Board, WebError, WebServer
 
 log = logging.getLogger("reprise.operator")
 STUCK_S = 60.0
@@ -54,17 +55,21 @@ def main() -> int:
         settings.lease,
         settings.identity,
         settings.lease_s,
+        web=_web_url(settings),
     )
+    board = Board()
     running: list[Runtime] = []
     if settings.health_port:
         healthy = lambda: not running or time.monotonic() - running[0].beat < STUCK_S  # noqa: E731
         serve(os.environ.get("POD_IP", ""), settings.health_port, healthy, lambda: bool(running))
     if settings.metrics_port:
         _serve_metrics(settings.metrics_port, api, running)
+    if settings.web_port:
+        _serve_web(settings, board, leadership)
     compiled.load_in_background()  # while it waits for the Lease, so that the first plan waits for no compiler
     if not leadership.acquire(stop):
         return 0
-    runtime = Runtime.start(settings, api)
+    runtime = Runtime.start(settings, api, board)
     running.append(runtime)
     holding = threading.Thread(target=leadership.hold, args=(stop, _fenced), name="lease")
     holding.start()
@@ -75,6 +80,25 @@ def main() -> int:
         stop.set()
         holding.join()
     return 0
+
+
+def _web_url(settings: OperatorSettings) -> str:
+    """Where the other operators find the page of this one; empty for none."""
+    host = os.environ.get("POD_IP", "")
+    return (
+        f"http://{f'[{host}]' if ':' in host else host}:{settings.web_port}"
+        if settings.web_port and host
+        else ""
+    )
+
+
+def _serve_web(settings: OperatorSettings, board: Board, leadership: Leadership) -> None:
+    """Also by an operator that waits for the Lease: it passes requests on.  Recovery does not depend on a page."""
+    server = WebServer(board, settings.web_host, settings.web_port, lambda: leadership.web)
+    try:
+        server.start()
+    except WebError as error:
+        log.error("event=no-web-page reason=%r", str(error))
 
 
 def _work(runtime: Runtime, stop: threading.Event) -> None:
@@ -120,6 +144,7 @@ def _settings(options: argparse.Namespace) -> OperatorSettings:
         session_s=options.session_timeout, settle_s=options.settle, driver_grace_s=options.driver_grace,
         switches=options.switches, health_port=options.health_port,
         metrics_port=options.metrics_port, log_format=options.log_format, keep_incidents=options.keep_incidents,
+        web_host=options.web_host, web_port=options.web_port,
     )  # fmt: skip
 
 
@@ -171,6 +196,8 @@ def _parser() -> argparse.ArgumentParser:
         default=env.get(logs.VARIABLE, base.log_format),
         help="here and in pods of topologies",
     )
+    add("--web-host", default=base.web_host, help="address of the web page; default: all")
+    add("--web-port", type=int, default=base.web_port, help="of the read-only web page; 0 for none")
     add("--keep-incidents", type=int, default=base.keep_incidents, help="closed Incidents kept as objects")
     return parser
 
