@@ -101,6 +101,10 @@ class Api:
             yield page
             more = page.get("metadata", {}).get("continue") or None
 
+    def list(self, path: str, **query: str) -> list[Any]:
+        """All objects of a kind at once."""
+        return [item for page in self.pages(path, **query) for item in page.get("items") or ()]
+
     def watch(self, path: str, version: str, seconds: int, **query: str) -> Iterator[tuple[str, Any]]:
         """(type, object) after `version`, for so long.  Raises ExpiredError when the API server does not remember it."""
         fields = {

@@ -45,10 +45,10 @@ class Prospects:
             return self._said
         self._asked = time.monotonic()
         try:
-            pages = self.api.pages(
+            found = self.api.list(
                 collection(self.namespace, "events"), fieldSelector="involvedObject.kind=Pod"
             )
-            self._said = said_of([event for page in pages for event in page.get("items") or ()])
+            self._said = said_of(found)
         except OperatorError as error:
             log.warning("event=events-not-read namespace=%s reason=%r", self.namespace, str(error))
         return self._said

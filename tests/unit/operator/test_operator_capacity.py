@@ -172,10 +172,10 @@ class EventApi(FakeApi):
         super().__init__()
         self.asked = 0
 
-    def pages(self, _path: str, **_query: str) -> Any:
+    def list(self, _path: str, **_query: str) -> Any:
         self.asked += 1
         self._answer()
-        yield {"items": [event("TriggeredScaleUp", "e1", "2026-01-01T00:00:00Z")]}
+        return [event("TriggeredScaleUp", "e1", "2026-01-01T00:00:00Z")]
 
 
 def test_events_are_asked_for_only_while_pods_wait_and_not_at_every_look(
