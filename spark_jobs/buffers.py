@@ -32,6 +32,8 @@ class Budget:
     memory: int = 0
     disk: int = 0
     files: int = 0
+    spilled: int = 0
+    """All bytes that ever went to disk."""
 
 
 @dataclass(slots=True)
@@ -100,6 +102,7 @@ class EdgeBuffer:
             self.inline.discard(batch)
             self.budget.memory -= entry.size
             self.budget.disk += entry.size
+            self.budget.spilled += entry.size
 
     def pending(self, applied: int, upto: int) -> Iterator[tuple[Message, bytes]]:
         """Entries from the cursor to batch `upto`, in order, while they are there; moves the cursor behind them.

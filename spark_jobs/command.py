@@ -95,10 +95,11 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Work of one partition since the host started: CPU seconds of its thread, tuples in and out."""
+    """Work of one partition since it was installed: CPU seconds of its thread, tuples and bytes of its input."""
 
     cpu_s: float
     tuples: int
+    input_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,8 @@ class Report:
     disk: int = 0
     busy_s: float = 0.0
     staged: int = 0
+    spilled: int = 0
+    """Bytes of output that this host has ever moved to disk."""
     gaps: tuple[str, ...] = ()
 
     def encode(self) -> bytes:

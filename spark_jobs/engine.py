@@ -19,6 +19,7 @@ from spark_jobs.checkpoints import CheckpointStore, Manifest
 from spark_jobs.command import Command, Install, Report, Usage
 from spark_jobs.contract import Range
 from spark_jobs.errors import CheckpointError, DataPlaneError
+from spark_jobs.figures import Figures, JobTimes
 from spark_jobs.ledger import Ledger
 from spark_jobs.punctuation import Punctuations
 from spark_jobs.release import Release
@@ -96,6 +97,7 @@ class Engine:
     jobs: int = 0
     failures: int = 0
     busy_s: float = 0.0
+    figures: Figures = field(default_factory=Figures)
     staged: dict[str, int] = field(default_factory=dict)
     """Node -> batches of output that wait for a checkpoint before they are published."""
     _installation: dict[str, str] = field(default_factory=dict)
@@ -115,6 +117,7 @@ class Engine:
         rollback = desired.generation != self.desired.generation
         if rollback or desired.checkpoint != self.desired.checkpoint:
             self._manifest = self._read_manifest(desired.checkpoint)
+        self.figures.reached(self.horizon)
         if rollback:
             self.positions.clear()
             self.failed.clear()
@@ -163,8 +166,11 @@ class Engine:
         self.positions[partition] = self.desired.checkpoint
         self.failed.pop(partition, None)
         self._resend.add(partition)
+        file = self._manifest.get(partition, Install(0)).file or {}
+        self.figures.installs(partition, self.desired.checkpoint, file.get("size", 0), time.monotonic())
 
     def _lose(self, partition: str, reason: str) -> None:
+        self.figures.loses(partition)
         self.positions.pop(partition, None)
         self._installation.pop(partition, None)
         self.failed[partition] = reason
@@ -178,23 +184,26 @@ class Engine:
         slots = sorted({self.desired.assignment[p] for p in self.positions})
         if not slots:
             return False
+        entered = time.monotonic()
         self._open_batches()
         hosts = tuple(living[n] for n in slots)
         if hosts != self._chain_hosts:
             self._chain, self._chain_hosts = None, ()
         self.jobs += 1
+        commands = self._commands(slots)
         began = time.monotonic()
         try:
             if self._chain is None:
                 self._chain, self._chain_hosts = self.connect(hosts), hosts
-            reports = self._chain.run(self._commands(slots), self.stages, cancelled, self.patience_s)
+            reports = self._chain.run(commands, self.stages, cancelled, self.patience_s)
         except DataPlaneError as error:
             self._after_failure(error)
             return True
-        took = time.monotonic() - began
+        ended = time.monotonic()
+        took = ended - began
         self.busy_s += took
+        slowest = max(reports, key=lambda r: r.busy_s)
         if took > SLOW_S:
-            slowest = max(reports, key=lambda r: r.busy_s)
             log.warning(
                 "slow job job=%d took=%.1f slots=%d busiest=%s busy=%.1f",
                 self.jobs, took, len(slots), slots[slowest.slot], slowest.busy_s,
@@ -207,10 +216,14 @@ class Engine:
             self._take(node, report)
         self._complete_checkpoints()
         self.release.start(time.time())
+        now, compute = time.monotonic(), min(slowest.busy_s, took)
+        self.figures.applied(self.positions, self.usage, now)
+        self.figures.jobs.append(JobTimes(began - entered, compute, took - compute, now - ended))
         return True
 
     def _after_failure(self, error: DataPlaneError) -> None:
         self.failures += 1
+        self.figures.failed_jobs += 1
         self._chain, self._chain_hosts = None, ()
         self._resend.update(self.positions)
         log.warning("job failed job=%d failures=%d reason=%s", self.jobs, self.failures, error)
@@ -234,6 +247,7 @@ class Engine:
             reach = self.ledger.ended_at + 1
         everyone = self.desired.punctuate and len(self.positions) == len(self.topology.partitions)
         self.punctuations.announce(self.horizon, reach, self.final, everyone, time.monotonic())
+        self.figures.announced(self.punctuations.open, time.monotonic())
         self.horizon = max(self.horizon, reach)
 
     @property
@@ -299,6 +313,7 @@ class Engine:
         self.problems += report.problems
         self.gaps.update(p for p in report.gaps if p in self.positions)
         self.buffers[node] = (report.memory, report.disk)
+        self.figures.spilled(report.host, report.spilled)
         self.staged[node] = report.staged
 
     def _complete_checkpoints(self) -> None:
@@ -312,6 +327,7 @@ class Engine:
                 self.problems.append(str(error))
                 return
             self.punctuations.complete(position)
+            self.figures.completes(position, time.monotonic())
             log.info("checkpoint complete position=%d files=%d", position, len(files))
             try:
                 ledger.stored(position, oldest=self.store.prune(self.resource.checkpoint.keep))

@@ -40,6 +40,7 @@ class Runtime(ABC):
         self.position = position
         self.cpu_s = 0.0
         self.tuples = 0
+        self.input_bytes = 0
         self.feedback = {t for d in partition.downstream if d.feedback for t in d.targets}
         self.buffers = {
             t: EdgeBuffer(partition.id, t, budget, self._next(t, position))
@@ -172,7 +173,9 @@ class SourceRuntime(Runtime):
         table, watermark = self._read(batch)
         self.emit(batch, watermark, table, wanted)
         self.position = batch
-        self.tuples += 0 if table is None else table.num_rows
+        if table is not None:
+            self.tuples += table.num_rows
+            self.input_bytes += table.nbytes
         self.cpu_s += time.thread_time() - began
         return True
 
@@ -280,6 +283,7 @@ class OperatorRuntime(Runtime):
             Input(m.source.rpartition(".")[0], m.source, m.table) for m in messages if m.table is not None
         )
         self.tuples += sum(i.table.num_rows for i in inputs)
+        self.input_bytes += sum(i.table.nbytes for i in inputs)
         try:
             self.state, table = self.operator.step(self.state, Inbox(batch, self.watermark, inputs))
         except Exception as error:

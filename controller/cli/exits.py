@@ -31,6 +31,7 @@ def guarded(call: Callable[[], T]) -> T:
     from algorithms import PlanningError
     from controller.coordination.errors import CoordinationError
     from controller.embedded.errors import EmbeddedError
+    from controller.metrics.errors import MetricsError
     from controller.report.errors import OutDirError, ReportError
     from controller.run.errors import FaultFileError, RunError
     from spark_jobs.errors import DataPlaneError
@@ -39,7 +40,7 @@ def guarded(call: Callable[[], T]) -> T:
         return call()
     except NotRunningError as error:
         fail(str(error), NOT_RUNNING)
-    except (DataPlaneError, PlanningError, FaultFileError, OutDirError, ReportError) as error:
+    except (DataPlaneError, PlanningError, FaultFileError, OutDirError, ReportError, MetricsError) as error:
         fail(str(error), BAD_INPUT)
     except (RunError, EmbeddedError, CoordinationError) as error:
         fail(str(error), NO)

@@ -12,7 +12,9 @@ from rich.console import Console
 from controller.cli import exits
 from controller.cli.live import display_for
 from controller.cli.options import DURATION, out_option, parse_sets, topology_option
+from controller.metrics.endpoint import RunMetrics
 from controller.run import Outcome, RunConfig, RunResult, load, load_faults, run_topology
+from controller.run.state import RunState
 
 STRATEGIES = ("incremental", "blocking", "operator-centric", "best-case")
 EXIT = {
@@ -42,6 +44,12 @@ EXIT = {
     "--resume", is_flag=True, help="Go on with the run in OUT, from its newest complete checkpoint."
 )
 @click.option("--timeout", type=DURATION, help="Give up after this long, e.g. 5m.")
+@click.option(
+    "--metrics",
+    type=click.IntRange(1, 65534),
+    metavar="PORT",
+    help="Serve metrics at this port of 127.0.0.1, and the driver's at the next one.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Only the verdict.")
 def command(file: Path, out: Path, quiet: bool, **options: Any) -> None:
     """Run a topology on a Spark cluster of local processes until its streams end.
@@ -72,12 +80,19 @@ def command(file: Path, out: Path, quiet: bool, **options: Any) -> None:
         standby=options["standby"],
         timeout_s=options["timeout"],
         resume=options["resume"],
+        metrics_port=options["metrics"] or 0,
         python_path=str(file.resolve().parent),
     )
     signal.signal(signal.SIGTERM, _interrupt)
     console = Console()
-    with display_for(console, resource.name, quiet) as display:
-        result = run_topology(config, display.watch, display.progress)
+    metrics = RunMetrics(resource)
+    with metrics.served(config.metrics_port), display_for(console, resource.name, quiet) as display:
+
+        def watch(state: RunState, actions: list[dict[str, Any]]) -> None:
+            metrics.watch(state)
+            display.watch(state, actions)
+
+        result = run_topology(config, watch, display.progress)
     verdict(console, result)
     raise SystemExit(EXIT[result.outcome])
 

@@ -7,12 +7,31 @@ x`. What each field means: docs/recovery.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from controller.coordination import paths
 from controller.coordination.fields import Fields, as_integer, as_object, as_text, dumps, loads
 from scheduler.model import Desired, Node, PartitionStats, Poison, Progress
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRecord:
+    """A complete global checkpoint, as the driver announces it."""
+
+    position: int
+    time: float
+    """When it was complete, unix seconds."""
+    size_bytes: int = 0
+    seconds: float = 0.0
+    """From announcing to completing it."""
+
+
+def parse_checkpoint(raw: bytes, path: str = paths.CHECKPOINTS) -> CheckpointRecord:
+    f = loads(raw, path)
+    return CheckpointRecord(
+        f.integer("position"), f.number("time"), f.integer("bytes", 0), f.number("seconds", 0.0)
+    )
 
 
 def parse_node(raw: bytes, path: str = paths.NODES) -> Node:

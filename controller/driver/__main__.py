@@ -34,6 +34,8 @@ def main() -> None:
     parser.add_argument(
         "--heap", help="of the driver's JVM, such as 768m; without it the environment says so"
     )
+    parser.add_argument("--metrics-host", default="127.0.0.1", help="address at which metrics are served")
+    parser.add_argument("--metrics-port", type=int, default=0, help="port at which they are; 0: not served")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("kazoo").setLevel(logging.WARNING)
@@ -52,6 +54,8 @@ def main() -> None:
         driver_host=options.driver_host,
         python_path=options.python_path,
         conf=dict(options.conf),
+        metrics_host=options.metrics_host,
+        metrics_port=options.metrics_port,
     )
     driver = Driver(resource, config)
 

@@ -18,6 +18,7 @@ from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 from controller.embedded.errors import ZooKeeperError
 from controller.embedded.node_tree import NodeRecord, nodes_path
 from controller.embedded.zk_access import client_options
+from controller.metrics.process import session_of
 from spark_jobs.engine import Desired
 
 log = logging.getLogger("reprise.driver")
@@ -84,6 +85,11 @@ class Channel:
     def connected(self) -> bool:
         """Whether the session can be trusted now."""
         return bool(self._zk.state == KazooState.CONNECTED)
+
+    @property
+    def session(self) -> str:
+        """The session's state in the words of the metrics."""
+        return session_of(str(self._zk.state))
 
     def next_epoch(self) -> int:
         """A number greater than that of every driver before this one."""

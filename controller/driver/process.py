@@ -18,6 +18,8 @@ from typing import Any
 from pyspark import SparkContext
 
 from controller.driver.channel import Channel, ChannelError
+from controller.metrics.collect import serve
+from controller.metrics.driver import DriverMetrics
 from spark_jobs.chain import Chain, ChainError, configuration, executors, warm
 from spark_jobs.checkpoints import CheckpointStore
 from spark_jobs.command import Usage
@@ -51,6 +53,9 @@ class DriverConfig:
     python_path: str
     conf: Mapping[str, str] = field(default_factory=dict)
     """Spark properties of the place where it runs; they stand above those of the topology."""
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int = 0
+    """Where metrics are served; 0: nowhere."""
 
 
 class Driver:
@@ -74,6 +79,9 @@ class Driver:
         self._engine = self._make_engine()
         publisher = threading.Thread(target=self._publish_forever, daemon=True)
         publisher.start()
+        self._metrics = DriverMetrics(self._engine, lambda: self.channel.session)
+        port = self.config.metrics_port
+        end_metrics = serve(self.config.metrics_host, port, self._metrics.registry) if port else None
         try:
             with self.config.events.open("a") as events:
                 while not self.stop.is_set():
@@ -81,6 +89,8 @@ class Driver:
         finally:
             self.stop.set()
             publisher.join(5)
+            if end_metrics is not None:
+                end_metrics()
             self._context.stop()
             self.channel.close()
 
@@ -192,19 +202,22 @@ class Driver:
     def _announce_checkpoint(self, position: int) -> None:
         manifest = self._engine.store.manifest(position)
         size = sum(f.size for f in manifest.files.values())
-        record = {"position": position, "time": time.time(), "bytes": size, "offsets": dict(manifest.offsets)}
+        record = {
+            "position": position,
+            "time": time.time(),
+            "bytes": size,
+            "seconds": round(self._engine.figures.checkpoint_s, 3),
+            "offsets": dict(manifest.offsets),
+        }
         self.channel.publish(f"checkpoints/{position:08d}", record)
         self.channel.forget_checkpoints(self.resource.checkpoint.keep)
 
     def _write_events(self, events: Any) -> None:
         engine = self._engine
-        for query, batch, at in engine.outputs:
-            line = {
-                "query": query,
-                "batch": batch,
-                "at": round(at, 4),
-                "due": round(engine.release.at(batch), 4),
-            }
+        written = [(query, batch, at, engine.release.at(batch)) for query, batch, at in engine.outputs]
+        self._metrics.take(written)
+        for query, batch, at, due in written:
+            line = {"query": query, "batch": batch, "at": round(at, 4), "due": round(due, 4)}
             events.write(json.dumps(line) + "\n")
         if engine.outputs:
             engine.outputs.clear()

@@ -15,6 +15,8 @@ from types import FrameType
 import kopf
 
 from algorithms import compiled
+from controller.metrics import collect as metrics
+from controller.metrics.endpoint import controller_registry
 from controller.operator.api import Api
 from controller.operator.budget import WriteBudget
 from controller.operator.errors import OperatorError
@@ -57,6 +59,8 @@ def main() -> int:
     if settings.health_port:
         healthy = lambda: not running or time.monotonic() - running[0].beat < STUCK_S  # noqa: E731
         serve(os.environ.get("POD_IP", ""), settings.health_port, healthy, lambda: bool(running))
+    if settings.metrics_port:
+        _serve_metrics(settings.metrics_port, api, running)
     compiled.load_in_background()  # while it waits for the Lease, so that the first plan waits for no compiler
     if not leadership.acquire(stop):
         return 0
@@ -89,6 +93,18 @@ def _work(runtime: Runtime, stop: threading.Event) -> None:
     asyncio.run(operate())
 
 
+def _serve_metrics(port: int, api: Api, running: list[Runtime]) -> None:
+    """Also of an operator that waits for the Lease: it says that it does not lead, and nothing of topologies."""
+    registry = controller_registry(
+        "operator",
+        looks=lambda: running[0].looks() if running else [],
+        session=lambda: running[0].session if running else "lost",
+        refused=lambda: dict(api.refused),
+        leading=lambda: bool(running),
+    )
+    metrics.serve(os.environ.get("POD_IP", ""), port, registry)
+
+
 def _fenced() -> None:
     """Somebody else may work by now: end at once, with nothing half-done that another could not go on with."""
     os._exit(1)
@@ -102,7 +118,8 @@ def _settings(options: argparse.Namespace) -> OperatorSettings:
         nodes=not options.no_nodes, capacity=options.capacity, writes_per_s=options.writes_per_s,
         lease=options.lease, lease_s=options.lease_s,
         session_s=options.session_timeout, settle_s=options.settle, driver_grace_s=options.driver_grace,
-        switches=options.switches, health_port=options.health_port, keep_incidents=options.keep_incidents,
+        switches=options.switches, health_port=options.health_port,
+        metrics_port=options.metrics_port, keep_incidents=options.keep_incidents,
     )  # fmt: skip
 
 
@@ -142,6 +159,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--switches", default="", help="ConfigMap with the keys paused and recommend, for all topologies")
     add("--health-port", type=int, default=base.health_port, help="of the probes; 0 for none")
+    add(
+        "--metrics-port",
+        type=int,
+        default=base.metrics_port,
+        help="of metrics, here and of drivers; 0 for none",
+    )
     add("--keep-incidents", type=int, default=base.keep_incidents, help="closed Incidents kept as objects")
     return parser
 

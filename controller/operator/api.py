@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
@@ -42,6 +43,13 @@ _REFUSALS = {
     410: ExpiredError,
     422: InvalidError,
 }
+_REASONS = {
+    NotFoundError: "not_found",
+    ConflictError: "conflict",
+    ForbiddenError: "forbidden",
+    InvalidError: "invalid",
+    UnknownError: "unknown",
+}
 
 
 def collection(namespace: str, plural: str, group: str = "", version: str = "v1") -> str:
@@ -62,6 +70,8 @@ class Api:
             config.load_config(client_configuration=configuration)
         self._configuration, self._budget, self._urgency = configuration, budget, Urgency.ACT
         self._manager = manager
+        self.refused: Counter[str] = Counter()
+        """Requests that failed, by reason; `not_found` and `conflict` are answers that the operator reckons with."""
         self._pool = urllib3.PoolManager(
             maxsize=16,
             ca_certs=configuration.ssl_ca_cert,
@@ -159,7 +169,14 @@ class Api:
 
     def _send(self, method: str, path: str, body: Mapping[str, Any] | None = None, kind: str = "") -> Any:
         if method != "GET":
-            self._budget.take(self._urgency)
+            self._budget.take(self._urgency)  # what is not sent is no failed request
+        try:
+            return self._ask(method, path, body, kind)
+        except OperatorError as error:
+            self.refused[_reason(error)] += 1
+            raise
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None, kind: str) -> Any:
         answer = self._request(method, path, body, kind)
         return _read(method, path, answer.status, answer.data)
 
@@ -182,6 +199,11 @@ class Api:
             )
         except urllib3.exceptions.HTTPError as error:
             raise UnknownError(f"{method} {path}: {error}") from error
+
+
+def _reason(error: OperatorError) -> str:
+    """In the words of the metrics."""
+    return next((name for kind, name in _REASONS.items() if isinstance(error, kind)), "other")
 
 
 def _read(method: str, path: str, status: int, data: bytes) -> Any:

@@ -124,6 +124,8 @@ def driver_pod(
             *_mounts(resource, settings),
         ],
     }
+    if settings.metrics_port:
+        container["ports"] = [{"name": "metrics", "containerPort": settings.metrics_port}]
     spec = _pod_spec(resource, settings) | {
         "restartPolicy": "Never",
         "serviceAccountName": kubernetes.service_account or settings.driver_account,
@@ -179,6 +181,7 @@ def _driver_arguments(
         f"--sink={resource.sink_location or base + '/sink'}",
         f"--checkpoints={resource.checkpoint.location or base + '/checkpoints'}",
         f"--events={_SCRATCH}/events.jsonl", "--driver-host=$(POD_IP)", f"--heap={heap_mb}m",
+        *([f"--metrics-port={settings.metrics_port}", "--metrics-host=$(POD_IP)"] if settings.metrics_port else []),
         *(f"--conf={key}={value}" for key, value in sorted(conf.items())),
     ]  # fmt: skip
 

@@ -148,6 +148,11 @@ class Records:
         """All that people want to see."""
         return self._observer.read()
 
+    @property
+    def last(self) -> Observation:
+        """What was observed last; nothing yet at the beginning."""
+        return self._observer.last
+
     def mark(self) -> None:
         """What `glance` compares with; before everything is read, so that no change falls between.  Raises SessionError."""
         self._asked_for = self._commands()

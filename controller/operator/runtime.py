@@ -14,6 +14,8 @@ from typing import Any
 from kazoo.client import KazooClient
 
 from controller.embedded.zk_client import make_client
+from controller.metrics.control import Look
+from controller.metrics.process import session_of
 from controller.operator.api import Api, collection
 from controller.operator.capacity import load_view
 from controller.operator.errors import OperatorError
@@ -113,6 +115,16 @@ class Runtime:
             controller.end()
         self.client.stop()
         self.client.close()
+
+    @property
+    def session(self) -> str:
+        """Of ZooKeeper, in the words of the metrics."""
+        return session_of(str(self.client.state))
+
+    def looks(self) -> list[Look]:
+        """What was last seen of each topology."""
+        found = (controller.seen for controller in list(self.controllers.values()))
+        return [look for look in found if look is not None]
 
     def controller(self, body: Mapping[str, Any]) -> TopologyController:
         """The one of this object, made when it is not there."""

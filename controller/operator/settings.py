@@ -68,6 +68,9 @@ class OperatorSettings:
     health_port: int = 8080
     """Of the probes; 0 for none."""
 
+    metrics_port: int = 0
+    """Of the operator's own metrics and of its drivers'; 0 for none."""
+
     keep_incidents: int = 20
     """Closed Incidents kept as objects for each topology, with their plans; all of them stay in ZooKeeper."""
 
@@ -78,5 +81,6 @@ class OperatorSettings:
         for name in ("writes_per_s", "lease_s", "session_s", "settle_s", "driver_grace_s", "keep_incidents"):
             if getattr(self, name) <= 0:
                 raise SettingsError(f"{name}: {getattr(self, name)} is not positive")
-        if not 0 <= self.health_port < 65536:
-            raise SettingsError(f"health_port: {self.health_port} is no port")
+        for name in ("health_port", "metrics_port"):
+            if not 0 <= getattr(self, name) < 65536:
+                raise SettingsError(f"{name}: {getattr(self, name)} is no port")

@@ -20,6 +20,7 @@ from kazoo.client import KazooClient
 
 from controller.coordination.errors import CoordinationError
 from controller.coordination.topology_view import view_of
+from controller.metrics import control
 from controller.operator.api import Api
 from controller.operator.capacity import NOTHING_KNOWN, Outlook
 from controller.operator.driver import DriverKeeper
@@ -70,6 +71,7 @@ class TopologyController:
     body: Mapping[str, Any]
     wake: Callable[[], None]
     pace: Pace = field(default_factory=Pace)
+    _since: float = field(default_factory=time.time)
     _spec: _Spec | None = None
     _invalid: tuple[int, str] = (-1, "")
     _records: Records | None = None
@@ -106,6 +108,14 @@ class TopologyController:
             events = Events(self.api, self.body["metadata"]["namespace"], about)
             self._rest = events, DriverKeeper(self.api, self.settings, owner(self.body), events)
         return self._rest
+
+    @property
+    def seen(self) -> control.Look | None:
+        """What was found last, for the metrics; made when it is asked for, so that nothing is kept twice."""
+        spec, records = self._spec, self._records
+        if spec is None or records is None:
+            return None
+        return control.Look(spec.resource, spec.view, state_of(spec.view.queries, records.last), self._since)
 
     @property
     def quiet(self) -> bool:

@@ -1,6 +1,8 @@
 """`python -m controller.resources.generate [--check]`: write what is generated from the models, or say what is old.
 
-Files: `crds/<plural>.yaml`, the same in the chart (Helm installs what is in its `crds/`), and `docs/reference.md`.
+Files: `crds/<plural>.yaml`, the same in the chart (Helm installs what is in its `crds/`), `docs/reference.md`, and what is
+made for Prometheus and Grafana: `docs/metrics.md`, `docs/alerts.md`, the rules (`charts/reprise/rules`, `monitoring`) and
+the dashboards (`charts/reprise/dashboards`).
 """
 
 from __future__ import annotations
@@ -12,6 +14,10 @@ from pathlib import Path
 
 import yaml
 
+from controller.alerts import render as alerts
+from controller.alerts.rules import defaults
+from controller.dashboards import panels as dashboards
+from controller.metrics import reference as metrics
 from controller.resources.crds import KINDS, definition
 from controller.resources.reference import reference
 
@@ -24,7 +30,14 @@ def outputs() -> dict[str, str]:
     crds = {kind.plural: HEADER + _dump(definition(kind)) for kind in KINDS}
     folders = ("crds", "charts/reprise/crds")
     found = {f"{folder}/{name}.yaml": text for folder in folders for name, text in crds.items()}
-    return found | {"docs/reference.md": reference()}
+    return found | {
+        "docs/reference.md": reference(),
+        "docs/metrics.md": metrics.reference(),
+        "docs/alerts.md": alerts.reference(),
+        "charts/reprise/rules/alerts.yaml": alerts.template(),
+        **{f"charts/reprise/dashboards/{name}": text for name, text in dashboards.files().items()},
+        "monitoring/prometheus-rules.yaml": alerts.rules_file(defaults()),
+    }
 
 
 def stale(root: Path, wanted: Mapping[str, str]) -> list[str]:

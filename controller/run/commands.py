@@ -29,6 +29,7 @@ def services_of(config: RunConfig, layout: Layout, cluster: EmbeddedCluster, roo
         f"--java-options={cluster.executor_java_options()}",
         *("--driver-host", cluster.zookeeper.host),
         f"--python-path={environment.get('PYTHONPATH', '')}",
+        *([f"--metrics-port={config.metrics_port + 1}"] if config.metrics_port else []),
     ]
     submit = ["--driver-memory", f"{DRIVER_HEAP_MB}m", "--driver-java-options", cluster.driver_java_options()]
     spark = {**cluster.spark_env(), "PYSPARK_SUBMIT_ARGS": shlex.join([*submit, "pyspark-shell"])}

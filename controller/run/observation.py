@@ -19,6 +19,8 @@ from kazoo.handlers.threading import KazooTimeoutError
 from controller.coordination import paths
 from controller.coordination.errors import CoordinationError
 from controller.coordination.records import (
+    CheckpointRecord,
+    parse_checkpoint,
     parse_desired,
     parse_node,
     parse_poison,
@@ -59,6 +61,10 @@ class Observation:
     poison: Poison | None = None
     paused: bool | None = None
     """What `commands/paused` asks for; None where nobody has asked."""
+    checkpoint: CheckpointRecord | None = None
+    """The newest complete one."""
+    led: bool = False
+    """Whether a coordinator holds the lead."""
     unreadable: tuple[str, ...] = ()
     """Records that could not be parsed, with the reason."""
 
@@ -83,6 +89,7 @@ class Observer:
         self._last = Observation(0.0)
         self._plans: dict[str, PlanRecord] = {}
         self._closed: dict[str, Incident] = {}
+        self._checkpoint: CheckpointRecord | None = None
         self._names: list[str] = []
         self._nodes: Mapping[str, Node] = {}
         self._nodes_read = 0.0
@@ -101,6 +108,11 @@ class Observer:
     def close(self) -> None:
         self._zk.stop()
         self._zk.close()
+
+    @property
+    def last(self) -> Observation:
+        """What was read last, without asking again."""
+        return self._last
 
     def read(self) -> Observation:
         """The records as they are now; the last known ones, marked, while ZooKeeper is away."""
@@ -122,12 +134,15 @@ class Observer:
             return None
         try:
             raw = self._raw(paths.PROGRESS)
+            now = self._parse(raw, paths.PROGRESS, parse_progress)
+            checkpoint = self._newest_checkpoint(now)
         except (KazooException, KazooTimeoutError):
             return None
-        now = self._parse(raw, paths.PROGRESS, parse_progress)
         if before is None or now is None or _matters(before) != _matters(now):
             return None
-        self._last = replace(self._last, time=time.time(), progress=now, problems=_problems(raw))
+        self._last = replace(
+            self._last, time=time.time(), progress=now, checkpoint=checkpoint, problems=_problems(raw)
+        )
         return self._last
 
     def exists(self, root: str) -> bool:
@@ -146,19 +161,29 @@ class Observer:
         nodes = self._nodes_now(now)
         incident = self._parsed(paths.INCIDENT, parse_incident)
         raw = self._raw(paths.PROGRESS)
+        progress = self._parse(raw, paths.PROGRESS, parse_progress)
         return Observation(
             time=now,
             connected=True,
             nodes=nodes,
-            progress=self._parse(raw, paths.PROGRESS, parse_progress),
+            progress=progress,
             problems=_problems(raw),
             desired=self._parsed(paths.DESIRED, parse_desired),
             incident=incident if incident and incident.closed_at is None else None,
             closed=dict(self._closed),
             plans=dict(self._plans),
+            checkpoint=self._newest_checkpoint(progress),
             **self._slow_now(now),
             unreadable=tuple(self._unreadable),
         )
+
+    def _newest_checkpoint(self, progress: Progress | None) -> CheckpointRecord | None:
+        """The record of the one that the driver names; the driver writes it a moment after it has said so."""
+        newest = progress.checkpoint if progress else 0
+        if newest > 0 and (self._checkpoint is None or self._checkpoint.position != newest):
+            found = self._parsed(f"{paths.CHECKPOINTS}/{newest:08d}", parse_checkpoint)
+            self._checkpoint = found or self._checkpoint
+        return self._checkpoint
 
     def _nodes_now(self, now: float) -> Mapping[str, Node]:
         """Read again when the set of names has changed, or some seconds have passed (a new incarnation)."""
@@ -173,6 +198,7 @@ class Observer:
         if not self._slow or now > self._slow_read + SLOW_S:
             self._slow = {
                 "stats": self._parsed(paths.STATS, parse_stats) or {},
+                "led": self._raw(paths.COORDINATOR) is not None,
                 "checkpoints": frozenset(int(k) for k in self._children(paths.CHECKPOINTS) if k.isdigit()),
                 "poison": self._parsed(paths.POISON, parse_poison),
                 "paused": {b"true": True, b"false": False}.get(self._raw(paths.PAUSED) or b""),

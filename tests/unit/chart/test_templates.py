@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
+from controller.alerts.render import rules_file
+from controller.alerts.rules import defaults
 from controller.operator.__main__ import _parser, _settings
+from controller.operator.manifests import labels
 from controller.resources.crds import KINDS
 from tests.unit.chart.render import CHART, HelmError, environment, helm, of_kind, one, pod_specs, render
 
@@ -212,7 +215,23 @@ def test_what_the_prometheus_operator_reads_is_a_choice() -> None:
     )
     assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     assert monitor["spec"]["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
-    assert one(objects, "ConfigMap", f"{OPERATOR}-dashboards")["data"] == {}
+    dashboards = one(objects, "ConfigMap", f"{OPERATOR}-dashboards")["data"]
+    assert {json.loads(text)["uid"] + ".json" for text in dashboards.values()} == set(dashboards)
+    drivers = one(objects, "PodMonitor", f"{OPERATOR}-drivers")["spec"]
+    assert drivers["namespaceSelector"] == {"any": True}
+    assert drivers["selector"]["matchLabels"].items() <= labels("topo", "driver").items()
+
+
+def test_alerts_come_from_the_rules_with_the_release_s_thresholds() -> None:
+    changed = {
+        "metrics__prometheusRule__thresholds__driverAge": "77",
+        "metrics__prometheusRule__runbooks": "https://wiki/r",
+    }
+    (group,) = one(render(**EVERYTHING, **changed), "PrometheusRule", OPERATOR)["spec"]["groups"]
+    rules = {rule["alert"]: rule for rule in group["rules"]}
+    (plain,) = yaml.safe_load(rules_file(defaults() | {"driverAge": "77"}, "https://wiki/r"))["groups"]
+    assert group == plain
+    assert rules["RepriseDriverSilent"]["expr"].endswith("> 77")
 
 
 def test_switches_reach_the_operator_without_a_restart() -> None:

@@ -168,6 +168,6 @@ def test_optional_fields_references_and_maps_become_plain() -> None:
 
 def test_the_files_parse_as_yaml_without_anchors() -> None:
     for path, text in outputs().items():
-        if path.endswith(".yaml"):
+        if path.endswith(".yaml") and "crds/" in path:
             assert "&id" not in text
             assert yaml.safe_load(text)["kind"] == "CustomResourceDefinition"

@@ -1,0 +1,231 @@
+"""Every alert with its reason: the one source of the PrometheusRule, of the plain rules file and of docs/alerts.md.
+
+An alert asks for a person, so each is about what somebody has lost or will lose, and none about a cause that mends itself.
+Thresholds have names (`<stalledWindow>` in an expression), so that a platform team changes them in the chart's values and a
+test shortens them while the expressions stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """Who is told: the person on call now, or somebody in working hours."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """`value` is text as PromQL has it; `reason`: why this and not another."""
+
+    name: str
+    value: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """`hold`: name of the threshold for how long the expression must hold."""
+
+    name: str
+    severity: Severity
+    expr: str
+    hold: str
+    summary: str
+    description: str
+
+    @property
+    def thresholds(self) -> tuple[Threshold, ...]:
+        """Those that it uses, in the order of their declaration."""
+        return tuple(t for t in THRESHOLDS if t.name == self.hold or f"<{t.name}>" in self.expr)
+
+    @property
+    def page(self) -> str:
+        """File name of its runbook."""
+        return f"{self.name}.md"
+
+
+THRESHOLDS: tuple[Threshold, ...] = (
+    Threshold(
+        "correlatedFor",
+        "15s",
+        "one scrape: the controller has waited for the rest of the burst already, so this is no flicker, and recovery "
+        "has begun; a person should know from the first minute because only people can bring capacity",
+    ),
+    Threshold(
+        "stalledWindow",
+        "3m",
+        "restoring a partition and replaying to the horizon moves some position every few seconds, an executor pod that "
+        "pulls its image takes up to two minutes; three without any movement is neither",
+    ),
+    Threshold(
+        "stalledFor",
+        "1m",
+        "a controller that has just been replaced looks as if nothing had moved for a moment",
+    ),
+    Threshold(
+        "capacityFor",
+        "5m",
+        "a cloud brings a machine in one to three minutes and a pod on it in one more; after five it will not come by "
+        "itself",
+    ),
+    Threshold(
+        "highPriorityFor",
+        "1m",
+        "a single lost node is recovered from in seconds, and whoever gave a query a priority of 8 or more wants to know "
+        "after a minute",
+    ),
+    Threshold(
+        "checkpointIntervals",
+        "5",
+        "slow storage misses one or two; after five intervals a failure replays five times what it should",
+    ),
+    Threshold(
+        "checkpointGrace",
+        "120",
+        "seconds on top: with intervals of a few seconds five of them are over before anything is wrong",
+    ),
+    Threshold("checkpointFor", "1m", "several scrapes agree"),
+    Threshold(
+        "bufferFill",
+        "0.8",
+        "of memory and disk together: a fifth is left, which at a steady rate is a quarter of the time since buffering "
+        "began; full buffers make partitions wait and a further loss costs a rollback of everything",
+    ),
+    Threshold("bufferFor", "30s", "two scrapes; buffers fill steadily, they do not flicker"),
+    Threshold(
+        "infeasibleFor",
+        "2m",
+        "the next node brings the next plan; two minutes after a plan that could restore nothing none has come",
+    ),
+    Threshold(
+        "zookeeperFor",
+        "30s",
+        "an ensemble elects a new leader within some seconds; the topologies run on meanwhile, but nothing is recovered",
+    ),
+    Threshold(
+        "controllerFor",
+        "1m",
+        "the second operator takes the Lease within ten seconds, a pod is started anew within half a minute",
+    ),
+    Threshold(
+        "driverAge",
+        "30",
+        "seconds; a driver speaks several times a second, also while a job hangs or ZooKeeper is slow",
+    ),
+    Threshold("driverFor", "30s", "a new driver takes some twenty seconds to say its first word"),
+    Threshold(
+        "pausedFor",
+        "1h",
+        "longer than maintenance takes; input piles up and no checkpoint is taken, so people forget at a price",
+    ),
+)
+
+ALERTS: tuple[Alert, ...] = (
+    Alert(
+        "RepriseCorrelatedFailure",
+        Severity.CRITICAL,
+        'max by (topology) (reprise_incident_open{kind="correlated"}) == 1',
+        "correlatedFor",
+        "{{ $labels.topology }} has lost several nodes at once",
+        "A correlated failure is open; queries come back one by one as capacity arrives, the most valuable first.",
+    ),
+    Alert(
+        "RepriseRecoveryStalled",
+        Severity.CRITICAL,
+        "(max by (topology) (reprise_waiting_queries_that_fit > 0 "
+        'or reprise_partitions{state=~"restoring|catching_up"} > 0) '
+        "and on (topology) (max by (topology) (reprise_incident_age_seconds) > 0) "
+        "and on (topology) (max by (topology) (changes(reprise_recovery_progress_batches[<stalledWindow>])) == 0)) "
+        "unless on (topology) (max by (topology) (reprise_paused) == 1)",
+        "stalledFor",
+        "The recovery of {{ $labels.topology }} stands still although there is capacity",
+        "Queries that would fit the living nodes wait, or partitions are being restored, and no position has moved.",
+    ),
+    Alert(
+        "RepriseCapacityNotArriving",
+        Severity.CRITICAL,
+        '(sum by (topology) (reprise_queries{status="waiting"}) > 0) '
+        "and on (topology) (max by (topology) (reprise_waiting_queries_that_fit) == 0) "
+        'and on (topology) (max by (topology) (reprise_nodes{state="missing"}) > 0)',
+        "capacityFor",
+        "{{ $value }} queries of {{ $labels.topology }} wait for nodes that do not come",
+        "No waiting query fits what the living nodes have free, and fewer nodes are alive than the topology asks for.",
+    ),
+    Alert(
+        "RepriseHighPriorityQueryDown",
+        Severity.CRITICAL,
+        'sum by (topology) (reprise_queries{status!="available", priority_class="high"}) > 0',
+        "highPriorityFor",
+        "{{ $value }} queries of high priority of {{ $labels.topology }} are down",
+        "Queries with a priority of 8 or more are waiting or recovering.",
+    ),
+    Alert(
+        "RepriseCheckpointTooOld",
+        Severity.WARNING,
+        "(max by (topology) (reprise_checkpoint_age_seconds) > on (topology) "
+        "<checkpointIntervals> * max by (topology) (reprise_checkpoint_interval_seconds) + <checkpointGrace>) "
+        "unless on (topology) (max by (topology) (reprise_paused) == 1)",
+        "checkpointFor",
+        "The newest checkpoint of {{ $labels.topology }} is {{ $value | humanizeDuration }} old",
+        "Each further failure replays everything since then, sources cannot trim, and no incident can be closed.",
+    ),
+    Alert(
+        "RepriseBufferNearLimit",
+        Severity.WARNING,
+        "max by (topology) (reprise_buffer_fill_ratio) > <bufferFill>",
+        "bufferFor",
+        "Output buffers of {{ $labels.topology }} are {{ $value | humanizePercentage }} full",
+        "A node has nearly used recovery.bufferMemory and recovery.bufferDisk; when they are full its partitions wait.",
+    ),
+    Alert(
+        "ReprisePlanInfeasible",
+        Severity.WARNING,
+        "max by (topology) (reprise_plan_infeasible) == 1",
+        "infeasibleFor",
+        "The newest plan of {{ $labels.topology }} could restore nothing",
+        "What is free does not hold one waiting query, in sum or node by node; the plan names the reason for each.",
+    ),
+    Alert(
+        "RepriseZooKeeperSuspended",
+        Severity.CRITICAL,
+        'reprise_zookeeper_session{state="connected"} == 0',
+        "zookeeperFor",
+        "The {{ $labels.component }} at {{ $labels.instance }} has no ZooKeeper session",
+        "Topologies run on, but failures are neither seen nor recovered from until ZooKeeper answers.",
+    ),
+    Alert(
+        "RepriseControllerAbsent",
+        Severity.CRITICAL,
+        "absent(reprise_leader == 1) or max by (topology) (reprise_coordinator_present) == 0",
+        "controllerFor",
+        "Nobody decides about {{ or $labels.topology `any topology` }}",
+        "No controller leads, or none holds the lead of this topology: a failure now would not be recovered from.",
+    ),
+    Alert(
+        "RepriseDriverSilent",
+        Severity.CRITICAL,
+        "max by (topology) (reprise_driver_heartbeat_age_seconds) > <driverAge>",
+        "driverFor",
+        "The driver of {{ $labels.topology }} has said nothing for {{ $value | humanizeDuration }}",
+        "Without its driver no batch of the topology is processed.",
+    ),
+    Alert(
+        "ReprisePausedTooLong",
+        Severity.WARNING,
+        "max by (topology) (reprise_paused) == 1",
+        "pausedFor",
+        "{{ $labels.topology }} has been paused for a long time",
+        "A paused topology releases no batch and takes no checkpoint; what it missed is replayed when it is resumed.",
+    ),
+)
+
+
+def defaults() -> Mapping[str, str]:
+    """Every threshold with its value."""
+    return {threshold.name: threshold.value for threshold in THRESHOLDS}

@@ -1,0 +1,1 @@
+"""Grafana dashboards: `panels` says what is shown, `model` makes Grafana's JSON of it."""

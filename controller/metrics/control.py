@@ -1,0 +1,133 @@
+"""The controller's metrics of one topology: a pure function of what was last seen of it.
+
+Everything is derived from records, so another process that looks at the same records says the same, and a controller that
+was replaced goes on where the one before left off.  While ZooKeeper is away the last known values stand: the session's own
+metric and the driver's heartbeat age say so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from controller.metrics import catalogue
+from controller.metrics.metric import Sample
+from controller.metrics.recovery import recovery_samples
+from controller.run.observation import Observation
+from controller.run.state import CAUGHT_UP_BATCHES, RunState, Status
+from scheduler.model import TopologyView
+from spark_jobs.topology import StreamTopology
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What is known of one topology."""
+
+    resource: StreamTopology
+    topology: TopologyView
+    state: RunState
+    since: float
+    """Unix seconds: when this process saw the topology for the first time."""
+
+    @property
+    def partitions(self) -> list[str]:
+        """In topological order."""
+        return [partition.id for partition in self.topology.partitions]
+
+    def needed(self, query: str) -> frozenset[str]:
+        """The partitions of a query."""
+        return next(q.partitions for q in self.topology.queries if q.id == query)
+
+    @property
+    def name(self) -> str:
+        """As the label `topology` has it."""
+        return f"{self.resource.namespace}/{self.resource.name}"
+
+
+def topology_samples(look: Look, now: float) -> Iterator[Sample]:
+    """Everything about one topology; `now` in unix seconds."""
+    for sample in (*_standing(look, now), *_checkpoints(look, now), *recovery_samples(look, now)):
+        yield Sample(
+            sample.metric, {"topology": look.name, **sample.labels}, sample.value, sample.observations
+        )
+
+
+def _standing(look: Look, now: float) -> Iterator[Sample]:
+    seen, progress = look.state.observation, look.state.observation.progress
+    yield Sample("reprise_coordinator_present", {}, seen.led)
+    yield Sample("reprise_paused", {}, seen.desired is not None and seen.desired.paused)
+    yield Sample("reprise_nodes_wanted", {}, look.resource.nodes.count)
+    yield Sample("reprise_availability_ratio", {}, look.state.share)
+    yield Sample("reprise_horizon_batches", {}, progress.horizon if progress else 0)
+    spoken = progress.time if progress else look.since
+    yield Sample("reprise_driver_heartbeat_age_seconds", {}, max(0.0, now - spoken))
+    yield Sample("reprise_problems", {}, len(seen.problems))
+    for state, nodes in _nodes(look).items():
+        yield Sample("reprise_nodes", {"state": state}, nodes)
+    for state, partitions in _partitions(look).items():
+        yield Sample("reprise_partitions", {"state": state}, partitions)
+    yield from _queries(look)
+
+
+def _queries(look: Look) -> Iterator[Sample]:
+    counts: Counter[tuple[Status, str]] = Counter()
+    lag: dict[str, int] = dict.fromkeys(catalogue.PRIORITY_CLASSES, 0)
+    for query in look.state.queries:
+        name = catalogue.priority_class(query.priority)
+        counts[query.status, name] += 1
+        lag[name] = max(lag[name], query.lag)
+    for name, batches in lag.items():
+        yield Sample("reprise_lag_batches", {"priority_class": name}, batches)
+        for status in Status:
+            labels = {"status": status.value, "priority_class": name}
+            yield Sample("reprise_queries", labels, counts[status, name])
+
+
+def _nodes(look: Look) -> Mapping[str, int]:
+    seen = look.state.observation
+    usable = seen.progress.nodes if seen.progress else frozenset()
+    hosting = frozenset(seen.desired.assignment.values()) if seen.desired else frozenset()
+    counts = Counter(
+        "ready" if node in usable & hosting else "standby" if node in usable else "joining"
+        for node in seen.nodes
+    )
+    counts["missing"] = max(0, look.resource.nodes.count - len(seen.nodes))
+    return {state: counts[state] for state in catalogue.NODE_STATES}
+
+
+def _partitions(look: Look) -> Mapping[str, int]:
+    counts = Counter(_partition_state(p, look.state.observation) for p in look.partitions)
+    return {state: counts[state] for state in catalogue.PARTITION_STATES}
+
+
+def _partition_state(partition: str, seen: Observation) -> str:
+    progress, desired = seen.progress, seen.desired
+    if progress is None or desired is None:
+        return "waiting"
+    if progress.failed.get(partition, "").startswith("poison"):
+        return "poisoned"
+    if desired.assignment.get(partition) not in seen.nodes:
+        return "waiting"
+    if partition not in progress.positions or partition in progress.failed:
+        return "restoring"
+    behind = progress.horizon - progress.positions[partition] > CAUGHT_UP_BATCHES
+    return "catching_up" if behind and seen.incident is not None else "caught_up"
+
+
+def _checkpoints(look: Look, now: float) -> Iterator[Sample]:
+    newest, progress = look.state.observation.checkpoint, look.state.observation.progress
+    since = newest.time if newest else look.since
+    over = progress is not None and progress.done
+    yield Sample("reprise_checkpoint_age_seconds", {}, 0.0 if over else max(0.0, now - since))
+    yield Sample("reprise_checkpoint_interval_seconds", {}, _interval(look.resource))
+    yield Sample("reprise_checkpoint_position_batches", {}, newest.position if newest else 0)
+    yield Sample("reprise_checkpoint_size_bytes", {}, newest.size_bytes if newest else 0)
+    yield Sample("reprise_checkpoint_duration_seconds", {}, newest.seconds if newest else 0)
+
+
+def _interval(resource: StreamTopology) -> float:
+    policy = resource.checkpoint
+    if policy.every_batches is not None:
+        return policy.every_batches * resource.batch_interval_s
+    return policy.interval_s or 0.0

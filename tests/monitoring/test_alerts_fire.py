@@ -1,0 +1,116 @@
+"""Every alert fires for what it is about, in a run on a real cluster that a real Prometheus scrapes.
+
+One run goes from one trouble to the next; the rules are those that are shipped with shorter thresholds.  Beside that every
+query of every dashboard must find something in what this run has left: a panel that is empty after all of this is wrong.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from controller.alerts.rules import ALERTS
+from controller.dashboards.panels import DASHBOARDS
+from controller.embedded import ClusterConfig, EmbeddedCluster
+from controller.embedded.zk_client import make_client
+from controller.metrics.catalogue import METRICS
+from controller.run.state import RunState, Status
+from tests.monitoring.watched import Watched
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
+NO_CAPACITY = {
+    "RepriseCorrelatedFailure", "RepriseHighPriorityQueryDown", "RepriseCapacityNotArriving", "ReprisePlanInfeasible",
+    "RepriseBufferNearLimit", "RepriseCheckpointTooOld",
+}  # fmt: skip
+FROZEN_DRIVER = {"RepriseRecoveryStalled", "RepriseDriverSilent"}
+ZK = "RepriseZooKeeperSuspended"
+COORDINATOR, DRIVER = "controller.coordination", "controller.driver"
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Watched]:
+    config = ClusterConfig(nodes=4, cpu_milli=100, start_timeout_s=300.0)
+    with EmbeddedCluster(config) as cluster, Watched(cluster, tmp_path) as run:
+        yield run
+
+
+def test_every_alert_fires_for_what_it_is_about(watched: Watched) -> None:
+    """Also: nothing fires before anything is wrong, and what fired falls silent when it is over."""
+    prometheus, cluster = watched.prometheus, watched.cluster
+    watched.wait_for(steady, "a checkpoint with every query available", 150)
+    prometheus.wait_for(lambda: not prometheus.firing(), "silence", 30, lambda: str(prometheus.firing()))
+
+    cluster.kill(hosts(watched, "hot"))
+    prometheus.wait_firing(NO_CAPACITY, 90)
+
+    watched.signal(DRIVER, signal.SIGSTOP)  # capacity is there now, but nobody can use it
+    cluster.wait_for([cluster.add_node(), cluster.add_node()])
+    prometheus.wait_firing(FROZEN_DRIVER, 60)
+    watched.signal(DRIVER, signal.SIGCONT)
+    watched.wait_for(steady, "all queries available again", 120)
+    prometheus.wait_for(lambda: not prometheus.firing(), "silence", 60, lambda: str(prometheus.firing()))
+    every_metric_was_served(watched)
+    no_panel_is_empty(watched)
+
+    client = make_client(cluster.zk_hosts, 10.0)
+    client.start()
+    pause(watched, client, b"true")
+    prometheus.wait_firing({"ReprisePausedTooLong"}, 30)
+    pause(watched, client, b"false")
+    watched.signal(COORDINATOR, signal.SIGSTOP)
+    prometheus.wait_firing({"RepriseControllerAbsent"}, 30)
+    watched.signal(COORDINATOR, signal.SIGCONT)
+    client.stop()
+    client.close()
+
+    cluster.zookeeper.freeze()
+    prometheus.wait_firing({ZK}, 60)
+    cluster.zookeeper.thaw()
+    prometheus.wait_for(lambda: ZK not in prometheus.firing(), f"{ZK} to fall silent", 60)
+
+    everything = {
+        s["metric"]["alertname"] for s in prometheus.query_range('ALERTS{alertstate="firing"}', 900)
+    }
+    assert everything == {alert.name for alert in ALERTS}
+
+
+def steady(state: RunState) -> bool:
+    seen = state.observation
+    checkpoint = seen.progress is not None and seen.progress.checkpoint > 0
+    return checkpoint and seen.incident is None and state.count(Status.AVAILABLE) == len(state.queries)
+
+
+def hosts(watched: Watched, operator: str) -> list[str]:
+    """Nodes that host partitions of an operator."""
+    assert watched.state is not None
+    assert watched.state.observation.desired is not None
+    assignment = watched.state.observation.desired.assignment
+    return sorted({n.rpartition("#")[0] for p, n in assignment.items() if p.startswith(f"{operator}.")})
+
+
+def pause(watched: Watched, client: KazooClient, value: bytes) -> None:
+    root = f"{(watched.config.resource.namespace)}/{watched.config.resource.name}"
+    path = f"/reprise/{root}/commands/paused"
+    client.ensure_path(path)
+    client.set(path, value)
+
+
+def every_metric_was_served(watched: Watched) -> None:
+    missing = [m.name for m in METRICS for s in m.series if not watched.prometheus.query(f"count({s})")]
+    assert not missing
+
+
+def no_panel_is_empty(watched: Watched) -> None:
+    """Over the run so far, as a person would look at it afterwards: every query has a number in it."""
+    for dashboard in DASHBOARDS:
+        for panel in dashboard.panels:
+            for query in panel.queries:
+                expr = query.expr.replace("$topology", ".+").replace("$__rate_interval", "15s")
+                series = watched.prometheus.query_range(expr, 300)
+                numbers = [float(value) for one in series for _, value in one["values"]]
+                assert any(map(math.isfinite, numbers)), f"{dashboard.title} / {panel.title}: {expr}"

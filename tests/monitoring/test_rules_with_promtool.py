@@ -1,0 +1,164 @@
+"""Every alert through promtool: when it fires, and what looks like it and must not make it fire.
+
+The rules are those that are shipped, with their real thresholds; series are what the controller and the driver serve.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from controller.alerts.rules import ALERTS, defaults
+from tests.monitoring import tools
+
+pytestmark = pytest.mark.slow  # Prometheus is fetched once
+RULES = Path(__file__).parents[2] / "monitoring" / "prometheus-rules.yaml"
+T = 'topology="a/b"'
+LONG = "x400"
+"""Samples, a quarter of a minute apart: an hour and more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`quiet` and `fires`: minutes after the beginning; `labels`: of the alert beside its severity."""
+
+    alert: str
+    series: dict[str, str]
+    quiet: tuple[str, ...] = ()
+    fires: tuple[str, ...] = ()
+    labels: dict[str, str] = field(default_factory=lambda: {"topology": "a/b"})
+
+
+def steady(**values: float) -> dict[str, str]:
+    """Series of the topology that never change."""
+    return {f"reprise_{name}{{{T}}}": f"{value}+0{LONG}" for name, value in values.items()}
+
+
+def state(metric: str, value: str, **labels: str) -> dict[str, str]:
+    more = "".join(f', {name}="{text}"' for name, text in labels.items())
+    return {f"reprise_{metric}{{{T}{more}}}": value}
+
+
+ON, OFF = f"1+0{LONG}", f"0+0{LONG}"
+STALLED = (
+    steady(waiting_queries_that_fit=2, recovery_progress_batches=7, paused=0)
+    | {f"reprise_incident_age_seconds{{{T}}}": f"0+15{LONG}"}
+    | state("partitions", OFF, state="restoring")
+)
+NO_ROOM = (
+    steady(waiting_queries_that_fit=0)
+    | state("queries", f"2+0{LONG}", status="waiting", priority_class="high")
+    | state("queries", f"3+0{LONG}", status="available", priority_class="low")
+    | state("nodes", f"2+0{LONG}", state="missing")
+)
+CHECKPOINT = {f"reprise_checkpoint_age_seconds{{{T}}}": f"0+15{LONG}"} | steady(
+    checkpoint_interval_seconds=10, paused=0
+)
+CASES = (
+    Case("RepriseCorrelatedFailure", state("incident_open", ON, kind="correlated"), ("0s",), ("15s", "60m")),
+    Case("RepriseCorrelatedFailure", state("incident_open", ON, kind="blocking"), ("60m",)),
+    Case("RepriseRecoveryStalled", STALLED, ("30s",), ("5m",)),
+    Case(  # it moves, though slowly
+        "RepriseRecoveryStalled",
+        STALLED | {f"reprise_recovery_progress_batches{{{T}}}": "0x9 1x9 2x9 3x9 4x9 5x9 6x9"},
+        ("5m", "15m"),
+    ),
+    Case("RepriseRecoveryStalled", STALLED | steady(waiting_queries_that_fit=0), ("30m",)),
+    Case("RepriseRecoveryStalled", STALLED | steady(incident_age_seconds=0), ("30m",)),
+    Case("RepriseRecoveryStalled", STALLED | steady(paused=1), ("30m",)),
+    Case(  # everything is placed, and hangs there
+        "RepriseRecoveryStalled",
+        STALLED | steady(waiting_queries_that_fit=0) | state("partitions", ON, state="restoring"),
+        (),
+        ("10m",),
+    ),
+    Case("RepriseCapacityNotArriving", NO_ROOM, ("4m",), ("6m",)),
+    Case("RepriseCapacityNotArriving", NO_ROOM | state("nodes", OFF, state="missing"), ("30m",)),
+    Case("RepriseCapacityNotArriving", NO_ROOM | steady(waiting_queries_that_fit=1), ("30m",)),
+    Case(
+        "RepriseHighPriorityQueryDown",
+        state("queries", OFF, status="waiting", priority_class="high")
+        | state("queries", ON, status="recovering", priority_class="high"),
+        ("30s",),
+        ("2m",),
+    ),
+    Case("RepriseHighPriorityQueryDown", state("queries", ON, status="waiting", priority_class="low"), ("30m",)),
+    Case("RepriseHighPriorityQueryDown", state("queries", ON, status="available", priority_class="high"), ("30m",)),
+    Case("RepriseCheckpointTooOld", CHECKPOINT, ("3m",), ("5m",)),
+    Case("RepriseCheckpointTooOld", CHECKPOINT | steady(checkpoint_interval_seconds=600), ("50m",), ("60m",)),
+    Case("RepriseCheckpointTooOld", CHECKPOINT | steady(paused=1), ("30m",)),
+    Case("RepriseBufferNearLimit", steady(buffer_fill_ratio=0.81), ("15s",), ("1m",)),
+    Case("RepriseBufferNearLimit", steady(buffer_fill_ratio=0.79), ("30m",)),
+    Case("ReprisePlanInfeasible", steady(plan_infeasible=1), ("1m",), ("3m",)),
+    Case("ReprisePlanInfeasible", state("plan_infeasible", "1x4 0x400"), ("3m",)),
+    Case(
+        "RepriseZooKeeperSuspended",
+        {'reprise_zookeeper_session{component="driver", instance="i", state="connected"}': "1x4 0x400"},
+        ("1m",),
+        ("2m",),
+        {"component": "driver", "instance": "i", "state": "connected"},
+    ),
+    Case("RepriseControllerAbsent", {}, ("30s",), ("2m",), {}),
+    Case(
+        "RepriseControllerAbsent",
+        {'reprise_leader{component="operator", instance="i"}': OFF, 'reprise_leader{component="operator", instance="j"}': ON}
+        | steady(coordinator_present=1),
+        ("30m",),
+    ),
+    Case(
+        "RepriseControllerAbsent",
+        {'reprise_leader{component="operator"}': ON} | steady(coordinator_present=0),
+        ("30s",),
+        ("2m",),
+    ),
+    Case("RepriseDriverSilent", {f"reprise_driver_heartbeat_age_seconds{{{T}}}": f"0+15{LONG}"}, ("45s",), ("2m",)),
+    Case("RepriseDriverSilent", steady(driver_heartbeat_age_seconds=20), ("30m",)),
+    Case("ReprisePausedTooLong", steady(paused=1), ("50m",), ("61m",)),
+)  # fmt: skip
+
+
+def moment(case: Case, at: str, fires: bool) -> dict[str, Any]:
+    severity = {a.name: a.severity.value for a in ALERTS}[case.alert]
+    expected = [{"exp_labels": {**case.labels, "severity": severity}}] if fires else []
+    return {"eval_time": at, "alertname": case.alert, "exp_alerts": expected}
+
+
+def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [str(tools.ensure() / "promtool"), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_the_rules_are_valid() -> None:
+    done = promtool("check", "rules", "--lint-fatal", RULES)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(ALERTS)} rules found" in done.stdout
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{c.alert}-{i}" for i, c in enumerate(CASES)])
+def test_an_alert_fires_when_it_should_and_only_then(case: Case, tmp_path: Path) -> None:
+    rules = yaml.safe_load(RULES.read_text())
+    for rule in rules["groups"][0]["rules"]:
+        rule.pop("annotations")  # promtool compares them word by word
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rules))
+    moments = [moment(case, at, False) for at in case.quiet] + [moment(case, at, True) for at in case.fires]
+    series = [{"series": name, "values": values} for name, values in case.series.items()]
+    tests = {
+        "rule_files": ["rules.yaml"],
+        "evaluation_interval": "15s",
+        "tests": [{"interval": "15s", "input_series": series, "alert_rule_test": moments}],
+    }
+    (tmp_path / "tests.yaml").write_text(yaml.safe_dump(tests))
+    done = promtool("test", "rules", tmp_path / "tests.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_alert_is_seen_to_fire_and_to_stay_quiet() -> None:
+    assert (
+        {c.alert for c in CASES if c.fires} == {c.alert for c in CASES if c.quiet} == {a.name for a in ALERTS}
+    )
+    assert defaults()["pausedFor"] == "1h"  # what the cases above reckon with

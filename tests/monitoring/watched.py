@@ -1,0 +1,138 @@
+"""A run on a real cluster that is served to a Prometheus: the stage on which alerts are made to fire.
+
+The run is `run_topology` with the metrics of `reprise run --metrics`; the test holds the cluster in its own hands, so that
+it breaks things when it has seen what it waits for, and not by the clock.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from controller.alerts.render import rules_file
+from controller.alerts.rules import defaults
+from controller.embedded import EmbeddedCluster
+from controller.metrics.endpoint import RunMetrics
+from controller.run.config import RunConfig, RunResult
+from controller.run.state import RunState
+from controller.run.supervisor import run_topology
+from spark_jobs.topology import load_text
+from tests.monitoring.prometheus import Prometheus
+
+TOPOLOGY = """
+apiVersion: reprise.dev/v1alpha1
+kind: StreamTopology
+metadata: {name: watched, namespace: streams}
+spec:
+  batch: {interval: 500ms}
+  sources:
+    - {name: tweets, class: "spark_jobs.sources:HashtagSource", resources: {cpu: 20m},
+       with: {rate: 200, interval: 500ms, batches: 100000, tags: 1000}}
+  operators:
+    - {name: parser, class: "spark_jobs.operators:FlatMap", resources: {cpu: 20m}, inputs: [{from: tweets}],
+       with: {explode: [hashtags], select: [time, hashtags AS tag]}}
+    - {name: hot, class: "spark_jobs.operators:KeyedCount", parallelism: 2, resources: {cpu: 40m}, with: {keys: [tag]},
+       inputs: [{from: parser, by: [tag]}], output: {priority: 9}}
+    - {name: cold, class: "spark_jobs.operators:KeyedCount", parallelism: 2, resources: {cpu: 40m}, with: {keys: [tag]},
+       inputs: [{from: parser, by: [tag]}], output: {priority: 2}}
+  checkpoint: {everyBatches: 6}
+  recovery: {bufferMemory: 64Ki, bufferDisk: 64Ki}
+  nodes: {count: 4, cpu: 100m}
+"""
+"""Two of four nodes host `hot` alone, and a query of it does not fit what the other two have free; the buffers of the parser
+are full after some batches that nobody takes."""
+
+SHORT = defaults() | {
+    "correlatedFor": "1s", "stalledWindow": "6s", "stalledFor": "2s", "capacityFor": "2s", "highPriorityFor": "1s",
+    "checkpointIntervals": "2", "checkpointGrace": "2", "checkpointFor": "1s", "bufferFor": "1s", "infeasibleFor": "1s",
+    "zookeeperFor": "1s", "controllerFor": "1s", "driverAge": "4", "driverFor": "1s", "pausedFor": "2s",
+}  # fmt: skip
+"""Thresholds for a test that has minutes and not hours; `bufferFill` is the real one."""
+
+
+def free_ports(count: int) -> list[int]:
+    """That nobody listens at now, one after the other."""
+    while True:
+        with ExitStack() as open_now:
+            sockets = [open_now.enter_context(socket.socket()) for _ in range(count)]
+            try:
+                sockets[0].bind(("127.0.0.1", 0))
+                first = sockets[0].getsockname()[1]
+                for number, one in enumerate(sockets[1:], 1):
+                    one.bind(("127.0.0.1", first + number))
+            except OSError:
+                continue
+            return list(range(first, first + count))
+
+
+class Watched:
+    """The run, its cluster and its Prometheus; a context manager that ends all three."""
+
+    def __init__(self, cluster: EmbeddedCluster, folder: Path) -> None:
+        self.cluster, self.out = cluster, folder / "out"
+        self._folder = folder
+        self.resource = load_text(TOPOLOGY)
+        self.state: RunState | None = None
+        self.result: RunResult | None = None
+        self._enough = threading.Event()
+        self._ends = ExitStack()
+
+    def __enter__(self) -> Self:
+        run_port, driver_port, own_port = free_ports(3)
+        self.config = RunConfig(
+            resource=self.resource, out=self.out, cluster=self.cluster, metrics_port=run_port, timeout_s=400
+        )
+        metrics = RunMetrics(self.resource)
+        with ExitStack() as ends:
+            ends.enter_context(metrics.served(run_port))
+            targets = {"reprise": (run_port, driver_port)}
+            folder = self._folder / "prometheus"
+            self.prometheus = ends.enter_context(Prometheus(folder, own_port, targets, rules_file(SHORT)))
+
+            def watch(state: RunState, _: object) -> None:
+                self.state = state
+                metrics.watch(state)
+                if self._enough.is_set():
+                    raise KeyboardInterrupt
+
+            thread = threading.Thread(target=self._run, args=(watch,))
+            thread.start()
+            ends.callback(thread.join)
+            ends.callback(self._enough.set)
+            self._ends = ends.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ends.close()
+
+    def _run(self, watch: Callable[[RunState, object], None]) -> None:
+        self.result = run_topology(self.config, watch)
+
+    def wait_for(self, good: Callable[[RunState], bool], what: str, timeout_s: float) -> None:
+        """Until the run's state is as wanted."""
+        deadline = time.monotonic() + timeout_s
+        while self.state is None or not good(self.state):
+            assert self.result is None, f"the run has ended while waiting for {what}: {self.result}"
+            assert time.monotonic() < deadline, f"waited {timeout_s:g} s for {what}; logs in {self.out}"
+            time.sleep(0.1)
+
+    def signal(self, module: str, number: signal.Signals) -> None:
+        """To the run's process of this module, which is a child of the test's own process."""
+        (found,) = [
+            child
+            for child in psutil.Process().children()
+            if child.cmdline()[:3] == [sys.executable, "-m", module]
+        ]
+        found.send_signal(number)
