@@ -31,15 +31,6 @@ class Look:
     """Unix seconds: when this process saw the topology for the first time."""
 
     @property
-    def partitions(self) -> list[str]:
-        """In topological order."""
-        return [partition.id for partition in self.topology.partitions]
-
-    def needed(self, query: str) -> frozenset[str]:
-        """The partitions of a query."""
-        return next(q.partitions for q in self.topology.queries if q.id == query)
-
-    @property
     def name(self) -> str:
         """As the label `topology` has it."""
         return f"{self.resource.namespace}/{self.resource.name}"
@@ -97,7 +88,7 @@ def _nodes(look: Look) -> Mapping[str, int]:
 
 
 def _partitions(look: Look) -> Mapping[str, int]:
-    counts = Counter(_partition_state(p, look.state.observation) for p in look.partitions)
+    counts = Counter(_partition_state(p.id, look.state.observation) for p in look.topology.partitions)
     return {state: counts[state] for state in catalogue.PARTITION_STATES}
 
 

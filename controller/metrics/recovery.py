@@ -76,8 +76,9 @@ def _capacity(look: Look) -> Iterator[Sample]:
     yield Sample("reprise_waiting_cpu_cores", {}, sum(costs[p] for p in homeless) / 1000)
     waiting = [q.id for q in look.state.queries if q.status is Status.WAITING]
     fitting = 0
+    needs = {query.id: query.partitions for query in look.topology.queries}
     for query in waiting:
-        missing = [p for p in look.partitions if p in look.needed(query) & homeless]
+        missing = [p.id for p in look.topology.partitions if p.id in needs[query] & homeless]
         fitting += bool(missing) and spread(missing, costs, free) is not None
     yield Sample("reprise_waiting_queries_that_fit", {}, fitting)
 
@@ -102,16 +103,16 @@ def _free(look: Look) -> dict[str, int]:
 def _homeless(look: Look) -> frozenset[str]:
     seen = look.state.observation
     placed = seen.desired.assignment if seen.desired else {}
-    return frozenset(p for p in look.partitions if placed.get(p) not in seen.nodes)
+    return frozenset(p.id for p in look.topology.partitions if placed.get(p.id) not in seen.nodes)
 
 
 def _progress(look: Look) -> int:
     progress = look.state.observation.progress
     if progress is None:
         return 0
-    total = 0
+    total, needs = 0, {query.id: query.partitions for query in look.topology.queries}
     for query in look.state.queries:
         if query.status is not Status.AVAILABLE:
-            working = look.needed(query.id) & progress.positions.keys()
+            working = needs[query.id] & progress.positions.keys()
             total += progress.positions.get(query.id, 0) + len(working)
     return total

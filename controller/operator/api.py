@@ -36,19 +36,19 @@ _PAGE = 500
 _APPLY = "application/apply-patch+yaml"
 _MERGE = "application/merge-patch+json"
 _STRATEGIC = "application/strategic-merge-patch+json"
-_REFUSALS = {
-    403: ForbiddenError,
-    404: NotFoundError,
-    409: ConflictError,
-    410: ExpiredError,
-    422: InvalidError,
-}
 _REASONS = {
     NotFoundError: "not_found",
     ConflictError: "conflict",
     ForbiddenError: "forbidden",
     InvalidError: "invalid",
     UnknownError: "unknown",
+}
+_REFUSALS = {
+    403: ForbiddenError,
+    404: NotFoundError,
+    409: ConflictError,
+    410: ExpiredError,
+    422: InvalidError,
 }
 
 

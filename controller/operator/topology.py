@@ -115,7 +115,8 @@ class TopologyController:
         spec, records = self._spec, self._records
         if spec is None or records is None:
             return None
-        return control.Look(spec.resource, spec.view, state_of(spec.view.queries, records.last), self._since)
+        state = state_of(spec.view.queries, records.last)
+        return control.Look(spec.resource, spec.view, state, self._since)
 
     @property
     def quiet(self) -> bool:

@@ -21,7 +21,6 @@ from tests.monitoring.watched import TOPOLOGY
 
 RESOURCE = load_text(TOPOLOGY)
 EXPANDED = expand(RESOURCE)
-VIEW = view_of(RESOURCE)
 PLACED = {
     "tweets.0": "n1#1",
     "parser.0": "n2#1",
@@ -81,7 +80,7 @@ def failure(*plans: PlanRecord, **more: Any) -> Observation:
 def values(seen: Observation, now: float = 120.0) -> dict[str, float]:
     """By metric and label values, without the topology's."""
     found = {}
-    for sample in topology_samples(Look(RESOURCE, VIEW, run_state(EXPANDED, seen), 10.0), now):
+    for sample in topology_samples(Look(RESOURCE, view_of(RESOURCE), run_state(EXPANDED, seen), 10.0), now):
         assert sample.labels["topology"] == "streams/watched"
         labels = [value for name, value in sample.labels.items() if name != "topology"]
         found[" ".join([sample.metric.removeprefix("reprise_"), *labels])] = float(sample.value)
