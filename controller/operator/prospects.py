@@ -17,6 +17,7 @@ from spark_jobs.topology import StreamTopology
 log = logging.getLogger("reprise.operator")
 ASK_S = 15.0
 """Between two questions for Events; autoscalers repeat themselves about as often."""
+_SELECTORS = ("spark.kubernetes.node.selector.", "spark.kubernetes.executor.node.selector.")
 
 
 @dataclass(slots=True)
@@ -36,7 +37,8 @@ class Prospects:
             return NOTHING_KNOWN
         room = None
         if around.machines is not None and around.used is not None:
-            room = room_for(demand_of(resource), list(around.machines.values()), around.used)
+            taken = frozenset(pod.machine for pod in pods if pod.machine and not pod.ended)
+            room = room_for(demand_of(resource), list(around.machines.values()), around.used, taken)
         return Outlook(room, expected_of(pods, here, self._heard(waiting), room, time.time()))
 
     def _heard(self, waiting: Iterable[PodView]) -> Mapping[str, Said]:
@@ -55,7 +57,12 @@ class Prospects:
 
 
 def demand_of(resource: StreamTopology) -> Demand:
-    """Of one executor."""
+    """Of one executor: what the topology says, and what its Spark settings say on top."""
     kubernetes = resource.kubernetes
     tolerated = frozenset(t.key or "*" for t in kubernetes.tolerations)
-    return Demand(max(1, round(resource.nodes.cpu_cores * 1000)), dict(kubernetes.node_selector), tolerated)
+    labels = dict(kubernetes.node_selector)
+    for prefix in _SELECTORS:
+        labels |= {k.removeprefix(prefix): v for k, v in resource.spark.conf.items() if k.startswith(prefix)}
+    return Demand(
+        max(1, round(resource.nodes.cpu_cores * 1000)), labels, tolerated, kubernetes.spread == "required"
+    )
