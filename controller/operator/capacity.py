@@ -132,7 +132,7 @@ def _takes(machine: Machine, demand: Demand) -> bool:
 def expected_of(
     pods: Iterable[PodView], here: frozenset[str], said: Mapping[str, Said], room: int | None, now: float
 ) -> tuple[Expected, ...]:
-    """For each executor pod that is not `here` (no heartbeat yet) whether it will be, in order of name; `said` by pod."""
+    """For each executor pod that is not `here` yet whether it will be, in order of name; `said` by pod."""
     found, left = [], room or 0
     for pod in sorted(pods, key=lambda p: p.name):
         if pod.name in here or pod.ended or pod.deleted_at is not None:

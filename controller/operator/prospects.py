@@ -30,7 +30,7 @@ class Prospects:
     _said: Mapping[str, Said] = field(default_factory=dict)
 
     def look(self, resource: StreamTopology, around: Surroundings, here: frozenset[str]) -> Outlook:
-        """`here`: executor pods whose heartbeat is there."""
+        """`here`: executor pods that have come, whatever became of them."""
         pods = [pod for pod in around.pods.values() if pod.role == "executor"]
         waiting = [pod for pod in pods if pod.name not in here and not pod.ended]
         if not waiting:
