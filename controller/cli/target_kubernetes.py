@@ -189,7 +189,9 @@ def _connect(address: Address) -> tuple[Api, str]:
         raise exits.NotRunningError(f"no cluster: {error}") from error
     wanted = address.context or current["name"]
     chosen = next((c for c in contexts if c["name"] == wanted), current)
-    return Api(WriteBudget(10), configuration, MANAGER), chosen["context"].get("namespace", "default")
+    return Api(WriteBudget(10, patient=True), configuration, MANAGER), chosen["context"].get(
+        "namespace", "default"
+    )
 
 
 def _fetch(url: str) -> Any:

@@ -1,11 +1,13 @@
 """The Kubernetes operator: StreamTopology objects in, driver pods, recoveries, Incident and RecoveryPlan objects out.
 
 Who does what:
-- `handlers` is kopf: it knows which objects there are and runs one `TopologyController` for each StreamTopology.
+- `handlers` is kopf: it knows which topologies there are and has one `watching` loop around each `TopologyController`.
+- `informer` and `surroundings` know pods and machines; `pace` says how often one looks when there are many topologies.
 - `topology` brings about what one object asks for, level-triggered: each step looks at everything and does the next thing.
-- `pods`, `verdict` and `manifests` are pure: what Kubernetes says, what that means for a node, what is applied.
+- `pods`, `verdict`, `capacity` and `manifests` are pure: what Kubernetes says, what that means for a node and for those
+  that wait for one, what is applied.
 - `records` joins the coordinator (`controller.coordination`, the very same as in embedded mode) and the fencing of pods.
-- `publish` writes what the records in ZooKeeper say into the objects that people look at.
+- `teller` and `publish` write what the records in ZooKeeper say into the objects that people look at.
 - `api`, `budget` and `lease` talk to the API server: no more than so many writes a second, and one operator at a time.
 
 Invariants: decisions are the scheduler's alone.  A pod's partitions go elsewhere only in the transaction that also

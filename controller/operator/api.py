@@ -114,7 +114,7 @@ class Api:
 
     def list(self, path: str, **query: str) -> list[Any]:
         """All objects of a kind at once."""
-        return [item for page in self.pages(path, **query) for item in page.get("items", [])]
+        return [item for page in self.pages(path, **query) for item in page.get("items") or ()]
 
     def watch(self, path: str, version: str, seconds: int, **query: str) -> Iterator[tuple[str, Any]]:
         """(type, object) after `version`, for so long.  Raises ExpiredError when the API server does not remember it."""
@@ -169,6 +169,8 @@ class Api:
             return
 
     def _send(self, method: str, path: str, body: Mapping[str, Any] | None = None, kind: str = "") -> Any:
+        if method != "GET":
+            self._budget.take(self._urgency)  # what is not sent is no failed request
         try:
             return self._ask(method, path, body, kind)
         except BudgetError:
@@ -178,8 +180,6 @@ class Api:
             raise
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None, kind: str) -> Any:
-        if method != "GET":
-            self._budget.take(self._urgency)
         answer = self._request(method, path, body, kind)
         return _read(method, path, answer.status, answer.data)
 

@@ -44,6 +44,8 @@ class Demand:
     labels: Mapping[str, str] = field(default_factory=dict)
     tolerated: frozenset[str] = frozenset()
     """Keys of taints; `*` for all."""
+    alone: bool = False
+    """At most one of the topology's executors on a machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +108,17 @@ def _asked(container: Mapping[str, Any]) -> int:
     return milli(((container.get("resources") or {}).get("requests") or {}).get("cpu", "0"))
 
 
-def room_for(demand: Demand, machines: Iterable[Machine], used: Mapping[str, int]) -> int:
-    """How many more executors fit, machine by machine; `used`: promised CPU by machine, milli."""
-    return sum(
-        max(0, machine.cpu_milli - used.get(machine.name, 0)) // max(1, demand.cpu_milli)
-        for machine in machines
-        if _takes(machine, demand)
-    )
+def room_for(
+    demand: Demand, machines: Iterable[Machine], used: Mapping[str, int], taken: frozenset[str] = frozenset()
+) -> int:
+    """How many more executors fit, machine by machine; `used`: promised CPU by machine, milli; `taken`: machines that have
+    one of the topology's executors."""
+    found = 0
+    for machine in machines:
+        if _takes(machine, demand):
+            fits = max(0, machine.cpu_milli - used.get(machine.name, 0)) // max(1, demand.cpu_milli)
+            found += min(fits, machine.name not in taken) if demand.alone else fits
+    return found
 
 
 def _takes(machine: Machine, demand: Demand) -> bool:
@@ -126,7 +132,7 @@ def _takes(machine: Machine, demand: Demand) -> bool:
 def expected_of(
     pods: Iterable[PodView], here: frozenset[str], said: Mapping[str, Said], room: int | None, now: float
 ) -> tuple[Expected, ...]:
-    """For each executor pod that is not `here` (no heartbeat yet) whether it will be, in order of name; `said` by pod."""
+    """For each executor pod that is not `here` yet whether it will be, in order of name; `said` by pod."""
     found, left = [], room or 0
     for pod in sorted(pods, key=lambda p: p.name):
         if pod.name in here or pod.ended or pod.deleted_at is not None:

@@ -17,6 +17,7 @@ from spark_jobs.topology import StreamTopology
 log = logging.getLogger("reprise.operator")
 ASK_S = 15.0
 """Between two questions for Events; autoscalers repeat themselves about as often."""
+_SELECTORS = ("spark.kubernetes.node.selector.", "spark.kubernetes.executor.node.selector.")
 
 
 @dataclass(slots=True)
@@ -29,14 +30,15 @@ class Prospects:
     _said: Mapping[str, Said] = field(default_factory=dict)
 
     def look(self, resource: StreamTopology, around: Surroundings, here: frozenset[str]) -> Outlook:
-        """`here`: executor pods whose heartbeat is there."""
+        """`here`: executor pods that have come, whatever became of them."""
         pods = [pod for pod in around.pods.values() if pod.role == "executor"]
         waiting = [pod for pod in pods if pod.name not in here and not pod.ended]
         if not waiting:
             return NOTHING_KNOWN
         room = None
         if around.machines is not None and around.used is not None:
-            room = room_for(demand_of(resource), list(around.machines.values()), around.used)
+            taken = frozenset(pod.machine for pod in pods if pod.machine and not pod.ended)
+            room = room_for(demand_of(resource), list(around.machines.values()), around.used, taken)
         return Outlook(room, expected_of(pods, here, self._heard(waiting), room, time.time()))
 
     def _heard(self, waiting: Iterable[PodView]) -> Mapping[str, Said]:
@@ -45,17 +47,22 @@ class Prospects:
             return self._said
         self._asked = time.monotonic()
         try:
-            pages = self.api.pages(
+            found = self.api.list(
                 collection(self.namespace, "events"), fieldSelector="involvedObject.kind=Pod"
             )
-            self._said = said_of([event for page in pages for event in page.get("items") or ()])
+            self._said = said_of(found)
         except OperatorError as error:
             log.warning("event=events-not-read namespace=%s reason=%r", self.namespace, str(error))
         return self._said
 
 
 def demand_of(resource: StreamTopology) -> Demand:
-    """Of one executor."""
+    """Of one executor: what the topology says, and what its Spark settings say on top."""
     kubernetes = resource.kubernetes
     tolerated = frozenset(t.key or "*" for t in kubernetes.tolerations)
-    return Demand(max(1, round(resource.nodes.cpu_cores * 1000)), dict(kubernetes.node_selector), tolerated)
+    labels = dict(kubernetes.node_selector)
+    for prefix in _SELECTORS:
+        labels |= {k.removeprefix(prefix): v for k, v in resource.spark.conf.items() if k.startswith(prefix)}
+    return Demand(
+        max(1, round(resource.nodes.cpu_cores * 1000)), labels, tolerated, kubernetes.spread == "required"
+    )

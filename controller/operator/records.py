@@ -64,7 +64,7 @@ class Records:
         self._open = False
         self._observer = Observer(settings.zk, self.root, client)
         self._members: dict[str, int] = {}
-        self._last_seen: dict[str, float] = {}
+        self._missing_since: dict[str, float] = {}
         self._asked_for: int | None = None
         self.coordinator = self._coordinator(resource, view, permits)
 
@@ -184,7 +184,7 @@ class Records:
         as long after a reconnection as agents take to renew their sessions."""
         store = self.coordinator.store
         if not self.connected or time.time() < store.trusted_from + self._settings.session_s:
-            self._last_seen.clear()
+            self._missing_since.clear()
             return None
         try:
             there = set(self._children(paths.NODES))
@@ -195,9 +195,10 @@ class Records:
         now = time.monotonic()
         found = {}
         for pod in {*there, *members}:
+            # from when it was missed, not from when it was seen last: a quiet topology is not looked at for a while
             if pod in there:
-                self._last_seen[pod] = now
-            gone = now - self._last_seen.setdefault(pod, now)
+                self._missing_since.pop(pod, None)
+            gone = 0.0 if pod in there else now - self._missing_since.setdefault(pod, now)
             fenced = versions.get(pod, membership.JOINED_VERSION) != membership.JOINED_VERSION
             found[pod] = Heartbeat(pod in there, pod in members, fenced, gone)
         return found
@@ -232,7 +233,7 @@ class Records:
         except _FAILED as error:
             raise SessionError(f"{pod} not forgotten: {error!r}") from error
         self._members.pop(pod, None)
-        self._last_seen.pop(pod, None)
+        self._missing_since.pop(pod, None)
 
     def _fencing(self, snapshot: Snapshot, decision: Decision) -> Iterator[Operation]:
         """What a decision takes from nodes that are gone, it takes for good."""

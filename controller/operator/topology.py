@@ -332,7 +332,8 @@ class TopologyController:
         driver = around.pods.get(driver_name(spec.resource.name))
         if self._records.connected:
             self._executors.look(pods, around.machines)
-            here = frozenset(n for n, v in self._executors.verdicts.items() if v.state is State.ALIVE)
+            coming = (State.PENDING, State.STARTING)
+            here = frozenset(n for n, v in self._executors.verdicts.items() if v.state not in coming)
             assert self._prospects is not None
             self._outlook = self._prospects.look(spec.resource, around, here)
         recovering = self._recovering or self._teller_of().recovering

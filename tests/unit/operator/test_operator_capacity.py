@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from fake_api import FakeApi
 
 from controller.operator import prospects
@@ -25,6 +28,7 @@ from controller.operator.capacity import (
 )
 from controller.operator.pods import Machine, PodView, machine_view
 from controller.operator.surroundings import Cluster
+from spark_jobs.topology import from_json
 
 NOW = 1_000.0
 ONE = Demand(500)
@@ -59,6 +63,27 @@ def test_room_is_counted_machine_by_machine() -> None:
     """Two halves do not make a whole."""
     halves = [replace(WELL, name=name, cpu_milli=700) for name in ("m1", "m2")]
     assert room_for(ONE, halves, {"m1": 300, "m2": 300}) == 0
+
+
+def test_who_must_be_alone_shares_with_none_of_its_own() -> None:
+    machines = [replace(WELL, name=name) for name in ("m1", "m2", "m3")]
+    alone = replace(ONE, alone=True)
+    assert room_for(alone, machines, {"m3": 1900}, frozenset({"m1"})) == 1
+
+
+def test_an_executors_demand_is_the_topologys_and_sparks() -> None:
+    body = yaml.safe_load(
+        (Path(__file__).parents[3] / "examples" / "minimal.yaml").read_text(encoding="utf-8")
+    )
+    body["spec"]["nodes"] = {"count": 2, "cpu": "500m"}
+    body["spec"]["spark"] = {"conf": {"spark.kubernetes.executor.node.selector.role": "worker"}}
+    body["spec"]["kubernetes"] = {
+        "nodeSelector": {"zone": "a"},
+        "tolerations": [{"key": "spot", "operator": "Exists"}],
+        "executor": {"spread": "required"},
+    }
+    found = prospects.demand_of(from_json(json.dumps(body)))
+    assert found == Demand(500, {"zone": "a", "role": "worker"}, frozenset({"spot"}), alone=True)
 
 
 def test_a_taint_that_is_a_wish_keeps_nobody_off() -> None:
@@ -172,10 +197,10 @@ class EventApi(FakeApi):
         super().__init__()
         self.asked = 0
 
-    def pages(self, _path: str, **_query: str) -> Any:
+    def list(self, _path: str, **_query: str) -> Any:
         self.asked += 1
         self._answer()
-        yield {"items": [event("TriggeredScaleUp", "e1", "2026-01-01T00:00:00Z")]}
+        return [event("TriggeredScaleUp", "e1", "2026-01-01T00:00:00Z")]
 
 
 def test_events_are_asked_for_only_while_pods_wait_and_not_at_every_look(

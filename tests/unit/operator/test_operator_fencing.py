@@ -122,6 +122,33 @@ def test_the_death_of_the_executor_is_that_of_the_pod(place: Place) -> None:
     assert agent.wait(30) == 1
 
 
+def test_a_heartbeat_is_missed_from_when_somebody_looked(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quiet topology is not looked at for a while: that says nothing about its pods."""
+    now = 1000.0
+    records, client = place.records, place.client
+    client.create(membership.path_of(records.root, "e1"), membership.joined())
+    beat = NodeRecord("e1", "127.0.0.1", 1, 1, 100, 0.0).encode()
+    client.create(f"{records.root}/nodes/e1", beat, ephemeral=True)
+    until(lambda: records.heartbeats() is not None, "the session is trusted")
+    monkeypatch.setattr("controller.operator.records.time.monotonic", lambda: now)
+    assert gone(records, "e1") == 0.0
+    client.delete(f"{records.root}/nodes/e1")
+    now += 25
+    assert gone(records, "e1") == 0.0
+    now += 3
+    assert gone(records, "e1") == 3.0
+    client.create(f"{records.root}/nodes/e1", beat, ephemeral=True)
+    assert gone(records, "e1") == 0.0
+
+
+def gone(records: Records, pod: str) -> float:
+    beats = records.heartbeats()
+    assert beats is not None
+    return beats[pod].gone_s
+
+
 def test_a_decision_fences_what_it_takes_partitions_from(place: Place) -> None:
     records, client = place.records, place.client
     store = records.coordinator.store
