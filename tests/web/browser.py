@@ -131,8 +131,9 @@ def complaints(driver: webdriver.Chrome) -> list[str]:
 
 
 def requests(driver: webdriver.Chrome) -> list[str]:
-    """URLs asked for since the last call."""
+    """URLs that pages asked for since the last call; the browser's own new tab page asks for `chrome://` ones."""
     messages: list[dict[str, Any]] = [
         json.loads(entry["message"])["message"] for entry in driver.get_log("performance")
     ]
-    return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+    urls = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+    return [url for url in urls if not url.startswith(("chrome:", "chrome-extension:"))]

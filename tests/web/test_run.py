@@ -20,7 +20,7 @@ from tests.waiting import until
 from tests.web.browser import complaints, requests, window
 from tests.web.pages import accessible, assert_shows, picture, show
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 FAULTS = """
 - {batch: 14, kill: [n3, n4], name: burst}
 - {after: burst, delay: 10s, add: 1}
