@@ -119,8 +119,8 @@ def _work(runtime: Runtime, stop: threading.Event) -> None:
 
 
 def _serve_metrics(port: int, api: Api, running: list[Runtime]) -> None:
-    """Also of an operator that waits for the Lease: it says that it does not lead, and nothing of topologies.  One that cannot
-    be scraped works all the same."""
+    """Also of an operator that waits for the Lease: it says that it does not lead, and nothing of topologies.  One that
+    cannot be scraped works all the same."""
     registry = controller_registry(
         "operator",
         looks=lambda: running[0].looks() if running else [],
