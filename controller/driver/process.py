@@ -10,7 +10,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from controller import logs
 from controller.driver.channel import Channel, ChannelError
 from controller.metrics.collect import serve
 from controller.metrics.driver import DriverMetrics
+from controller.metrics.errors import ServeError
 from spark_jobs.chain import Chain, ChainError, configuration, executors, warm
 from spark_jobs.checkpoints import CheckpointStore
 from spark_jobs.command import Usage
@@ -82,8 +83,7 @@ class Driver:
         publisher = threading.Thread(target=self._publish_forever, daemon=True)
         publisher.start()
         self._metrics = DriverMetrics(self._engine, lambda: self.channel.session)
-        port = self.config.metrics_port
-        end_metrics = serve(self.config.metrics_host, port, self._metrics.registry) if port else None
+        end_metrics = self._serve_metrics()
         try:
             with self.config.events.open("a") as events:
                 while not self.stop.is_set():
@@ -91,10 +91,18 @@ class Driver:
         finally:
             self.stop.set()
             publisher.join(5)
-            if end_metrics is not None:
-                end_metrics()
+            end_metrics()
             self._context.stop()
             self.channel.close()
+
+    def _serve_metrics(self) -> Callable[[], None]:
+        """A topology without metrics is better than none: a port that is taken is logged, and seen by who scrapes."""
+        try:
+            if self.config.metrics_port:
+                return serve(self.config.metrics_host, self.config.metrics_port, self._metrics.registry)
+        except ServeError as error:
+            log.error("problem %s", error)
+        return lambda: None
 
     def _spark(self) -> SparkContext:
         memory = self.resource.spark.executor_memory_bytes // 2**20

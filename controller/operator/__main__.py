@@ -18,6 +18,7 @@ from algorithms import compiled
 from controller import logs
 from controller.metrics import collect as metrics
 from controller.metrics.endpoint import controller_registry
+from controller.metrics.errors import ServeError
 from controller.operator.api import Api
 from controller.operator.budget import WriteBudget
 from controller.operator.errors import OperatorError
@@ -118,7 +119,8 @@ def _work(runtime: Runtime, stop: threading.Event) -> None:
 
 
 def _serve_metrics(port: int, api: Api, running: list[Runtime]) -> None:
-    """Also of an operator that waits for the Lease: it says that it does not lead, and nothing of topologies."""
+    """Also of an operator that waits for the Lease: it says that it does not lead, and nothing of topologies.  One that
+    cannot be scraped works all the same."""
     registry = controller_registry(
         "operator",
         looks=lambda: running[0].looks() if running else [],
@@ -126,7 +128,10 @@ def _serve_metrics(port: int, api: Api, running: list[Runtime]) -> None:
         refused=lambda: dict(api.refused),
         leading=lambda: bool(running),
     )
-    metrics.serve(os.environ.get("POD_IP", ""), port, registry)
+    try:
+        metrics.serve(os.environ.get("POD_IP", ""), port, registry)
+    except ServeError as error:
+        log.error("event=metrics-not-served reason=%r", str(error))
 
 
 def _fenced() -> None:
