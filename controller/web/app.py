@@ -7,6 +7,7 @@
 | `/static/...` | files of the pages |
 | `/api/v1/topologies` | all, in short |
 | `/api/v1/topologies/NAMESPACE/NAME` | the status document; `?wiring=no`: without the parts that never change |
+| `/api/v1/topologies/NAMESPACE/NAME/records` | the records that the document is made of |
 | `/api/v1/topologies/NAMESPACE/NAME/stream` | server-sent events: when there is a newer document |
 
 The stream says that there is news and not what: a document has one form and one cache, and a page without stream asks
@@ -54,6 +55,7 @@ def make_app(board: Board, hosts: frozenset[str], leader: Callable[[], str | Non
             web.get("/static/{path:.+}", _static),
             web.get("/api/v1/topologies", _listing),
             web.get(one, _document),
+            web.get(f"{one}/records", _records),
             web.get(f"{one}/stream", _stream),
         ]
     )
@@ -86,6 +88,13 @@ async def _listing(request: web.Request) -> web.Response:
 async def _document(request: web.Request) -> web.Response:
     wiring = request.query.get("wiring") != "no"
     made = await asyncio.to_thread(request.app[BOARD].document, _key(request), wiring)
+    if made is None:
+        raise web.HTTPNotFound(text="no such topology is looked after here\n")
+    return _send(request, made, JSON)
+
+
+async def _records(request: web.Request) -> web.Response:
+    made = await asyncio.to_thread(request.app[BOARD].records, _key(request))
     if made is None:
         raise web.HTTPNotFound(text="no such topology is looked after here\n")
     return _send(request, made, JSON)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from controller.run.observation import Observation
-from controller.view import document, plain
+from controller.view import document, plain, records
 from spark_jobs.topology import StreamTopology, Topology, expand
 
 FRESH_S = 0.5
@@ -112,6 +112,14 @@ class Board:
         queries need them, which is most of a large document and never changes."""
         made = self._made(key, wiring)
         return None if made is None else made.document
+
+    def records(self, key: Key) -> Rendered | None:
+        """The records themselves, for commands that reckon with them; None of what is not known.  Made anew each time, as
+        people ask for them by hand."""
+        with self._lock:
+            entry = self._entries.get(key)
+            seen = None if entry is None else entry.seen
+        return None if seen is None else Rendered.of(records(seen))
 
     def listing(self) -> Rendered:
         """All topologies, in short."""

@@ -54,11 +54,11 @@ spec:
       class: spark_jobs.operators:KeyedCount
       parallelism: 6
       with: {keys: [tag]}
-      resources: {cpu: 30m}
+      resources: {cpu: 60m}
       inputs: [{from: parser, by: [tag]}]
       output: {priority: 1, priorities: {"0": 5, "3": 8, "4": 3}}
   checkpoint: {everyBatches: 10}
-  nodes: {count: 4, cpu: 100m}
+  nodes: {count: 4, cpu: 200m}
 """
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from controller.run.observation import Observation
-from controller.view import document
+from controller.view import document, observation
 from controller.web import Board, WebError, WebServer, app, server
 from controller.web.assets import assets
 from controller.web.guard import HEADERS
@@ -61,6 +61,12 @@ def test_the_document_is_that_of_the_view(page: WebServer) -> None:
     status, headers, body = ask(page, ONE)
     assert status == 200 and headers["Content-Type"] == "application/json; charset=utf-8"
     assert json.loads(body) == moments.said(*SEEN)
+
+
+def test_the_records_are_those_that_the_document_is_made_of(page: WebServer) -> None:
+    status, _, body = ask(page, f"{ONE}/records")
+    assert status == 200 and observation(body, "the page") == SEEN[1]
+    assert ask(page, "/api/v1/topologies/default/nobody/records")[0] == 404
 
 
 def test_without_wiring_partitions_say_all_but_what_never_changes(page: WebServer) -> None:
