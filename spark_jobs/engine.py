@@ -48,6 +48,8 @@ class Desired:
     paused: bool = False
     driver: str = ""
     """The driver's life for which this was decided; another one has none of the states that it speaks of."""
+    plan: str = ""
+    """Id of the recovery plan that it carries out, for the log."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,9 @@ ALERTS: tuple[Alert, ...] = (
         "RepriseRecoveryStalled",
         Severity.CRITICAL,
         "(max by (topology) (reprise_waiting_queries_that_fit > 0 "
-        'or reprise_partitions{state=~"restoring|catching_up"} > 0) '
+        'or reprise_partitions{state="restoring"} > 0 '
+        # behind full buffers partitions wait for those that have no node: that is a matter of capacity
+        'or (reprise_partitions{state="catching_up"} > 0 unless on (topology) reprise_buffer_fill_ratio > <bufferFill>)) '
         "and on (topology) (max by (topology) (reprise_incident_age_seconds) > 0) "
         "and on (topology) (max by (topology) (changes(reprise_recovery_progress_batches[<stalledWindow>])) == 0)) "
         "unless on (topology) (max by (topology) (reprise_paused) == 1)",

@@ -18,7 +18,7 @@ NO = 1
 BAD_INPUT = 2
 TIMED_OUT = 3
 NOT_RUNNING = 4
-"""Nothing runs there, or ZooKeeper does not answer."""
+"""Nothing runs there, or what was asked does not answer: ZooKeeper, the API server, the controller's page."""
 INTERRUPTED = 130
 
 
@@ -32,13 +32,14 @@ def guarded(call: Callable[[], T]) -> T:
     from controller.coordination.errors import CoordinationError
     from controller.embedded.errors import EmbeddedError
     from controller.metrics.errors import MetricsError
+    from controller.operator.errors import OperatorError
     from controller.report.errors import OutDirError, ReportError
     from controller.run.errors import FaultFileError, RunError
     from spark_jobs.errors import DataPlaneError
 
     try:
         return call()
-    except NotRunningError as error:
+    except (NotRunningError, OperatorError) as error:
         fail(str(error), NOT_RUNNING)
     except (DataPlaneError, PlanningError, FaultFileError, OutDirError, ReportError, MetricsError) as error:
         fail(str(error), BAD_INPUT)

@@ -49,7 +49,7 @@ def export_command(address: Address, incident: str | None, to: Path | None) -> N
     """
     topology, seen = _records(address)
     chosen = _chosen(seen.incidents, incident)
-    story = make_story(topology, chosen, list(seen.plans.values()), seen.time)
+    story = make_story(topology, chosen, list(seen.plans.values()), seen.time, _heartbeats(address.out))
     folder = to or (address.out or Path()) / f"postmortem-{chosen.id}"
     written = export(story, document(topology, seen).availability.points, folder)
     console = Console()
@@ -67,6 +67,18 @@ def _records(address: Address) -> tuple[Topology, Observation]:
         return topology, Observation(moment, closed=closed, plans={plan.id: plan for plan in plans})
     with address.open() as target:
         return expand(target.resource()), target.observation()
+
+
+def _heartbeats(out: Path | None) -> list[tuple[float, str]]:
+    """Arrivals that a run noted."""
+    record = read_record(out) if out is not None else None
+    actions = (record or {}).get("actions", [])
+    return [
+        (float(a["time"]), str(name))
+        for a in actions
+        if a["action"] == "arrived"
+        for name in a.get("nodes", [])
+    ]
 
 
 def _chosen(incidents: Sequence[Incident], wanted: str | None) -> Incident:

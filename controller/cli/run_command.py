@@ -12,6 +12,8 @@ from rich.console import Console
 from controller.cli import exits
 from controller.cli.live import display_for
 from controller.cli.options import DURATION, out_option, parse_sets, topology_option
+from controller.cli.web_option import web_option, web_page
+from controller.logs import FORMATS
 from controller.metrics.endpoint import RunMetrics
 from controller.run import Outcome, RunConfig, RunResult, load, load_faults, run_topology
 from controller.run.state import RunState
@@ -50,8 +52,10 @@ EXIT = {
     metavar="PORT",
     help="Serve metrics at this port of 127.0.0.1, and the driver's at the next one.",
 )
+@click.option("--log-format", type=click.Choice(FORMATS), help="Of the logs in OUT/logs; default: text.")
+@web_option
 @click.option("-q", "--quiet", is_flag=True, help="Only the verdict.")
-def command(file: Path, out: Path, quiet: bool, **options: Any) -> None:
+def command(file: Path, out: Path, quiet: bool, web: int | None, **options: Any) -> None:
     """Run a topology on a Spark cluster of local processes until its streams end.
 
     Nodes are processes on loopback addresses; the fault file kills, freezes and adds them while the topology runs.
@@ -65,6 +69,7 @@ def command(file: Path, out: Path, quiet: bool, **options: Any) -> None:
           --strategy blocking --out out/blocking
       reprise run -f T.yaml --set 'sources[tweets].with.rate=500' --set checkpoint.everyBatches=5 --out out/x
       reprise run -f T.yaml --out out/x --resume
+      reprise run -f T.yaml --out out/x --web 8088
 
     \b
     OUT gets: sink/ (output), incident.json (timeline, plans, recovery times), queries.svg and .png,
@@ -81,15 +86,23 @@ def command(file: Path, out: Path, quiet: bool, **options: Any) -> None:
         timeout_s=options["timeout"],
         resume=options["resume"],
         metrics_port=options["metrics"] or 0,
+        log_format=options["log_format"],
         python_path=str(file.resolve().parent),
     )
     signal.signal(signal.SIGTERM, _interrupt)
     console = Console()
     metrics = RunMetrics(resource)
-    with metrics.served(config.metrics_port), display_for(console, resource.name, quiet) as display:
+    with (
+        metrics.served(config.metrics_port),
+        web_page(resource, web) as page,
+        display_for(console, resource.name, quiet) as display,
+    ):
+        if page.url:
+            display.progress(f"web page at {page.url}")
 
         def watch(state: RunState, actions: list[dict[str, Any]]) -> None:
             metrics.watch(state)
+            page.show(state)
             display.watch(state, actions)
 
         result = run_topology(config, watch, display.progress)

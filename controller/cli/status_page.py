@@ -40,7 +40,7 @@ def status_page(
     document: StatusDocument, height: int, actions: Sequence[str] = (), wide: bool = False
 ) -> RenderableType:
     """At most `height` lines where that is possible at all; `wide` leaves nothing out."""
-    head = [_headline(document), _queries(document), _nodes(document, wide)]
+    head = [_headline(document), _queries(document), _weighted(document), _nodes(document, wide)]
     if document.incident is not None:
         head.append(_incident(document.incident, document.time))
     if document.plan is not None:
@@ -58,15 +58,17 @@ def by_need(queries: Sequence[QueryView]) -> list[QueryView]:
 
 def query_table(queries: Sequence[QueryView], now: float, wide: bool) -> Table:
     """One row a query, in the order given."""
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), expand=False)
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), expand=not wide)
     table.add_column("query", no_wrap=True, min_width=max((len(q.id) for q in queries), default=5))
-    for name in ("priority", "lag"):
-        table.add_column(name, justify="right", no_wrap=True)
+    for name, width in (("priority", 8), ("lag", 4)):
+        table.add_column(name, justify="right", no_wrap=True, min_width=width)
     table.add_column("state", no_wrap=True, min_width=10)
     if wide:
         table.add_column("down for", justify="right", no_wrap=True)
         table.add_column("missing", no_wrap=True)
-    table.add_column("why", no_wrap=not wide, overflow="fold" if wide else "ellipsis")
+    table.add_column(
+        "why", no_wrap=not wide, overflow="fold" if wide else "ellipsis", ratio=None if wide else 1
+    )
     for query in queries:
         more = []
         if wide:
@@ -86,13 +88,13 @@ def _headline(document: StatusDocument) -> Text:
     style = PHASE_STYLES.get(document.phase, "bold yellow")
     line = Text(f"{document.topology}  ", style="bold", no_wrap=True, overflow="ellipsis")
     line.append(document.phase.upper(), style=style)
+    if not document.connected:
+        line.append("  ZooKeeper does not answer: last known state", style="bold red")
     line.append(f"  batch {document.batch}", style="default")
     if document.checkpoint is not None:
         line.append(f"  checkpoint {document.checkpoint.newest}", style="default")
         if not document.checkpoint.enabled and document.phase not in ("paused", "ended"):
             line.append(" (no new ones)", style="default")
-    if not document.connected:
-        line.append("  ZooKeeper does not answer: last known state", style="bold red")
     return line
 
 
@@ -102,11 +104,17 @@ def _queries(document: StatusDocument) -> Text:
     for count, status in ((queries.recovering, Status.RECOVERING), (queries.waiting, Status.WAITING)):
         if count:
             text.append(", ", style="default").append(f"{count} {status.value}", style=STYLES[status])
-    text.append(f"; by priority {100 * queries.share:.0f} %", style="default")
-    bound = document.availability.points[-1].bound if document.availability.points else None
-    if document.incident is not None and bound is not None:
-        text.append(f", the capacity allows {100 * bound:.0f} %", style="default")
     return _line("queries", text)
+
+
+def _weighted(document: StatusDocument) -> Text:
+    """What is there of the summed priority, and what the capacity allows at most."""
+    text = f"{100 * document.queries.share:.0f} % of the summed priority is available"
+    bound = document.availability.points[-1].bound if document.availability.points else None
+    if document.incident is not None:
+        known = "unknown until the next plan" if bound is None else f"{100 * bound:.0f} %"
+        text += f"; the capacity allows {known}"
+    return _line("weighted", text)
 
 
 def _nodes(document: StatusDocument, wide: bool) -> Text:
@@ -124,22 +132,20 @@ def _nodes(document: StatusDocument, wide: bool) -> Text:
 
 
 def _incident(incident: IncidentView, now: float) -> Text:
-    text = Text(f"{incident.id} {incident.kind}, {incident.phase}", style="bold yellow")
+    text = Text(f"{incident.id} {incident.kind}", style="bold yellow")
     text.append(
-        f", open {span(now - incident.opened_at)}; {len(incident.lost)} nodes lost, "
-        f"{incident.queries_back} of {incident.queries_lost} queries back",
+        f", open {span(now - incident.opened_at)}; {incident.queries_back} of {incident.queries_lost} queries back",
         style="default",
     )
     return _line("incident", text)
 
 
 def _plan(plan: PlanView, now: float) -> Text:
-    quality = "optimal" if plan.optimal else f"of at most {plan.bound}"
-    value = "" if plan.value is None else f", worth {plan.value} ({quality})"
-    chosen = len(plan.chosen)
+    quality = "optimal" if plan.optimal else f"at most {plan.bound}"
+    value = "" if plan.value is None else f" worth {plan.value} ({quality})"
     text = (
-        f"{plan.id} {plan.trigger}, {span(now - plan.time)} ago: {plan.at_work} of {len(plan.added)} partitions back, "
-        f"{chosen} queries{value}; {len(plan.left_out)} wait"
+        f"{plan.id.rpartition('-')[2]} {plan.trigger} {span(now - plan.time)} ago: {len(plan.chosen)} queries{value}, "
+        f"{plan.at_work}/{len(plan.added)} partitions up"
     )
     return _line("plan", text)
 

@@ -20,6 +20,7 @@ from kubernetes.config.config_exception import ConfigException
 
 from controller.cli import exits
 from controller.cli.target import Address
+from controller.coordination.errors import RecordError
 from controller.operator.api import Api, collection
 from controller.operator.budget import WriteBudget
 from controller.operator.errors import ForbiddenError, NotFoundError, OperatorError
@@ -73,7 +74,10 @@ class KubernetesTarget:
 
     def observation(self) -> Observation:
         value = self._ask("/records")
-        return observation(json.dumps(value).encode(), "the controller's page")
+        try:
+            return observation(json.dumps(value).encode(), "the controller's page")
+        except RecordError as error:
+            raise PageError(f"{error}; is it of another version?") from error
 
     def resources(self) -> dict[str, Any] | None:
         """The topology and what the controller wrote about it, newest first."""

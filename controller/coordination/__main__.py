@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from algorithms import compiled
+from controller import logs
 from controller.coordination.coordinator import Coordinator, CrashPoint
 from controller.coordination.store import Store
 from controller.coordination.topology_view import policy_of, view_of
@@ -23,8 +24,7 @@ log = logging.getLogger("reprise.coordinator")
 def main() -> int:
     """Parse the command line and run until SIGTERM or SIGINT."""
     options = _parser().parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    logging.getLogger("kazoo").setLevel(logging.WARNING)
+    logs.setup(options.log_format, quiet=("kazoo",))
     sys.path += [entry for entry in options.python_path.split(":") if entry]
     try:
         resource = from_json(options.topology.read_text(encoding="utf-8"))
@@ -90,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="STEP",
         help="for tests: die after decide:RULE or commit:RULE (RULE may be *)",
     )
+    parser.add_argument("--log-format", choices=logs.FORMATS, help=f"default ${logs.VARIABLE}, else text")
     return parser
 
 

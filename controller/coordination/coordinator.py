@@ -15,9 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from algorithms import PlanningError
+from controller import logs
 from controller.coordination import history
 from controller.coordination.errors import RecordError, SessionError, StaleError
 from controller.coordination.store import Reading, Store
+from controller.coordination.told import tell, tell_again
 from scheduler import Decision, InvariantViolation, Outcome, Policy, decide
 from scheduler.steps import CloseIncident
 
@@ -63,6 +65,7 @@ class Coordinator:
     stop: threading.Event = field(default_factory=threading.Event)
     _leading: bool | None = None
     _said: tuple[str, str] = ("", "")
+    _told: bool = False
 
     def run(self) -> None:
         """Until `stop`."""
@@ -80,6 +83,7 @@ class Coordinator:
             return None
         try:
             reading = self.store.read()
+            self._look_at(reading)
             decision = decide(reading.snapshot, self.policy, self.clock)
         except (RecordError, InvariantViolation, PlanningError) as error:
             self._say("error", f"{type(error).__name__}: {error}", logging.ERROR)
@@ -91,6 +95,15 @@ class Coordinator:
             return decision if self._carry_out(reading, decision) else None
         self._say(decision.rule, decision.reason)
         return decision
+
+    def _look_at(self, reading: Reading) -> None:
+        """The incident whose ids the following lines of the log have."""
+        incident = reading.snapshot.incident
+        plans = incident.plans if incident else ()
+        logs.about(incident=incident.id if incident else None, plan=plans[-1] if plans else None)
+        if reading.snapshot.session and not self._told:
+            self._told = True
+            tell_again(self.store.client, self.store.root, incident)
 
     def _carry_out(self, reading: Reading, decision: Decision) -> bool:
         if self.crash:
@@ -105,6 +118,7 @@ class Coordinator:
             log.warning("event=uncertain rule=%s reason=%r", decision.rule, str(error))
             return False
         _log_decision(reading, decision)
+        tell(reading.snapshot.incident, decision.incident, [decision.plan] if decision.plan else [])
         if any(isinstance(step, CloseIncident) for step in decision.steps):
             history.prune(self.store.client, self.store.root)
         if self.crash:
@@ -118,6 +132,7 @@ class Coordinator:
         leading = self.store.lead(self._who())
         if leading != self._leading:
             log.info("event=%s pid=%d", "leading" if leading else "standing-by", os.getpid())
+            self._told = False
         self._leading = leading
         return leading
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import shlex
 import signal
 from pathlib import Path
 
+from controller import logs
 from controller.driver.process import Driver, DriverConfig
 from spark_jobs.topology import from_json
 
@@ -36,10 +36,9 @@ def main() -> None:
     )
     parser.add_argument("--metrics-host", default="127.0.0.1", help="address at which metrics are served")
     parser.add_argument("--metrics-port", type=int, default=0, help="port at which they are; 0: not served")
+    parser.add_argument("--log-format", choices=logs.FORMATS, help=f"default ${logs.VARIABLE}, else text")
     options = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    logging.getLogger("kazoo").setLevel(logging.WARNING)
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    logs.setup(options.log_format, quiet=("kazoo", "py4j"))
     if options.heap:
         os.environ["PYSPARK_SUBMIT_ARGS"] = _submit_arguments(options.heap)
     resource = from_json(options.topology.read_text())

@@ -43,6 +43,7 @@ def parse_desired(raw: bytes) -> Desired:
             punctuate=bool(data["punctuate"]),
             paused=bool(data["paused"]),
             driver=str(data["driver"]),
+            plan=str(data.get("plan") or ""),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ChannelError(f"desired: not a desired state: {error!r}") from error

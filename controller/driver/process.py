@@ -17,6 +17,7 @@ from typing import Any
 
 from pyspark import SparkContext
 
+from controller import logs
 from controller.driver.channel import Channel, ChannelError
 from controller.metrics.collect import serve
 from controller.metrics.driver import DriverMetrics
@@ -28,6 +29,7 @@ from spark_jobs.errors import CheckpointError
 from spark_jobs.ledger import Ledger
 from spark_jobs.punctuation import Punctuations
 from spark_jobs.release import Release
+from spark_jobs.standby import take_over
 from spark_jobs.topology import StreamTopology, expand
 
 log = logging.getLogger("reprise.driver")
@@ -113,6 +115,7 @@ class Driver:
     def _make_engine(self) -> Engine:
         location, topology = self.config.checkpoints, expand(self.resource)
         store = CheckpointStore(location, self.resource.checkpoint.standby)
+        take_over(store, self.resource.checkpoint.standby)
         engine = Engine(
             resource=self.resource,
             topology=topology,
@@ -167,6 +170,7 @@ class Driver:
             return
         if desired.seq == self._engine.desired.seq or desired.driver != str(self._engine.epoch):
             return  # nothing new, or meant for an earlier driver: the coordinator will speak to this one
+        logs.about(incident=desired.plan.rpartition("-p")[0], plan=desired.plan)
         try:
             self._engine.want(desired)
         except CheckpointError as error:

@@ -31,6 +31,7 @@ from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
 
+from controller import logs
 from controller.embedded import node_tree, processes
 from controller.embedded.fencing import LifeRecord, Verdict
 from controller.embedded.node_tree import NodeRecord
@@ -257,9 +258,7 @@ def main(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     if os.getsid(0) != os.getpid():
         os.setsid()
-    logging.basicConfig(
-        level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
-    )
+    logs.setup(level=logging.WARNING)
     log.setLevel(logging.INFO)
     NodeAgent(options, WorkerProcess(options.worker, options.scratch, options.log)).run()
 

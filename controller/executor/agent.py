@@ -16,7 +16,6 @@ import contextlib
 import logging
 import os
 import signal
-import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +23,7 @@ from pathlib import Path
 from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError, RolledBackError
 from kazoo.handlers.threading import KazooTimeoutError
 
+from controller import logs
 from controller.embedded.node_agent import NodeAgent
 from controller.embedded.worker_process import WorkerProcess
 from controller.executor import membership
@@ -121,9 +121,7 @@ class ExecutorAgent(NodeAgent):
 def main(environment: Mapping[str, str]) -> None:
     """Run until the pod ends.  REPRISE_ZK, REPRISE_ROOT and REPRISE_CPU_MILLI come from the pod's template, the rest
     from Spark."""
-    logging.basicConfig(
-        level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
-    )
+    logs.setup(level=logging.WARNING)
     log.setLevel(logging.INFO)
     if os.getsid(0) != os.getpid():
         os.setsid()

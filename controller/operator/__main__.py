@@ -15,6 +15,7 @@ from types import FrameType
 import kopf
 
 from algorithms import compiled
+from controller import logs
 from controller.metrics import collect as metrics
 from controller.metrics.endpoint import controller_registry
 from controller.operator.api import Api
@@ -25,6 +26,7 @@ from controller.operator.health import serve
 from controller.operator.lease import Leadership
 from controller.operator.runtime import Runtime
 from controller.operator.settings import OperatorSettings
+from controller.web import Board, WebError, WebServer
 
 log = logging.getLogger("reprise.operator")
 STUCK_S = 60.0
@@ -32,11 +34,10 @@ STUCK_S = 60.0
 
 def main() -> int:
     """Exit code 0 after SIGTERM, 1 when the Lease was lost, 2 for settings that cannot work."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    for noisy in ("kazoo", "kopf", "urllib3"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    options = _parser().parse_args()
+    logs.setup(options.log_format, quiet=("kazoo", "kopf", "urllib3"))
     try:
-        settings = _settings(_parser().parse_args())
+        settings = _settings(options)
     except OperatorError as error:
         log.error("event=bad-setting reason=%r", str(error))
         return 2
@@ -54,17 +55,21 @@ def main() -> int:
         settings.lease,
         settings.identity,
         settings.lease_s,
+        web=_web_url(settings),
     )
+    board = Board()
     running: list[Runtime] = []
     if settings.health_port:
         healthy = lambda: not running or time.monotonic() - running[0].beat < STUCK_S  # noqa: E731
         serve(os.environ.get("POD_IP", ""), settings.health_port, healthy, lambda: bool(running))
     if settings.metrics_port:
         _serve_metrics(settings.metrics_port, api, running)
+    if settings.web_port:
+        _serve_web(settings, board, leadership)
     compiled.load_in_background()  # while it waits for the Lease, so that the first plan waits for no compiler
     if not leadership.acquire(stop):
         return 0
-    runtime = Runtime.start(settings, api)
+    runtime = Runtime.start(settings, api, board)
     running.append(runtime)
     holding = threading.Thread(target=leadership.hold, args=(stop, _fenced), name="lease")
     holding.start()
@@ -75,6 +80,25 @@ def main() -> int:
         stop.set()
         holding.join()
     return 0
+
+
+def _web_url(settings: OperatorSettings) -> str:
+    """Where the other operators find the page of this one; empty for none."""
+    host = os.environ.get("POD_IP", "")
+    return (
+        f"http://{f'[{host}]' if ':' in host else host}:{settings.web_port}"
+        if settings.web_port and host
+        else ""
+    )
+
+
+def _serve_web(settings: OperatorSettings, board: Board, leadership: Leadership) -> None:
+    """Also by an operator that waits for the Lease: it passes requests on.  Recovery does not depend on a page."""
+    server = WebServer(board, settings.web_host, settings.web_port, lambda: leadership.web)
+    try:
+        server.start()
+    except WebError as error:
+        log.error("event=no-web-page reason=%r", str(error))
 
 
 def _work(runtime: Runtime, stop: threading.Event) -> None:
@@ -119,7 +143,8 @@ def _settings(options: argparse.Namespace) -> OperatorSettings:
         lease=options.lease, lease_s=options.lease_s,
         session_s=options.session_timeout, settle_s=options.settle, driver_grace_s=options.driver_grace,
         switches=options.switches, health_port=options.health_port,
-        metrics_port=options.metrics_port, keep_incidents=options.keep_incidents,
+        metrics_port=options.metrics_port, log_format=options.log_format, keep_incidents=options.keep_incidents,
+        web_host=options.web_host, web_port=options.web_port,
     )  # fmt: skip
 
 
@@ -165,6 +190,14 @@ def _parser() -> argparse.ArgumentParser:
         default=base.metrics_port,
         help="of metrics, here and of drivers; 0 for none",
     )
+    add(
+        "--log-format",
+        choices=logs.FORMATS,
+        default=env.get(logs.VARIABLE, base.log_format),
+        help="here and in pods of topologies",
+    )
+    add("--web-host", default=base.web_host, help="address of the web page; default: all")
+    add("--web-port", type=int, default=base.web_port, help="of the read-only web page; 0 for none")
     add("--keep-incidents", type=int, default=base.keep_incidents, help="closed Incidents kept as objects")
     return parser
 

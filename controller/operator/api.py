@@ -21,6 +21,7 @@ from kubernetes.client import Configuration
 from controller.operator.budget import Urgency, WriteBudget
 from controller.operator.errors import (
     ApiError,
+    BudgetError,
     ConflictError,
     ExpiredError,
     ForbiddenError,
@@ -172,6 +173,8 @@ class Api:
             self._budget.take(self._urgency)  # what is not sent is no failed request
         try:
             return self._ask(method, path, body, kind)
+        except BudgetError:
+            raise  # nothing was asked
         except OperatorError as error:
             self.refused[_reason(error)] += 1
             raise

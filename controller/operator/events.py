@@ -1,6 +1,7 @@
 """Kubernetes Events: what happened to an object, with a reason for programs and a sentence for people.
 
-One Event object a (object, reason, message): said again, it counts up, so that a loop cannot flood the namespace.
+One Event object a (object, reason, message): said again, it counts up, so that a loop cannot flood the namespace; what is
+repeated within half a minute is counted and not written.
 One that finds no write to spare is kept for the next look; one that the API server does not take is lost, as nothing
 depends on any.
 """
@@ -50,6 +51,7 @@ class Events:
         now = time.time()
         last, count, first = self._said.get(digest, (0.0, 0, rfc3339(now)))
         if now - last < AGAIN_S:
+            self._said[digest] = (last, count + 1, first)  # counted, and told with the next one
             return
         if len(self._said) > 1000:
             self._said.clear()

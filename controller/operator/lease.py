@@ -20,6 +20,8 @@ from controller.operator.errors import ConflictError, OperatorError, UnknownErro
 from controller.resources.convert import rfc3339
 
 log = logging.getLogger("reprise.operator")
+WEB = "reprise.dev/web"
+"""Annotation of the Lease: the URL of the holder's page."""
 
 
 class Leadership:
@@ -27,13 +29,17 @@ class Leadership:
 
     def __init__(
         self, api: Api, namespace: str, name: str, identity: str, duration_s: float,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic, web: str = "",
     ) -> None:  # fmt: skip
+        """`web`: URL of this operator's page, which the Lease tells the others; empty for none."""
         self._api, self._identity, self._duration, self._clock = api, identity, duration_s, clock
         self._folder = collection(namespace, "leases", "coordination.k8s.io")
         self._path, self._name = f"{self._folder}/{name}", name
         self._seen: tuple[Any, float] = (None, clock())
         self._renewed = clock()
+        self._web = web
+        self.web: str | None = None
+        """Empty while this operator leads, else the URL of the page of the one that does; None when none is known."""
 
     def acquire(self, stop: threading.Event) -> bool:
         """Wait until this operator leads; False when told to stop first."""
@@ -70,11 +76,12 @@ class Leadership:
                 self._api.create(self._folder, self._body({}))
             else:
                 if not self._free(lease):
+                    self.web = (lease["metadata"].get("annotations") or {}).get(WEB) or None
                     return False
                 self._api.replace(self._path, self._body(lease))
         except ConflictError:  # somebody was faster
             return False
-        self._renewed = began
+        self._renewed, self.web = began, ""
         return True
 
     def _free(self, lease: dict[str, Any]) -> bool:
@@ -99,10 +106,12 @@ class Leadership:
             "renewTime": moment,
             "leaseDurationSeconds": max(1, round(self._duration)),
         }
+        metadata = dict(old.get("metadata", {"name": self._name}))
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), WEB: self._web}
         return {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": old.get("metadata", {"name": self._name}),
+            "metadata": metadata,
             "spec": spec,
         }
 

@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from controller import logs
 from controller.coordination.paths import root_of
 from controller.operator import zk_mounts
 from controller.operator.pods import ROLE_LABEL
@@ -110,6 +111,7 @@ def driver_pod(
             {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
             {"name": "SPARK_LOCAL_IP", "value": "$(POD_IP)"},
             {"name": "SPARK_LOCAL_DIRS", "value": _LOCAL},
+            *_log_format(settings),
             *zk_mounts.environment(settings),
         ],
         "envFrom": _secrets(resource),
@@ -147,6 +149,7 @@ def executor_template(resource: StreamTopology, settings: OperatorSettings) -> d
             {"name": "REPRISE_CPU_MILLI", "value": str(max(1, round(resource.nodes.cpu_cores * 1000)))},
             {"name": "REPRISE_SESSION_TIMEOUT_MS", "value": str(round(settings.session_s * 1000))},
             {"name": "REPRISE_SCRATCH", "value": _SCRATCH},
+            *_log_format(settings),
             *zk_mounts.environment(settings),
         ],
         "envFrom": _secrets(resource),
@@ -167,6 +170,11 @@ def executor_template(resource: StreamTopology, settings: OperatorSettings) -> d
     }
     meta = {"labels": labels(resource.name, "executor")}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def _log_format(settings: OperatorSettings) -> list[dict[str, str]]:
+    """Text is what they do anyway."""
+    return [] if settings.log_format == "text" else [{"name": logs.VARIABLE, "value": settings.log_format}]
 
 
 def _driver_arguments(

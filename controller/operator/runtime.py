@@ -26,6 +26,7 @@ from controller.operator.settings import OperatorSettings
 from controller.operator.surroundings import Cluster, Key, Surroundings
 from controller.operator.topology import TopologyController
 from controller.resources.convert import TOPOLOGY_LABEL
+from controller.web import Board
 
 log = logging.getLogger("reprise.operator")
 DECIDING, FOLLOWING = 16, 6
@@ -52,6 +53,7 @@ class Runtime:
     following: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(FOLLOWING, "follow"))
     pace: Pace = field(default_factory=Pace)
     cluster: Cluster = field(init=False)
+    board: Board = field(default_factory=Board)
     controllers: dict[str, TopologyController] = field(default_factory=dict)
     """By uid."""
     wakers: dict[tuple[str, str], asyncio.Event] = field(default_factory=dict)
@@ -69,11 +71,11 @@ class Runtime:
         self._informers: list[Informer[Any]] = []
 
     @classmethod
-    def start(cls, settings: OperatorSettings, api: Api) -> Runtime:
+    def start(cls, settings: OperatorSettings, api: Api, board: Board) -> Runtime:
         """ZooKeeper is connected to in the background: an operator without it still looks after pods."""
         client = make_client(settings.zk, settings.session_s)
         client.start_async()
-        return cls(settings, api, client)
+        return cls(settings, api, client, board=board)
 
     def watch(self) -> None:
         """Begin to read pods and machines; `known` tells when all of them have been read."""
@@ -134,7 +136,7 @@ class Runtime:
             key = meta["namespace"], meta["name"]
             self.wakers.setdefault(key, asyncio.Event())
             found = TopologyController(
-                self.api, self.client, self.settings, body, lambda: self.wake(key), self.pace
+                self.api, self.client, self.settings, body, lambda: self.wake(key), self.pace, self.board
             )
             self.controllers[meta["uid"]] = found
         return found
@@ -148,6 +150,7 @@ class Runtime:
     def forget(self, uid: str, namespace: str, name: str) -> None:
         self.controllers.pop(uid, None)
         self.wakers.pop((namespace, name), None)
+        self.board.forget(namespace, name)
 
     def switches(self) -> Switches:
         """From the ConfigMap, read every few seconds; the last known ones while it cannot be read."""

@@ -68,8 +68,17 @@ class OperatorSettings:
     health_port: int = 8080
     """Of the probes; 0 for none."""
 
+    log_format: str = "text"
+    """text or json; also of drivers and executors."""
+
     metrics_port: int = 0
     """Of the operator's own metrics and of its drivers'; 0 for none."""
+
+    web_port: int = 0
+    """Of the web page; 0 for none. It is read-only and asks nobody who they are."""
+
+    web_host: str = ""
+    """Its address; empty for all, as `kubectl port-forward` comes to a pod's loopback address."""
 
     keep_incidents: int = 20
     """Closed Incidents kept as objects for each topology, with their plans; all of them stay in ZooKeeper."""
@@ -81,6 +90,6 @@ class OperatorSettings:
         for name in ("writes_per_s", "lease_s", "session_s", "settle_s", "driver_grace_s", "keep_incidents"):
             if getattr(self, name) <= 0:
                 raise SettingsError(f"{name}: {getattr(self, name)} is not positive")
-        for name in ("health_port", "metrics_port"):
+        for name in ("health_port", "metrics_port", "web_port"):
             if not 0 <= getattr(self, name) < 65536:
                 raise SettingsError(f"{name}: {getattr(self, name)} is no port")

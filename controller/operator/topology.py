@@ -18,6 +18,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
+from controller import logs
 from controller.coordination.errors import CoordinationError
 from controller.coordination.topology_view import view_of
 from controller.metrics import control
@@ -40,6 +41,7 @@ from controller.operator.verdict import State
 from controller.resources.base import TopologyReference
 from controller.run.observation import Observation
 from controller.run.state import RunState, state_of
+from controller.web import Board
 from scheduler import Decision
 from scheduler.incident import Kind
 from scheduler.model import TopologyView
@@ -71,6 +73,8 @@ class TopologyController:
     body: Mapping[str, Any]
     wake: Callable[[], None]
     pace: Pace = field(default_factory=Pace)
+    board: Board | None = None
+    """Where the web page finds what was seen."""
     _since: float = field(default_factory=time.time)
     _spec: _Spec | None = None
     _invalid: tuple[int, str] = (-1, "")
@@ -160,7 +164,7 @@ class TopologyController:
             except (OperatorError, CoordinationError) as error:
                 self._failed(error)
             assert self._records is not None
-            state = state_of(spec.view.queries, self._records.observe())
+            state = state_of(spec.view.queries, self._show(spec, self._records.observe()))
             self._recovering = state.observation.incident is not None
             self._tell(around, state)
             self._whole = time.monotonic()
@@ -181,6 +185,7 @@ class TopologyController:
             ):  # fmt: skip
                 return None
             self.body = body
+            self._show(spec, seen)
             if self._teller.due:
                 self._tell(around, state_of(spec.view.queries, seen))
             return self._next(Look.GLANCE)
@@ -219,6 +224,8 @@ class TopologyController:
 
     @contextlib.contextmanager
     def _timed(self, look: Look) -> Iterator[None]:
+        meta = self.body["metadata"]
+        logs.about(topology=f"{meta['namespace']}/{meta['name']}", incident=None, plan=None)
         began = time.thread_time()
         yield
         self.pace.note(look, time.thread_time() - began)
@@ -333,6 +340,11 @@ class TopologyController:
             self._outlook = self._prospects.look(spec.resource, around, here)
         recovering = self._recovering or self._teller_of().recovering
         self.driver.look(spec.resource, driver, around.machines, recovering)
+
+    def _show(self, spec: _Spec, seen: Observation) -> Observation:
+        if self.board is not None:
+            self.board.show(spec.resource.namespace, spec.resource.name, spec.resource, seen)
+        return seen
 
     def _tell(self, around: Surroundings, state: RunState | None) -> None:
         resource = self._spec.resource if self._spec else None

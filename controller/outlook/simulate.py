@@ -97,7 +97,7 @@ def simulate(
     changes = [Change(0.0, lose=tuple(lose))] if lose else []
     changes += [Change(at, arrive=count) for at, count in arrivals]
     try:
-        found = foresee(snapshot_of(topology, seen), policy, changes, _durations(times))
+        found = foresee(snapshot_of(topology, seen, resource.paused), policy, changes, _durations(times))
     except (SchedulerError, LookupError) as error:
         raise SimulationError(str(error.args[0] if error.args else error)) from error
     return Simulation(
@@ -112,8 +112,8 @@ def simulate(
     )
 
 
-def snapshot_of(topology: TopologyView, seen: Observation) -> Snapshot:
-    """What the scheduler decides on, as the observer saw it."""
+def snapshot_of(topology: TopologyView, seen: Observation, paused: bool = False) -> Snapshot:
+    """What the scheduler decides on, as the observer saw it.  `paused`: what holds where nobody asked for anything else."""
     return Snapshot(
         now=seen.time,
         topology=topology,
@@ -125,7 +125,7 @@ def snapshot_of(topology: TopologyView, seen: Observation) -> Snapshot:
         desired=seen.desired,
         incident=seen.incident,
         poison=seen.poison,
-        paused=seen.paused or False,
+        paused=paused if seen.paused is None else seen.paused,
     )
 
 

@@ -169,7 +169,8 @@ def _assumptions(story: Story, first: PlanRecord, delay: float, size: int | None
     found = [
         "partitions cost what they cost before the failure, as the incident's record says",
         f"from the plan that chooses a query until it has caught up it takes {delay:.1f} s, the median of this incident",
-        "nodes are there when the first plan sees them that could use them",
+        "nodes are there when the first plan sees them that could use them; those that came when nothing was left to plan"
+        + (" are taken from their heartbeats" if story.heartbeats else " are not on record and not counted"),
         "the seconds that survivors lose by rolling back are not counted, neither in the record nor in the others",
     ]
     if size is not None:

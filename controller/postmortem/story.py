@@ -36,6 +36,8 @@ class Story:
     incident: Incident
     plans: tuple[PlanRecord, ...]
     end: float
+    heartbeats: tuple[tuple[float, str], ...] = ()
+    """(time, name) of nodes that were seen to arrive, where something but the plans recorded it."""
 
     @property
     def priorities(self) -> Mapping[str, int]:
@@ -59,20 +61,30 @@ class Story:
 
     @property
     def arrivals(self) -> tuple[tuple[float, str, int], ...]:
-        """(time, node, free milli-CPU) of each node that a later plan could use and the one before could not."""
+        """(time, node, free milli-CPU) of each node that a later plan could use and the one before could not; and of those
+        that came when nothing was left to plan, where their heartbeats are on record."""
         found = []
         for before, after in pairwise(self.plans):
             new = sorted(after.free.keys() - before.free.keys())
             found += [(after.time, node, after.free[node]) for node in new]
-        return tuple(found)
+        known = {node.rpartition("#")[0] for plan in self.plans for node in plan.free}
+        size = max((free for _, _, free in found), default=0)
+        late = [(at, name, size) for at, name in self.heartbeats if name not in known]
+        inside = [entry for entry in late if self.incident.opened_at <= entry[0] <= self.end]
+        return tuple(sorted([*found, *inside]))
 
 
-def make_story(topology: Topology, incident: Incident, plans: Sequence[PlanRecord], now: float) -> Story:
+def make_story(
+    topology: Topology,
+    incident: Incident,
+    plans: Sequence[PlanRecord],
+    now: float,
+    heartbeats: Sequence[tuple[float, str]] = (),
+) -> Story:
     """`plans`: of any incidents."""
     mine = sorted((p for p in plans if p.incident == incident.id), key=lambda plan: (plan.time, plan.id))
-    return Story(
-        topology, incident, tuple(mine), incident.closed_at if incident.closed_at is not None else now
-    )
+    end = incident.closed_at if incident.closed_at is not None else now
+    return Story(topology, incident, tuple(mine), end, tuple(heartbeats))
 
 
 def instance_of(plan: PlanRecord, incident: Incident, topology: Topology, source: str) -> Instance:

@@ -91,7 +91,7 @@ class Redactor:
         return text
 
     def _field(self, name: str, value: Any) -> Any:
-        if not is_sensitive(name) or value is None or isinstance(value, bool | int | float):
+        if not is_sensitive(name) or not value or isinstance(value, bool | int | float):
             return self.value(value)
         if isinstance(value, Mapping) and value.keys() <= _REFERENCE:
             return self.value(value)

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from controller.coordination.told import plan_summary
 from scheduler.incident import Incident, PlanRecord
+
+__all__ = ["Line", "incident_entry", "marks", "plan_entry", "plan_summary", "timeline"]
 
 Line = dict[str, Any]
 
@@ -36,21 +39,6 @@ def _action(action: Mapping[str, Any]) -> tuple[str, str]:
     if "error" in action:
         detail = f"{detail} not done: {action['error']}".strip()
     return str(action["action"]), detail
-
-
-def plan_summary(plan: PlanRecord) -> str:
-    """One sentence: what triggered it, what it brings back, how good it is."""
-    queries = plan.plan.get("queries", [])
-    back = ", ".join(map(str, queries)) if isinstance(queries, list) and queries else "no query"
-    text = f"{plan.trigger}: restores {len(plan.added)} partitions and brings back {back}"
-    value, bound = plan.plan.get("value"), plan.plan.get("bound")
-    if plan.plan.get("optimal"):
-        text += f" (priority {value}, optimal by {plan.plan.get('algorithm')})"
-    elif value is not None:
-        text += f" (priority {value} of at most {bound}, {plan.plan.get('algorithm')})"
-    if plan.left_out:
-        text += f"; {len(plan.left_out)} queries wait"
-    return text
 
 
 def incident_entry(

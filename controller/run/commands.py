@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 
+from controller import logs
 from controller.embedded.cluster import EmbeddedCluster
 from controller.embedded.warden import MARK
 from controller.report.layout import Layout
@@ -20,6 +21,8 @@ def services_of(config: RunConfig, layout: Layout, cluster: EmbeddedCluster, roo
     """Coordinator and driver, not started, in the order in which to start them."""
     common = ["--zk", cluster.zk_hosts, "--root", root, "--topology", str(layout.topology.resolve())]
     environment = {MARK: cluster.token} | _python_path(config)
+    if config.log_format is not None:
+        environment[logs.VARIABLE] = config.log_format
     driver = [
         *(sys.executable, "-m", "controller.driver", *common),
         *("--master", cluster.master_url),

@@ -43,6 +43,8 @@ class RunConfig:
     """How long after a kill a node's heartbeat is missed."""
     keep_adds: bool = False
     """With standby nodes the arrivals of the fault file are left out, unless this is set."""
+    log_format: str | None = None
+    """Of driver and coordinator: text or json; None: as REPRISE_LOG_FORMAT says."""
     metrics_port: int = 0
     """Metrics of the run are served at this port of 127.0.0.1 and the driver's at the following one; 0: not served."""
 

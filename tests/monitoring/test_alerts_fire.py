@@ -19,10 +19,11 @@ from controller.dashboards.panels import DASHBOARDS
 from controller.embedded import ClusterConfig, EmbeddedCluster
 from controller.embedded.zk_client import make_client
 from controller.metrics.catalogue import METRICS
+from controller.report.from_logs import incidents_in
 from controller.run.state import RunState, Status
 from tests.monitoring.watched import Watched
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(480)]
 NO_CAPACITY = {
     "RepriseCorrelatedFailure", "RepriseHighPriorityQueryDown", "RepriseCapacityNotArriving", "ReprisePlanInfeasible",
     "RepriseBufferNearLimit", "RepriseCheckpointTooOld",
@@ -77,6 +78,7 @@ def test_every_alert_fires_for_what_it_is_about(watched: Watched) -> None:
         s["metric"]["alertname"] for s in prometheus.query_range('ALERTS{alertstate="firing"}', 900)
     }
     assert everything == {alert.name for alert in ALERTS}
+    the_log_alone_tells_the_incidents(watched)
 
 
 def steady(state: RunState) -> bool:
@@ -103,6 +105,19 @@ def pause(watched: Watched, client: KazooClient, value: bytes) -> None:
 def every_metric_was_served(watched: Watched) -> None:
     missing = [m.name for m in METRICS for s in m.series if not watched.prometheus.query(f"count({s})")]
     assert not missing
+
+
+def the_log_alone_tells_the_incidents(watched: Watched) -> None:
+    """The coordinator's log against incident.json, which comes from the records."""
+    report = watched.end().incident
+    with (watched.out / "logs" / "coordinator.log").open() as log:
+        told = incidents_in(log)
+    assert set(told) == {incident["id"] for incident in report["incidents"]}
+    lines = [(line["time"], line["what"], line["detail"]) for line in report["timeline"]]
+    actions = {str(action["action"]) for action in watched.end().record["actions"]}
+    assert sorted(line for one in told.values() for line in one) == sorted(
+        l for l in lines if l[1] not in actions
+    )
 
 
 def no_panel_is_empty(watched: Watched) -> None:

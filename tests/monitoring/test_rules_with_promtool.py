@@ -77,6 +77,19 @@ CASES = (
         (),
         ("10m",),
     ),
+    Case(  # what is placed does not catch up
+        "RepriseRecoveryStalled",
+        STALLED | steady(waiting_queries_that_fit=0) | state("partitions", ON, state="catching_up"),
+        (),
+        ("10m",),
+    ),
+    Case(  # nor can it: it waits behind full buffers for those without a node
+        "RepriseRecoveryStalled",
+        STALLED
+        | steady(waiting_queries_that_fit=0, buffer_fill_ratio=0.99)
+        | state("partitions", ON, state="catching_up"),
+        ("10m",),
+    ),
     Case("RepriseCapacityNotArriving", NO_ROOM, ("4m",), ("6m",)),
     Case("RepriseCapacityNotArriving", NO_ROOM | state("nodes", OFF, state="missing"), ("30m",)),
     Case("RepriseCapacityNotArriving", NO_ROOM | steady(waiting_queries_that_fit=1), ("30m",)),

@@ -90,7 +90,12 @@ class Watched:
     def __enter__(self) -> Self:
         run_port, driver_port, own_port = free_ports(3)
         self.config = RunConfig(
-            resource=self.resource, out=self.out, cluster=self.cluster, metrics_port=run_port, timeout_s=400
+            resource=self.resource,
+            out=self.out,
+            cluster=self.cluster,
+            metrics_port=run_port,
+            log_format="json",
+            timeout_s=400,
         )
         metrics = RunMetrics(self.resource)
         with ExitStack() as ends:
@@ -105,9 +110,9 @@ class Watched:
                 if self._enough.is_set():
                     raise KeyboardInterrupt
 
-            thread = threading.Thread(target=self._run, args=(watch,))
-            thread.start()
-            ends.callback(thread.join)
+            self._thread = threading.Thread(target=self._run, args=(watch,))
+            self._thread.start()
+            ends.callback(self._thread.join)
             ends.callback(self._enough.set)
             self._ends = ends.pop_all()
         return self
@@ -119,6 +124,13 @@ class Watched:
 
     def _run(self, watch: Callable[[RunState, object], None]) -> None:
         self.result = run_topology(self.config, watch)
+
+    def end(self) -> RunResult:
+        """Ctrl-C, and the result with its report."""
+        self._enough.set()
+        self._thread.join()
+        assert self.result is not None
+        return self.result
 
     def wait_for(self, good: Callable[[RunState], bool], what: str, timeout_s: float) -> None:
         """Until the run's state is as wanted."""

@@ -23,6 +23,7 @@ EVERYTHING = {
     "rbac__readNodes": "true",
     "rbac__readCapacity": "true",
     "metrics__enabled": "true",
+    "web__enabled": "true",
     "metrics__serviceMonitor__enabled": "true",
     "metrics__prometheusRule__enabled": "true",
     "metrics__dashboards__enabled": "true",
@@ -200,7 +201,12 @@ def test_network_policies_open_what_is_needed() -> None:
     assert plain["ingress"] == []
     assert {"port": 6443} in [port for rule in plain["egress"] for port in rule["ports"]]
     scraped = one(render(**EVERYTHING), "NetworkPolicy", OPERATOR)["spec"]
-    assert scraped["ingress"] == [{"ports": [{"port": 8081}]}]
+    pages = {"port": 8082}
+    operators = {"podSelector": {"matchLabels": scraped["podSelector"]["matchLabels"]}}
+    assert scraped["ingress"] == [{"ports": [pages], "from": [operators]}, {"ports": [{"port": 8081}]}]
+    assert {"ports": [pages], "to": [operators]} in scraped["egress"]
+    only_web = one(render(web__enabled="true"), "NetworkPolicy", OPERATOR)["spec"]
+    assert only_web["ingress"] == [{"ports": [pages], "from": [operators]}]
     clients = one(render(**CHOICES[4]), "NetworkPolicy", "rec-zookeeper")["spec"]["ingress"][0]["from"]
     assert clients[1]["namespaceSelector"]["matchExpressions"][0]["values"] == ["a", "b"]
     assert not of_kind(render(**CHOICES[5]), "NetworkPolicy")
@@ -232,6 +238,19 @@ def test_alerts_come_from_the_rules_with_the_release_s_thresholds() -> None:
     (plain,) = yaml.safe_load(rules_file(defaults() | {"driverAge": "77"}, "https://wiki/r"))["groups"]
     assert group == plain
     assert rules["RepriseDriverSilent"]["expr"].endswith("> 77")
+
+
+def test_the_web_page_is_a_choice_and_needs_no_right() -> None:
+    assert "--web-port=8082" not in operator_pod()["containers"][0]["args"]
+    objects, container = render(web__enabled="true"), operator_pod(web__enabled="true")["containers"][0]
+    assert "--web-port=8082" in container["args"]
+    assert {"name": "web", "containerPort": 8082} in container["ports"]
+    service = one(objects, "Service", f"{OPERATOR}-web")["spec"]
+    assert service["ports"] == [{"name": "web", "port": 80, "targetPort": "web"}] and "type" not in service
+    labels = one(objects, "Deployment", OPERATOR)["spec"]["template"]["metadata"]["labels"]
+    assert service["selector"].items() <= labels.items()
+    for kind in ("Role", "ClusterRole", "RoleBinding"):
+        assert of_kind(objects, kind) == of_kind(render(), kind)
 
 
 def test_switches_reach_the_operator_without_a_restart() -> None:

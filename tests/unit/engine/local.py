@@ -16,6 +16,7 @@ from spark_jobs.host import Host
 from spark_jobs.ledger import Ledger
 from spark_jobs.punctuation import Punctuations
 from spark_jobs.release import Release
+from spark_jobs.standby import take_over
 from spark_jobs.topology import StreamTopology, expand
 
 
@@ -86,6 +87,8 @@ class World:
         """A new driver, as after a restart."""
         self.epochs += 1
         location = str(self.checkpoints)
+        store = CheckpointStore(location, self.resource.checkpoint.standby)
+        take_over(store, self.resource.checkpoint.standby)
         self.engine = Engine(
             resource=self.resource,
             topology=self.topology,
@@ -94,7 +97,7 @@ class World:
             connect=self.nodes.connect,
             ledger=Ledger(location, self.resource, self.topology),
             release=Release(location, 0.0),
-            store=CheckpointStore(location, self.resource.checkpoint.standby),
+            store=store,
             punctuations=Punctuations(self.resource.checkpoint),
         )
         return self.engine

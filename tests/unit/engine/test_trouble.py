@@ -80,8 +80,9 @@ def test_a_damaged_state_file_is_reported_and_the_one_before_serves(
     assert world.output() == diamond_output
 
 
-def test_a_mirror_serves_where_the_checkpoint_files_are_gone(
-    tmp_path: Path, diamond_output: dict[str, bytes]
+@pytest.mark.parametrize("lost", ["cp-*", "*"])
+def test_a_mirror_serves_where_checkpoints_or_all_files_of_the_stream_are_gone(
+    tmp_path: Path, diamond_output: dict[str, bytes], lost: str
 ) -> None:
     mirror = tmp_path / "mirror"
     resource = override(load_text(DIAMOND), {"checkpoint.standby": [str(tmp_path / "none"), str(mirror)]})
@@ -91,13 +92,20 @@ def test_a_mirror_serves_where_the_checkpoint_files_are_gone(
     world.run(lambda e: past(35)(e) and bool(e.store.positions()))
     k = world.engine.store.positions()[-1]
     shutil.copytree(world.checkpoints, mirror)
-    for folder in world.checkpoints.glob("cp-*"):
-        shutil.rmtree(folder)
+    for path in world.checkpoints.glob(lost):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
     world.driver()
     world.want(2, k, world.spread("a", "b"))
     world.run(lambda e: e.done)
     assert world.output() == diamond_output
     assert not world.engine.bad_checkpoints
+
+
+def test_checkpoints_without_a_ledger_are_no_new_stream(world: World) -> None:
+    world.run(lambda e: bool(e.store.positions()))
+    (world.checkpoints / "stream.json").unlink()
+    with pytest.raises(CheckpointError, match=r"neither .* nor a mirror has the ledger"):
+        world.driver()
 
 
 def test_a_checkpoint_without_manifest_is_refused(world: World) -> None:

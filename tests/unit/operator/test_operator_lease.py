@@ -100,6 +100,23 @@ def test_an_orderly_end_gives_the_lease_back() -> None:
     assert b._try()
 
 
+def test_who_waits_knows_the_page_of_who_leads() -> None:
+    api, clock = FakeApi(), Clock()
+    a, b = (
+        Leadership(api, "ns", "op", name, DURATION, clock, web=f"http://{name}:8082")  # type: ignore[arg-type]
+        for name in "ab"
+    )
+    assert a.web is None
+    a._try(), b._try()
+    assert (a.web, b.web) == ("", "http://a:8082")
+    a._give_back()
+    b._try(), a._try()
+    assert (a.web, b.web) == ("http://b:8082", "")
+    without = candidate(api, "c", clock)
+    without._try()
+    assert without.web == "http://b:8082"
+
+
 def test_no_more_writes_than_the_budget_allows() -> None:
     clock, slept = Clock(), list[float]()
 

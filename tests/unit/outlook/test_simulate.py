@@ -60,6 +60,17 @@ def test_a_node_that_is_not_there() -> None:
         simulate(oncall.resource(), oncall.steady(), ["n9"])
 
 
+@pytest.mark.parametrize("asked", [True, False, None])
+def test_a_pause_that_holds_is_no_news(asked: bool | None) -> None:
+    """Asked for in ZooKeeper, or by the resource alone."""
+    paused = asked is not False
+    seen = oncall.steady()
+    assert seen.desired is not None
+    seen = replace(seen, paused=asked, desired=replace(seen.desired, paused=paused))
+    found = simulate(replace(oncall.resource(), paused=paused), seen)
+    assert found.timeline == ()
+
+
 def test_nothing_runs() -> None:
     with pytest.raises(SimulationError, match="nothing is at work"):
         simulate(oncall.resource(), Observation(1.0), ["n1"])

@@ -52,6 +52,22 @@ def test_blocking_waits_for_the_last_node_and_stops_the_survivors(story: Story) 
     assert found.blocking.lost_s > found.recorded.lost_s + 20
 
 
+def test_a_node_that_came_too_late_to_be_planned_counts_for_blocking(story: Story) -> None:
+    """With one node that no plan saw, blocking recovery has its nodes earlier."""
+    fewer = replace(story, plans=story.plans[:2])
+    assert counterfactuals(fewer) is not None
+    without = counterfactuals(fewer)
+    late = counterfactuals(
+        replace(fewer, heartbeats=((oncall.START + 45.0, "n7"), (oncall.START - 9.0, "n6")))
+    )
+    assert without is not None
+    assert late is not None
+    assert without.blocking_at is None
+    assert late.blocking_at is not None
+    assert 45 < late.blocking_at < 60
+    assert any("are taken from their heartbeats" in line for line in late.assumptions)
+
+
 def test_one_more_node_brings_the_most_valuable_back_at_once(story: Story) -> None:
     found = counterfactuals(story)
     assert found is not None

@@ -1,0 +1,142 @@
+"""What is answered to which path.
+
+| path | answer |
+|---|---|
+| `/` | page: all topologies |
+| `/t/NAMESPACE/NAME` | page: one topology |
+| `/static/...` | files of the pages |
+| `/api/v1/topologies` | all, in short |
+| `/api/v1/topologies/NAMESPACE/NAME` | the status document; `?wiring=no`: without the parts that never change |
+| `/api/v1/topologies/NAMESPACE/NAME/stream` | server-sent events: when there is a newer document |
+
+The stream says that there is news and not what: a document has one form and one cache, and a page without stream asks
+for it from time to time.  Every link is relative, so the page works below any prefix that a proxy puts before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from controller.web.assets import assets
+from controller.web.board import Board, Key, Rendered
+from controller.web.forward import Forwarder
+from controller.web.guard import add_headers, read_only
+
+NEWS_S = 1.0
+"""A stream speaks at most so often."""
+ALIVE_S = 15.0
+"""And at least so often, so that nothing between takes it for dead."""
+MAX_STREAMS = 64
+"""Viewers with live updates; further ones ask from time to time."""
+JSON = "application/json"
+BOARD = web.AppKey("board", Board)
+STREAMS = web.AppKey("streams", set[int])
+
+
+def make_app(board: Board, hosts: frozenset[str], leader: Callable[[], str | None]) -> web.Application:
+    """`hosts`: names that it answers to, empty for any.  `leader`: empty while the board here is the one that is kept, else
+    the URL of the server that has it, None when nobody has."""
+    forwarder = Forwarder(leader)
+    app = web.Application(middlewares=[read_only(hosts), forwarder.middleware])
+    app[BOARD], app[STREAMS] = board, set()
+    app.on_response_prepare.append(add_headers)
+    app.cleanup_ctx.append(forwarder.session)
+    one = "/api/v1/topologies/{namespace}/{name}"
+    app.add_routes(
+        [
+            web.get("/", _page("index.html")),
+            web.get("/t/{namespace}/{name}", _page("topology.html")),
+            web.get("/static/{path:.+}", _static),
+            web.get("/api/v1/topologies", _listing),
+            web.get(one, _document),
+            web.get(f"{one}/stream", _stream),
+        ]
+    )
+    return app
+
+
+def _page(name: str) -> Handler:
+    async def answer(request: web.Request) -> web.Response:
+        return _asset(request, name)
+
+    return answer
+
+
+async def _static(request: web.Request) -> web.Response:
+    return _asset(request, request.match_info["path"])
+
+
+def _asset(request: web.Request, path: str) -> web.Response:
+    asset = assets().get(path)
+    if asset is None:
+        raise web.HTTPNotFound(text="no such file\n")
+    return _send(request, asset.content, asset.kind)
+
+
+async def _listing(request: web.Request) -> web.Response:
+    made = await asyncio.to_thread(request.app[BOARD].listing)
+    return _send(request, made, JSON)
+
+
+async def _document(request: web.Request) -> web.Response:
+    wiring = request.query.get("wiring") != "no"
+    made = await asyncio.to_thread(request.app[BOARD].document, _key(request), wiring)
+    if made is None:
+        raise web.HTTPNotFound(text="no such topology is looked after here\n")
+    return _send(request, made, JSON)
+
+
+async def _stream(request: web.Request) -> web.StreamResponse:
+    board, streams, key = request.app[BOARD], request.app[STREAMS], _key(request)
+    if board.version(key) is None:
+        raise web.HTTPNotFound(text="no such topology is looked after here\n")
+    if len(streams) >= MAX_STREAMS:
+        raise web.HTTPServiceUnavailable(text="too many streams\n", headers={"Retry-After": "10"})
+    streams.add(id(request))
+    try:
+        response = web.StreamResponse(
+            headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+        )
+        await response.prepare(request)
+        if request.method == "GET":
+            with contextlib.suppress(ConnectionResetError):  # the viewer has gone
+                await _tell(response, lambda: board.version(key))
+        return response
+    finally:
+        streams.discard(id(request))
+
+
+async def _tell(response: web.StreamResponse, version: Callable[[], int | None]) -> None:
+    """Until the viewer goes, or the topology."""
+    last: int | None = None
+    quiet = 0.0
+    await response.write(b"retry: 2000\n\n")
+    while (now := version()) is not None:
+        if now != last:
+            await response.write(b"event: news\ndata: %d\n\n" % now)
+            last, quiet = now, 0.0
+        elif quiet >= ALIVE_S:
+            await response.write(b": nothing new\n\n")
+            quiet = 0.0
+        await asyncio.sleep(NEWS_S)
+        quiet += NEWS_S
+    await response.write(b"event: gone\ndata: 0\n\n")
+
+
+def _key(request: web.Request) -> Key:
+    return request.match_info["namespace"], request.match_info["name"]
+
+
+def _send(request: web.Request, content: Rendered, kind: str) -> web.Response:
+    headers = {"ETag": content.tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+    if content.tag in request.headers.get("If-None-Match", ""):
+        return web.Response(status=304, headers=headers)
+    body = content.body
+    if "gzip" in request.headers.get("Accept-Encoding", "") and len(content.packed) < len(body):
+        body, headers["Content-Encoding"] = content.packed, "gzip"
+    return web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)

@@ -1,0 +1,39 @@
+"""The files of the page, read once: a request names one of them or nothing, so no path of the machine can be asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
+
+from controller.web.board import Rendered
+
+TYPES = {
+    "html": "text/html",
+    "js": "text/javascript",
+    "css": "text/css",
+    "svg": "image/svg+xml",
+    "txt": "text/plain",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    content: Rendered
+    kind: str
+
+
+@cache
+def assets() -> Mapping[str, Asset]:
+    """By path below `static/`."""
+    return dict(_read(resources.files("controller.web") / "static", ""))
+
+
+def _read(folder: Traversable, prefix: str) -> Iterator[tuple[str, Asset]]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _read(entry, f"{prefix}{entry.name}/")
+        elif (kind := TYPES.get(entry.name.rpartition(".")[2])) is not None:
+            yield prefix + entry.name, Asset(Rendered.of_bytes(entry.read_bytes()), kind)

@@ -1,0 +1,5 @@
+"""What can go wrong with the web page."""
+
+
+class WebError(Exception):
+    """The page cannot be served; says why."""

@@ -1,0 +1,53 @@
+// What is known of the partition or query that was selected.
+
+import { byId, el, whenChanged } from "./dom.js";
+import { count, cpu, some } from "./format.js";
+import { badge } from "./shapes.js";
+
+export function selection(doc, selected, select) {
+  const box = byId("detail");
+  const partition = doc.partitions.find((entry) => entry.id === selected?.partition);
+  const query = doc.queries.items.find((entry) => entry.id === selected?.query);
+  box.hidden = !partition && !query;
+  const value = partition ?? query ?? null;
+  whenChanged(box, value, () => box.replaceChildren(...(partition ? ofPartition(partition, doc, select) : query ? ofQuery(query, select) : [])));
+}
+
+function ofPartition(partition, doc, select) {
+  const chosen = new Set(partition.queries);
+  const down = doc.queries.items.filter((query) => chosen.has(query.id) && query.state !== "available");
+  return [
+    head(`Partition ${partition.id}`, partition.state, select),
+    partition.reason ? el("p", {}, partition.reason) : null,
+    facts([
+      ["position", partition.position === null ? "not at work" : `batch ${partition.position}, ${count(partition.lag, "batch")} behind`],
+      ["node", partition.node ?? "none that is alive"],
+      ["CPU", cpu(partition.cost)],
+      ["reads", partition.upstream.length ? links(partition.upstream, "partition", select) : "its source"],
+      ["queries that need it", `${partition.queries.length}, of which ${down.length} not available${down.length ? `: ${some(down.map((query) => query.id), 6)}` : ""}`],
+    ]),
+  ].filter(Boolean);
+}
+
+function ofQuery(query, select) {
+  return [
+    head(`Query ${query.id}`, query.state, select),
+    query.reason ? el("p", {}, query.reason) : null,
+    facts([
+      ["priority", query.priority],
+      ["lag", count(query.lag, "batch")],
+      ["needs", `${count(query.partitions, "partition")}, outlined in the graph`],
+      ["missing", query.missing.length ? links(query.missing, "partition", select) : "none"],
+    ]),
+  ].filter(Boolean);
+}
+
+const head = (title, state, select) => el("div", { class: "bar" }, el("h3", {}, title), badge(state), el("button", { type: "button", onclick: () => select(null) }, "Close"));
+
+const facts = (pairs) => el("dl", { class: "facts" }, ...pairs.flatMap(([title, value]) => [el("dt", {}, title), el("dd", {}, value instanceof Node ? value : String(value))]));
+
+function links(ids, kind, select) {
+  const shown = ids.slice(0, 12).map((id) => el("li", {}, el("button", { type: "button", class: "link", onclick: () => select({ [kind]: id }) }, id)));
+  if (ids.length > shown.length) shown.push(el("li", {}, `and ${ids.length - shown.length} more`));
+  return el("ul", { class: "inline" }, ...shown);
+}

@@ -1,0 +1,93 @@
+"""One Event a transition, one object for what is said again, and requests that failed are counted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from fake_api import FakeApi
+from test_operator_status import STEADY, situation
+
+from controller.operator import api as real
+from controller.operator import events as module
+from controller.operator.api import Api
+from controller.operator.budget import WriteBudget
+from controller.operator.errors import BudgetError, ConflictError, UnknownError
+from controller.operator.events import AGAIN_S, Events
+from controller.operator.publish import Publisher
+from controller.operator.status import claims_of
+from controller.operator.teller import Teller
+from controller.resources.base import TopologyReference
+from scheduler import Incident, Kind, Phase
+
+ABOUT = {"apiVersion": "reprise.dev/v1alpha1", "kind": "StreamTopology", "name": "minimal", "uid": "u-1"}
+INCIDENT = Incident("inc-000002", Kind.CORRELATED, Phase.SETTLING, 100.0, 4, 2, 3, 101.0)
+PHASES = (Phase.SETTLING, Phase.WAITING, Phase.RECOVERING, Phase.VERIFYING)
+
+
+def teller(api: FakeApi) -> Teller:
+    events = Events(api, "default", ABOUT)  # type: ignore[arg-type]
+    publisher = Publisher(api, "default", TopologyReference(name="minimal", uid="u-1"), {}, ABOUT, 5)  # type: ignore[arg-type]
+    return Teller.of(api, "minimal", publisher, events)  # type: ignore[arg-type]
+
+
+def said(api: FakeApi) -> list[tuple[str, int]]:
+    return [(body["reason"], body["count"]) for _, path, body in api.calls if "/events/" in path]
+
+
+def test_an_incident_is_one_event_a_transition_however_often_it_is_looked_at() -> None:
+    api = FakeApi()
+    one = teller(api)
+    seen = [replace(STEADY, incident=replace(INCIDENT, phase=phase)) for phase in PHASES]
+    for look in (STEADY, *seen, STEADY):
+        for _ in range(50):
+            one._announce(claims_of(situation(look)))
+    reasons = [reason for reason, _ in said(api)]
+    assert [r for r in reasons if r in {"Settling", "Waiting", "Recovering", "Verifying", "NoIncident"}] == [
+        "Settling", "Waiting", "Recovering", "Verifying", "NoIncident",
+    ]  # fmt: skip
+    assert len(reasons) == len(set(reasons))
+
+
+def test_an_operator_that_starts_in_the_middle_tells_what_is_wrong_and_not_what_is_well() -> None:
+    api = FakeApi()
+    teller(api)._announce(claims_of(situation(replace(STEADY, incident=INCIDENT))))
+    assert said(api) == [("Settling", 1)]
+
+
+def test_what_is_said_again_counts_up_in_one_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    api, now = FakeApi(), 1_760_000_000.0
+    events = Events(api, "default", ABOUT)  # type: ignore[arg-type]
+    monkeypatch.setattr(module.time, "time", lambda: now)
+    for _ in range(5):
+        events.say("DriverEnded", "exit code 1", warning=True)
+    now += AGAIN_S
+    events.say("DriverEnded", "exit code 1", warning=True)
+    assert said(api) == [("DriverEnded", 1), ("DriverEnded", 6)]  # those between are counted, too
+    first, second = (body for _, _, body in api.calls)
+    assert first["metadata"]["name"] == second["metadata"]["name"]
+    assert first["firstTimestamp"] == second["firstTimestamp"] < second["lastTimestamp"]
+    events.say("DriverEnded", "exit code 2", warning=True)
+    assert api.calls[-1][2]["metadata"]["name"] != first["metadata"]["name"]
+
+
+def test_requests_that_fail_are_counted_by_reason_and_a_spent_budget_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    errors: list[Any] = [
+        ConflictError(409, "x"),
+        UnknownError("no answer"),
+        UnknownError("429"),
+        BudgetError("spent"),
+    ]
+
+    def refuse(*_: object) -> None:
+        raise errors.pop(0)
+
+    monkeypatch.setattr(Api, "_ask", refuse)
+    one = Api(WriteBudget(5), real.Configuration())
+    for _ in range(4):
+        with pytest.raises((ConflictError, UnknownError, BudgetError)):
+            one.get("/api/v1/pods")
+    assert one.refused == {"conflict": 1, "unknown": 2}

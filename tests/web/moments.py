@@ -1,0 +1,92 @@
+"""Topologies at a moment of their life, as observations: made by the real scheduler over a driver in virtual time.
+
+So plans, reasons, time lines and states are those that a real incident has, at any size and within milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from controller.coordination.topology_view import policy_of, view_of
+from controller.run.observation import Observation
+from controller.view import document, plain
+from spark_jobs.topology import StreamTopology, expand, load_topology, override
+from tests.unit.scheduler.recovery_simulator import World
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+START = 1_790_000_000.0
+
+
+class Life:
+    """A topology on nodes that a test kills and adds, and how it looks to an observer."""
+
+    def __init__(self, resource: StreamTopology, node_cpu: int | None = None) -> None:
+        self.resource = resource
+        cpu = node_cpu or round(resource.nodes.cpu_cores * 1000)
+        self._cpu = cpu
+        self.world = World(view_of(resource), policy_of(resource, 1.0, 30.0), now=START)
+        for number in range(1, resource.nodes.count + 1):
+            self.world.add(f"n{number}", cpu)
+        self.world.start_driver()
+        self.world.run(12.0)
+
+    def kill(self, *nodes: str) -> Life:
+        self.world.kill(*nodes)
+        self.world.run(4.0)
+        return self
+
+    def add(self, *nodes: str) -> Life:
+        for node in nodes:
+            self.world.add(node, self._cpu)
+        self.world.run(4.0)
+        return self
+
+    def seen(self) -> Observation:
+        """Now."""
+        world = self.world
+        return Observation(
+            time=world.now,
+            connected=True,
+            nodes={node.id: node for node in world.nodes.values()},
+            progress=world.progress and replace(world.progress, buffers={"memory": 12_582_912, "disk": 0}),
+            desired=world.desired,
+            incident=world.incident,
+            closed={incident.id: incident for incident in world.closed},
+            plans={plan.id: plan for plan in world.plans},
+        )
+
+
+def topology2() -> Life:
+    """15 queries on ten nodes."""
+    return Life(load_topology(EXAMPLES / "topology2.yaml"))
+
+
+def eight_of_ten(life: Life) -> Life:
+    """Eight nodes lost at once, two come back."""
+    life.kill(*(f"n{number}" for number in range(3, 11)))
+    return life.add("n11", "n12")
+
+
+def wide(parallelism: int) -> Life:
+    """Topology 1 with so many partitions an operator, on ten nodes that they fit."""
+    path = EXAMPLES / "topology1.yaml"
+    names = [operator.name for operator in load_topology(path).operators]
+    resource = override(
+        load_topology(path),
+        {f"operators[{name}].parallelism": parallelism for name in names} | {"nodes.count": 10},
+    )
+    needed = sum(max(1, round(p.cpu_cores * 1000)) for p in expand(resource).partitions.values())
+    return Life(resource, node_cpu=needed // 7)
+
+
+def of(life: Life) -> tuple[StreamTopology, Observation]:
+    """What a board is shown."""
+    return life.resource, life.seen()
+
+
+def said(resource: StreamTopology, seen: Observation) -> Any:
+    """The document of it, as JSON has it."""
+    return json.loads(json.dumps(plain(document(expand(resource), seen))))

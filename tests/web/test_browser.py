@@ -1,0 +1,307 @@
+"""The page in a real browser: that it shows the document and nothing else, to eyes, keyboards and screen readers alike.
+
+Screenshots of each moment are left in the folder that REPRISE_SCREENSHOTS names, to be looked at by people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from selenium.webdriver.chrome.webdriver import WebDriver
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from controller.run.observation import Observation
+from controller.web import Board, WebServer
+from spark_jobs.topology import StreamTopology, expand
+from tests.web import moments
+from tests.web.browser import complaints, requests, window
+from tests.web.pages import CELLS, accessible, assert_shows, picture, show, until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+Look = tuple[StreamTopology, Observation]
+
+
+@pytest.fixture(scope="module")
+def looks() -> dict[str, Look]:
+    """Moments by the name of the topology that is shown at it."""
+    closed = moments.topology2().kill("n5", "n6").add("n11", "n12", "n13")
+    closed.world.run(10.0)
+    return {
+        "steady": moments.of(moments.topology2()),
+        "burst": moments.of(moments.eight_of_ten(moments.topology2())),
+        "closed": moments.of(closed),
+        "hundred": moments.of(moments.wide(50).kill("n2", "n3", "n4").add("n11")),
+        "thousand": moments.of(moments.wide(500)),
+    }
+
+
+@pytest.fixture(scope="module")
+def board(looks: dict[str, Look]) -> Board:
+    found = Board()
+    for name, look in looks.items():
+        found.show("default", name, *look)
+    return found
+
+
+@pytest.fixture(scope="module")
+def server(board: Board) -> Iterator[WebServer]:
+    served = WebServer(board, "127.0.0.1", 0)
+    served.start()
+    yield served
+    served.stop()
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[WebDriver]:
+    with window() as opened:
+        yield opened
+
+
+@pytest.fixture
+def browser(shared: WebDriver, server: WebServer) -> Iterator[WebDriver]:
+    """Whatever a test does: nothing was asked of anybody else, and the console has nothing to complain of."""
+    show(shared)
+    requests(shared), complaints(shared)
+    yield shared
+    foreign = [url for url in requests(shared) if not url.startswith((server.url, "data:", "about:"))]
+    assert foreign == []
+    assert complaints(shared) == []
+
+
+def opened(driver: WebDriver, server: WebServer, name: str, seen: Observation) -> None:
+    """Its page, with this observation drawn and the wiring there."""
+    driver.get(f"{server.url}/t/default/{name}")
+    until(
+        driver,
+        lambda d: d.execute_script("return document.body.dataset.time") == str(seen.time).removesuffix(".0"),
+        f"{name} is shown",
+    )
+    until(
+        driver,
+        lambda d: d.find_element(By.ID, "live").get_attribute("data-mode") == "live",
+        "the stream is open",
+    )
+
+
+@pytest.mark.parametrize("name", ["steady", "burst", "closed", "hundred"])
+def test_the_page_shows_the_document(
+    browser: WebDriver, server: WebServer, looks: dict[str, Look], name: str
+) -> None:
+    opened(browser, server, name, looks[name][1])
+    assert_shows(browser, moments.said(*looks[name]))
+    accessible(browser)
+    picture(browser, name)
+
+
+def test_an_incident_is_told_with_its_time_line_plan_and_bound(
+    browser: WebDriver, server: WebServer, looks: dict[str, Look]
+) -> None:
+    opened(browser, server, "burst", looks["burst"][1])
+    said = moments.said(*looks["burst"])
+    headline = browser.find_element(By.ID, "headline").text
+    assert (
+        said["incident"]["id"] in headline
+        and "8 nodes lost (n3, n4, n5" in headline
+        and "6 of 15 queries" in headline
+    )
+    first = next(q for q in said["queries"]["items"] if q["state"] == "waiting")
+    assert (
+        f"Next: {first['id']} (priority {first['priority']}), {first['reason']}"
+        in browser.find_element(By.ID, "next").text
+    )
+    assert len(browser.find_elements(By.CSS_SELECTOR, "#events li")) == len(said["incident"]["events"])
+    plan = browser.find_element(By.ID, "plan-body").text
+    assert all(entry["reason"] in plan for entry in said["plan"]["left_out"]) and said["plan"]["left_out"]
+    assert all(entry["query"] in plan for entry in said["plan"]["chosen"])
+    label = browser.find_element(By.ID, "chart").get_attribute("aria-label")
+    assert label is not None and "53.3 % by priority" in label and "at most 53.3 %" in label
+    browser.find_element(By.CSS_SELECTOR, "#chart-table summary").click()
+    rows = browser.find_elements(By.CSS_SELECTOR, "#chart-rows tr")
+    assert "53.3 %" in rows[-1].text and "100 %" in rows[0].text
+    assert browser.execute_script("return document.querySelector('#chart canvas').width > 300")
+
+
+def test_a_change_appears_without_reloading_and_without_losing_the_focus(
+    browser: WebDriver, server: WebServer, board: Board
+) -> None:
+    life = moments.topology2()
+    board.show("default", "live", *moments.of(life))
+    opened(browser, server, "live", life.seen())
+    browser.execute_script("window.mark = 1; document.querySelector('[data-partition=\"o5.0\"]').focus()")
+    for change in (lambda: life.kill(*(f"n{n}" for n in range(3, 11))), lambda: life.add("n11", "n12")):
+        change()
+        board.show("default", "live", *moments.of(life))
+        shown = str(life.seen().time).removesuffix(".0")
+        until(
+            browser,
+            lambda d, s=shown: d.execute_script("return document.body.dataset.time") == s,
+            "the change is shown",
+        )
+        assert_shows(browser, moments.said(*moments.of(life)))
+    assert browser.execute_script("return [window.mark, document.activeElement.dataset.partition]") == [
+        1,
+        "o5.0",
+    ]
+    board.show(
+        "default", "live", life.resource, replace(life.seen(), connected=False, time=life.seen().time + 1)
+    )
+    until(
+        browser,
+        lambda d: "ZooKeeper does not answer" in d.find_element(By.ID, "headline").text,
+        "ZooKeeper is away",
+    )
+    board.forget("default", "live")
+
+
+def test_without_a_stream_the_page_asks_from_time_to_time(
+    browser: WebDriver, server: WebServer, board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.web.app.MAX_STREAMS", 0)
+    life = moments.topology2()
+    board.show("default", "asked", *moments.of(life))
+    browser.get(f"{server.url}/t/default/asked")
+    until(browser, lambda d: d.find_element(By.ID, "live").get_attribute("data-mode") == "polling", "it asks")
+    life.kill("n5", "n6")
+    board.show("default", "asked", *moments.of(life))
+    until(browser, lambda d: "incident" in d.find_element(By.ID, "headline").text, "the incident is shown")
+    browser.get("about:blank")
+    assert any("503" in line for line in complaints(browser))  # the refused stream, and nothing else
+    board.forget("default", "asked")
+
+
+def test_everything_can_be_reached_and_done_with_the_keyboard(
+    browser: WebDriver, server: WebServer, looks: dict[str, Look]
+) -> None:
+    opened(browser, server, "burst", looks["burst"][1])
+
+    def press(*keys: str) -> None:
+        ActionChains(browser).send_keys(*keys).perform()
+
+    def focused(what: str = "dataset.partition") -> Any:
+        return browser.execute_script(f"return document.activeElement.{what}")
+
+    press(Keys.TAB)
+    assert focused("className") == "skip"
+    seen = []
+    for _ in range(40):
+        press(Keys.TAB)
+        seen.append(
+            focused(
+                "closest('#graph') ? 'graph' : document.activeElement.id || document.activeElement.className"
+            )
+        )
+        if seen[-1] == "graph":
+            break
+    assert "theme" in seen and "events" in seen and "detail-level" in seen and seen[-1] == "graph"
+    press(Keys.HOME)
+    assert focused("textContent").startswith("sourcesource, 1 partition: 1 running")
+    press(Keys.ARROW_DOWN, Keys.ARROW_RIGHT)
+    assert focused() == "parser.0"
+    outline = browser.execute_script("return getComputedStyle(document.activeElement).outlineStyle")
+    assert outline != "none"
+    press(Keys.ENTER)
+    detail = browser.find_element(By.ID, "detail")
+    assert detail.is_displayed() and "Partition parser.0" in detail.text and "source.0" in detail.text
+    press(Keys.ESCAPE)
+    assert not detail.is_displayed() and focused() == "parser.0"
+    press(Keys.HOME, Keys.ENTER)
+    assert focused("ariaExpanded") == "false"
+    press(Keys.TAB)
+    assert focused("closest('#graph')") is None  # the whole graph is one stop
+
+
+def test_a_query_that_is_chosen_is_outlined_in_the_graph(
+    browser: WebDriver, server: WebServer, looks: dict[str, Look]
+) -> None:
+    resource, seen = looks["burst"]
+    opened(browser, server, "burst", seen)
+    button = browser.find_element(By.XPATH, "//tbody[@id='query-rows']//button[text()='o13.0']")
+    until(
+        browser,
+        lambda d: d.execute_script(
+            "return performance.getEntriesByType('resource').some(e => e.name.endsWith('/burst') && e.responseEnd)"
+        ),
+        "the wiring",
+    )
+    button.click()
+    script = "return [...document.querySelectorAll('.cell[data-in=\"true\"]')].map(c => c.dataset.partition)"
+    until(
+        browser,
+        lambda d: set(d.execute_script(script)) == expand(resource).queries["o13.0"].partitions,
+        "its partitions",
+    )
+    assert "waiting" in browser.find_element(By.ID, "detail").text
+    accessible(browser)
+    picture(browser, "selected")
+
+
+def test_a_thousand_partitions_are_shown_by_operator_and_can_be_opened(
+    browser: WebDriver, server: WebServer, looks: dict[str, Look]
+) -> None:
+    opened(browser, server, "thousand", looks["thousand"][1])
+    assert browser.execute_script(CELLS) == {}
+    boxes = [box.text.split("\n") for box in browser.find_elements(By.CSS_SELECTOR, ".operator")]
+    assert ["parser", "operator, 500 partitions: 500 running", "500", "500 running", "batch 40"] in boxes
+    accessible(browser)
+    picture(browser, "thousand")
+    heads = browser.find_elements(By.CSS_SELECTOR, ".operator-head")
+    next(head for head in heads if "parser" in head.text).click()
+    assert len(browser.execute_script(CELLS)) == 500
+
+
+def test_dark_and_narrow_are_readable_too(
+    browser: WebDriver, server: WebServer, looks: dict[str, Look]
+) -> None:
+    show(browser, prefers_color_scheme="dark")
+    opened(browser, server, "burst", looks["burst"][1])
+    assert (
+        browser.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(14, 17, 22)"
+    )
+    accessible(browser)
+    picture(browser, "dark")
+    show(browser, width=400, height=800)
+    opened(browser, server, "burst", looks["burst"][1])
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 400
+    assert_shows(browser, moments.said(*looks["burst"]))
+    accessible(browser)
+    picture(browser, "narrow", 400)
+
+
+def test_nothing_moves_for_who_asks_for_that(
+    browser: WebDriver, server: WebServer, looks: dict[str, Look]
+) -> None:
+    script = "return getComputedStyle(document.querySelector('.cell')).transitionDuration"
+    opened(browser, server, "steady", looks["steady"][1])
+    assert browser.execute_script(script) == "0s"
+    show(browser, prefers_reduced_motion="no-preference")
+    assert browser.execute_script(script) != "0s"
+
+
+def test_the_list_leads_to_each_topology(
+    browser: WebDriver, server: WebServer, looks: dict[str, Look]
+) -> None:
+    browser.get(server.url)
+    until(
+        browser, lambda d: len(d.find_elements(By.CSS_SELECTOR, "#rows tr")) == len(looks), "all are listed"
+    )
+    accessible(browser)
+    picture(browser, "list", 1200)
+    browser.find_element(By.LINK_TEXT, "burst").click()
+    until(browser, lambda d: "incident" in d.find_element(By.ID, "headline").text, "its page")
+
+
+def test_a_text_that_looks_like_markup_stays_text(
+    browser: WebDriver, server: WebServer, board: Board, looks: dict[str, Look]
+) -> None:
+    resource, seen = looks["steady"]
+    nasty = "<img src=x onerror=alert(1)>"
+    board.show("default", "nasty", resource, replace(seen, problems=(nasty,)))
+    opened(browser, server, "nasty", seen)
+    assert nasty in browser.find_element(By.ID, "problems").text
+    assert browser.find_elements(By.CSS_SELECTOR, "img") == []
+    board.forget("default", "nasty")

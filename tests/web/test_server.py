@@ -1,0 +1,309 @@
+"""The server without a browser: what it answers, what it refuses, and what it costs who shares the process."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controller.run.observation import Observation
+from controller.view import document
+from controller.web import Board, WebError, WebServer, app, server
+from controller.web.assets import assets
+from controller.web.guard import HEADERS
+from spark_jobs.topology import override
+from tests.web import moments
+
+ONE = "/api/v1/topologies/default/topology2"
+SEEN = moments.of(moments.eight_of_ten(moments.topology2()))
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "NEWS_S", 0.05)
+
+
+@pytest.fixture
+def board() -> Board:
+    found = Board()
+    found.show("default", "topology2", *SEEN)
+    return found
+
+
+@pytest.fixture
+def page(board: Board) -> Iterator[WebServer]:
+    served = WebServer(board, "127.0.0.1", 0)
+    served.start()
+    yield served
+    served.stop()
+
+
+def ask(
+    page: WebServer, path: str, method: str = "GET", **headers: str
+) -> tuple[int, http.client.HTTPMessage, bytes]:
+    connection = http.client.HTTPConnection(page.url.removeprefix("http://"), timeout=10)
+    try:
+        connection.request(method, path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.headers, answer.read()
+    finally:
+        connection.close()
+
+
+def test_the_document_is_that_of_the_view(page: WebServer) -> None:
+    status, headers, body = ask(page, ONE)
+    assert status == 200 and headers["Content-Type"] == "application/json; charset=utf-8"
+    assert json.loads(body) == moments.said(*SEEN)
+
+
+def test_without_wiring_partitions_say_all_but_what_never_changes(page: WebServer) -> None:
+    whole, bare = json.loads(ask(page, ONE)[2]), json.loads(ask(page, f"{ONE}?wiring=no")[2])
+    assert all(p["upstream"] == [] and p["queries"] == [] for p in bare["partitions"])
+    for document_ in (whole, bare):
+        for partition in document_["partitions"]:
+            partition["upstream"] = partition["queries"] = []
+    assert whole == bare
+
+
+def test_the_list_is_in_short(page: WebServer) -> None:
+    (item,) = json.loads(ask(page, "/api/v1/topologies")[2])["items"]
+    assert (item["namespace"], item["name"], item["phase"]) == ("default", "topology2", "waiting")
+    assert item["queries"]["total"] == 15 and item["incident"]["kind"] == "correlated"
+
+
+def test_what_has_not_changed_is_not_sent_again(page: WebServer, board: Board) -> None:
+    tag = ask(page, ONE)[1]["ETag"]
+    assert ask(page, ONE, **{"If-None-Match": tag})[0] == 304
+    board.show("default", "topology2", SEEN[0], replace(SEEN[1], time=SEEN[1].time + 1))
+    deadline = time.monotonic() + 30
+    while ask(page, ONE, **{"If-None-Match": tag})[0] == 304:
+        assert time.monotonic() < deadline
+
+
+def test_answers_are_packed_for_who_takes_it(page: WebServer) -> None:
+    packed = ask(page, ONE, **{"Accept-Encoding": "gzip"})
+    assert packed[1]["Content-Encoding"] == "gzip" and len(packed[2]) < len(ask(page, ONE)[2]) / 3
+
+
+@pytest.mark.parametrize("path", ["/", "/t/default/topology2", "/static/style.css", ONE, "/nothing", "/t/x"])
+def test_every_answer_keeps_to_its_own_origin(page: WebServer, path: str) -> None:
+    headers = ask(page, path)[1]
+    assert {name: headers[name] for name in HEADERS} == HEADERS
+    assert "unsafe" not in headers["Content-Security-Policy"] and headers["Cache-Control"] == "no-cache"
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
+@pytest.mark.parametrize("path", ["/", ONE])
+def test_nothing_can_be_changed(page: WebServer, path: str, method: str) -> None:
+    status, headers, _ = ask(page, path, method)
+    assert status == 405 and set(headers["Allow"].split(",")) == {"GET", "HEAD"}
+
+
+def test_head_is_get_without_body(page: WebServer) -> None:
+    status, headers, body = ask(page, ONE, "HEAD")
+    assert status == 200 and body == b"" and int(headers["Content-Length"]) > 1000
+    assert ask(page, f"{ONE}/stream", "HEAD")[0] == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/static/../board.py", "/static/%2e%2e/board.py", "/static//etc/passwd", "/static/vendor", "/x"]
+)
+def test_only_files_of_the_page_are_served(page: WebServer, path: str) -> None:
+    assert ask(page, path)[0] == 404
+
+
+def test_every_file_of_the_page_is_served(page: WebServer) -> None:
+    assert {"topology.html", "topology.js", "vendor/dagre.esm.js", "vendor/uPlot.LICENSE.txt"} <= set(
+        assets()
+    )
+    for path, asset in assets().items():
+        status, headers, body = ask(page, f"/static/{path}")
+        assert status == 200 and body == asset.content.body and headers["Content-Type"].startswith(asset.kind)
+
+
+def test_an_unknown_topology_is_not_found(page: WebServer) -> None:
+    for path in ("/api/v1/topologies/default/other", "/api/v1/topologies/default/other/stream"):
+        assert ask(page, path)[0] == 404
+
+
+def test_a_foreign_name_that_resolves_to_the_loopback_is_refused(page: WebServer) -> None:
+    assert ask(page, ONE, Host="evil.example:80")[0] == 421
+    assert ask(page, ONE, Host="localhost:1")[0] == 200
+
+
+def events(page: WebServer) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+    connection = http.client.HTTPConnection(page.url.removeprefix("http://"), timeout=20)
+    connection.request("GET", f"{ONE}/stream")
+    return connection, connection.getresponse()
+
+
+def line(answer: http.client.HTTPResponse, start: bytes) -> bytes:
+    """The next line that starts so."""
+    while not (found := answer.readline()).startswith(start):
+        assert found, "the stream has ended"
+    return found
+
+
+def test_the_stream_tells_when_there_is_news_and_when_the_topology_goes(
+    page: WebServer, board: Board
+) -> None:
+    connection, answer = events(page)
+    assert answer.headers["Content-Type"] == "text/event-stream"
+    first = line(answer, b"data:")
+    board.show("default", "topology2", *SEEN)
+    assert line(answer, b"data:") != first
+    board.forget("default", "topology2")
+    assert line(answer, b"event: gone")
+    connection.close()
+
+
+def test_streams_are_counted(page: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "MAX_STREAMS", 1)
+    connection, answer = events(page)
+    line(answer, b"data:")
+    other, refused = events(page)
+    assert refused.status == 503 and refused.headers["Retry-After"]
+    connection.close(), other.close()
+
+
+def test_connections_are_counted(page: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 2)
+    host, _, port = page.url.removeprefix("http://").rpartition(":")
+    idle = [socket.create_connection((host, int(port))) for _ in range(2)]
+    deadline = time.monotonic() + 20
+    while ask(page, "/")[0] != 503:
+        assert time.monotonic() < deadline
+    for one in idle:
+        one.close()
+    while ask(page, "/")[0] != 200:
+        assert time.monotonic() < deadline
+
+
+def test_a_server_that_was_stopped_gives_its_address_back_with_a_stream_open(board: Board) -> None:
+    served = WebServer(board, "127.0.0.1", 0)
+    served.start()
+    connection, answer = events(served)
+    line(answer, b"data:")
+    served.stop()
+    port = int(served.url.rpartition(":")[2])
+    again = WebServer(board, "127.0.0.1", port)
+    again.start()
+    with pytest.raises(WebError, match=str(port)):
+        WebServer(board, "127.0.0.1", port).start()
+    again.stop()
+    connection.close()
+
+
+# -- an operator that waits for the Lease ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def waiting(page: WebServer) -> Iterator[tuple[WebServer, list[str | None]]]:
+    """A server whose board is empty, and where it believes the leader to be."""
+    leader: list[str | None] = [page.url]
+    served = WebServer(Board(), "127.0.0.1", 0, lambda: leader[0])
+    served.start()
+    yield served, leader
+    served.stop()
+
+
+def test_who_waits_answers_with_what_the_leader_says(
+    page: WebServer, waiting: tuple[WebServer, list[str | None]]
+) -> None:
+    standby, leader = waiting
+    assert ask(standby, ONE)[2] == ask(page, ONE)[2]
+    tag = ask(page, ONE)[1]["ETag"]
+    assert ask(standby, ONE, **{"If-None-Match": tag})[0] == 304
+    assert ask(standby, ONE, **{"Accept-Encoding": "gzip"})[1]["Content-Encoding"] == "gzip"
+    connection, answer = events(standby)
+    assert line(answer, b"data:")
+    connection.close()
+    assert ask(standby, "/t/default/topology2")[0] == 200
+    leader[0] = None
+    status, headers, body = ask(standby, ONE)
+    assert status == 503 and headers["Retry-After"] and b"no operator leads" in body
+    leader[0] = "http://127.0.0.1:9"
+    assert ask(standby, ONE)[0] == 502
+
+
+def test_a_request_is_passed_on_once(waiting: tuple[WebServer, list[str | None]]) -> None:
+    standby, leader = waiting
+    leader[0] = standby.url
+    assert ask(standby, ONE)[0] == 503
+
+
+# -- the board ---------------------------------------------------------------------------------------------------------
+
+
+def test_any_number_of_viewers_cost_one_document(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Observation] = []
+    now = [0.0]
+
+    def counted(topology: Any, seen: Observation) -> Any:
+        made.append(seen)
+        return document(topology, seen)
+
+    monkeypatch.setattr("controller.web.board.document", counted)
+    board = Board(lambda: now[0])
+    key = ("default", "t")
+    board.show(*key, *SEEN)
+    assert made == []
+    viewers = [threading.Thread(target=board.document, args=(key, False)) for _ in range(20)]
+    for viewer in viewers:
+        viewer.start()
+    for viewer in viewers:
+        viewer.join()
+    board.listing()
+    assert len(made) == 1
+    board.show(*key, *SEEN)
+    board.document(key, False)
+    assert len(made) == 1  # not due yet
+    now[0] += 0.5
+    board.document(key, False)
+    assert len(made) == 2
+
+
+def test_a_document_that_is_dear_is_made_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, made = [0.0], [0]
+
+    def slow(topology: Any, seen: Observation) -> Any:
+        now[0] += 2.0
+        made[0] += 1
+        return document(topology, seen)
+
+    monkeypatch.setattr("controller.web.board.document", slow)
+    board = Board(lambda: now[0])
+    for seconds, expected in ((0.0, 1), (19.0, 1), (1.5, 2)):
+        now[0] += seconds
+        board.show("default", "t", *SEEN)
+        board.document(("default", "t"))
+        assert made[0] == expected
+
+
+def test_no_parameter_of_a_class_or_connector_is_in_any_answer(page: WebServer, board: Board) -> None:
+    """They may hold passwords."""
+    life = moments.Life(override(moments.topology2().resource, {"sources[source].with.seed": 987654321}))
+    assert "987654321" in repr(life.resource)
+    board.show("default", "secret", *moments.of(life))
+    for path in ("/api/v1/topologies", "/api/v1/topologies/default/secret", "/t/default/secret"):
+        status, _, body = ask(page, path)
+        assert status == 200 and b"987654321" not in body and b"spark_jobs." not in body
+
+
+def test_what_nobody_has_asked_for_in_a_while_is_forgotten() -> None:
+    now = [0.0]
+    board = Board(lambda: now[0])
+    board.show("default", "t", *SEEN)
+    board.document(("default", "t"))
+    for seconds, kept in ((59.0, True), (2.0, False)):
+        now[0] += seconds
+        board.show("default", "t", *SEEN)
+        assert bool(board._entries["default", "t"].made) is kept
+    assert board.document(("default", "t")) is not None
