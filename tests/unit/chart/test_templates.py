@@ -88,7 +88,7 @@ def test_the_default_installation_asks_for_nothing_beyond_its_namespace() -> Non
 def test_cluster_rights_are_a_choice() -> None:
     objects = render(**EVERYTHING)
     names = {o["metadata"]["name"] for o in of_kind(objects, "ClusterRole")}
-    assert names == {"streams-rec-operator", "streams-rec-operator-nodes"}
+    assert names == {f"streams-rec-operator{part}" for part in ("", "-nodes", "-capacity")}
     assert OPERATOR not in {o["metadata"]["name"] for o in of_kind(objects, "Role")}
     nodes = one(objects, "ClusterRole", "streams-rec-operator-nodes")
     assert nodes["rules"] == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]}]
