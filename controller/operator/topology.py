@@ -131,6 +131,8 @@ class TopologyController:
         """The coordinator's look: a snapshot, a decision, a transaction; it writes nothing to the API server."""
         with self._lock, self._timed(Look.DECIDE):
             self.body = body
+            if self._kind is None:  # counted from the start, so that a thousand new ones have a pace as well
+                self._next(Look.DECIDE)
             if self._over or self._take_spec(around) is None or self._records is None:
                 return
             self._problem = ""

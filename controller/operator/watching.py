@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 from typing import Any, TypeVar
 
 import kopf
@@ -35,7 +35,7 @@ class Watching:
         self._runtime, self._controller = runtime, controller
         self._woken, self._stopped = woken, stopped
         self._body, self._around = body, around
-        self._following: Future[float] | None = None
+        self._following: asyncio.Future[float] | None = None
         self._decided = 0.0
 
     async def run(self) -> None:
@@ -63,8 +63,10 @@ class Watching:
         self._decided = time.monotonic()
         await self._on(self._runtime.deciding, lambda: self._controller.decide(self._body(), self._around()))
         if self._following is None:
-            self._following = self._runtime.following.submit(lambda: self._controller.follow(self._around()))
-        follow = asyncio.wrap_future(self._following)
+            self._following = asyncio.wrap_future(
+                self._runtime.following.submit(lambda: self._controller.follow(self._around()))
+            )
+        follow = self._following  # the same one while it waits in the queue
         done, _ = await asyncio.wait({follow}, timeout=self._runtime.pace.between_s(Look.DECIDE))
         if not done:
             return 0.0
