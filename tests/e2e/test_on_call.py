@@ -29,7 +29,7 @@ from controller.run.config import RunResult
 from spark_jobs.topology import load_text, to_json
 from tests.e2e import scenario
 
-pytestmark = [pytest.mark.slow, pytest.mark.soak]
+pytestmark = pytest.mark.slow
 WAIT_S = 240.0
 LIVE = {"progress", "stats", "nodes", "checkpoints", "members", "coordinator"}
 """What driver, agents and the leader write all the time."""

@@ -24,7 +24,6 @@ from tests.kubernetes.cluster import REPOSITORY, KubeCluster
 from tests.kubernetes.rest import Rest
 from tests.unit import oncall
 
-pytestmark = pytest.mark.soak
 NAMESPACE = "on-call"
 FOLDER = f"/apis/reprise.dev/v1alpha1/namespaces/{NAMESPACE}"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
