@@ -108,7 +108,7 @@ def every_metric_was_served(watched: Watched) -> None:
 
 
 def the_log_alone_tells_the_incident(watched: Watched) -> None:
-    """The coordinator's log against incident.json, which comes from the records; of the first incident, as a later one may go
+    """The coordinator's log against incident.json, which comes from the records; of the first incident: a later one may go
     on after the run's last look."""
     first = watched.end().incident["incidents"][0]
     with (watched.out / "logs" / "coordinator.log").open() as log:
