@@ -15,6 +15,8 @@ PRIORITY_CLASSES = {"high": 8, "medium": 4, "low": 1}
 """Least priority of each class, of 1 to 10."""
 QUERY_LABELS = 50
 """Queries that have a label value of their own, the most valuable first; all others are `other`."""
+PLANNED_BY = (*ALGORITHMS, "reductions", "frontier", "other")
+"""What a plan names as its algorithm: the one that was asked for, or that which `auto` found to be enough."""
 OUTCOMES = ("complete", "partial", "nothing")
 PARTITION_STATES = ("waiting", "restoring", "catching_up", "caught_up", "poisoned")
 NODE_STATES = ("ready", "standby", "joining", "missing")
@@ -124,7 +126,7 @@ METRICS: tuple[Metric, ...] = (
         "reprise_plans_total",
         "",
         "Plans: complete (no query is left out), partial (some are), nothing (restores no partition).",
-        Label("algorithm", ALGORITHMS),
+        Label("algorithm", PLANNED_BY),
         Label("outcome", OUTCOMES),
     ),
     Metric(

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from algorithms import ALGORITHMS
 from controller.metrics import catalogue
 from controller.metrics.metric import Sample
 from controller.run.state import Status, current_plan
@@ -44,8 +43,8 @@ def _incident(incident: Incident | None, now: float) -> Iterator[Sample]:
 def _plans(look: Look) -> Iterator[Sample]:
     seen = look.state.observation
     plans = seen.plans.values()
-    counts = Counter((str(plan.plan.get("algorithm")), _outcome(plan)) for plan in plans)
-    for algorithm in ALGORITHMS:
+    counts = Counter((_algorithm(plan), _outcome(plan)) for plan in plans)
+    for algorithm in catalogue.PLANNED_BY:
         for outcome in catalogue.OUTCOMES:
             labels = {"algorithm": algorithm, "outcome": outcome}
             yield Sample("reprise_plans_total", labels, counts[algorithm, outcome])
@@ -54,6 +53,11 @@ def _plans(look: Look) -> Iterator[Sample]:
     current = current_plan(seen)
     infeasible = current is not None and not current.added and bool(current.left_out)
     yield Sample("reprise_plan_infeasible", {}, infeasible)
+
+
+def _algorithm(plan: PlanRecord) -> str:
+    name = str(plan.plan.get("algorithm"))
+    return name if name in catalogue.PLANNED_BY else "other"
 
 
 def _outcome(plan: PlanRecord) -> str:

@@ -170,6 +170,16 @@ def test_closed_incidents_and_complete_plans_are_counted() -> None:
     assert found["plan_infeasible"] == 0
 
 
+def test_every_plan_is_counted_whatever_it_names_as_its_algorithm() -> None:
+    plans = [plan(1), plan(2), plan(3)]
+    names = ("reductions", "dp", "of tomorrow")
+    named = [replace(p, plan={**p.plan, "algorithm": name}) for p, name in zip(plans, names, strict=True)]
+    found = values(replace(WELL, plans={p.id: p for p in named}))
+    assert {k: v for k, v in found.items() if k.startswith("plans_total") and v} == {
+        "plans_total reductions nothing": 1, "plans_total dp nothing": 1, "plans_total other nothing": 1,
+    }  # fmt: skip
+
+
 def test_a_topology_that_has_not_started_and_one_that_has_ended() -> None:
     nothing = values(Observation(100.0), now=100.0)
     assert (nothing["driver_heartbeat_age_seconds"], nothing["checkpoint_age_seconds"]) == (90.0, 90.0)
