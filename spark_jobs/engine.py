@@ -192,11 +192,12 @@ class Engine:
         if hosts != self._chain_hosts:
             self._chain, self._chain_hosts = None, ()
         self.jobs += 1
-        commands = self._commands(slots)
-        began = time.monotonic()
+        began = entered
         try:
             if self._chain is None:
                 self._chain, self._chain_hosts = self.connect(hosts), hosts
+            commands = self._commands(slots)
+            began = time.monotonic()
             reports = self._chain.run(commands, self.stages, cancelled, self.patience_s)
         except DataPlaneError as error:
             self._after_failure(error)

@@ -23,7 +23,7 @@ from controller.report.from_logs import incidents_in
 from controller.run.state import RunState, Status
 from tests.monitoring.watched import Watched
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
 NO_CAPACITY = {
     "RepriseCorrelatedFailure", "RepriseHighPriorityQueryDown", "RepriseCapacityNotArriving", "ReprisePlanInfeasible",
     "RepriseBufferNearLimit", "RepriseCheckpointTooOld",
