@@ -192,7 +192,6 @@ class Engine:
         if hosts != self._chain_hosts:
             self._chain, self._chain_hosts = None, ()
         self.jobs += 1
-        began = entered
         try:
             if self._chain is None:
                 self._chain, self._chain_hosts = self.connect(hosts), hosts
