@@ -1,7 +1,8 @@
 """The driver's side of the ZooKeeper tree: desired state and nodes in, progress, stats and checkpoints out.
 
 Loss of ZooKeeper is not loss of nodes (design, section 4): while the session is suspended the last known nodes and desired
-state stand, and nothing is written; when it is back, everything is read again and progress is published anew.
+state stand, and nothing is written; when it is back, everything is read again and progress is published anew.  For a while
+after that a node that is absent still stands, as its own session is being renewed: a server that slept forgets them all.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kazoo.client import KazooClient, KazooState
@@ -22,6 +24,8 @@ from controller.metrics.process import session_of
 from spark_jobs.engine import Desired
 
 log = logging.getLogger("reprise.driver")
+GRACE_S = 3.0
+"""How long after a reconnection absence means nothing; an agent registers anew within one or two seconds."""
 
 
 class ChannelError(Exception):
@@ -52,9 +56,9 @@ def parse_desired(raw: bytes) -> Desired:
 class Channel:
     """One driver's connection.  `changed` is set when nodes or the desired state may have changed."""
 
-    def __init__(self, hosts: str, root: str) -> None:
+    def __init__(self, hosts: str, root: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._zk = KazooClient(hosts=hosts, timeout=10.0, **client_options())
-        self._root = root
+        self._root, self._clock, self._absence_counts_from = root, clock, 0.0
         self.changed = threading.Event()
         self.nodes: Mapping[str, NodeRecord] = {}
         self._nodes_stale = self._desired_stale = self._epoch_stale = True
@@ -79,6 +83,7 @@ class Channel:
     def _listen(self, state: str) -> None:
         log.info("zookeeper state=%s", state)
         if state == KazooState.CONNECTED:
+            self._absence_counts_from = self._clock() + GRACE_S
             self._nodes_stale = self._desired_stale = self._epoch_stale = True
             self.changed.set()
 
@@ -139,11 +144,22 @@ class Channel:
                         found[f"{record.node}#{record.incarnation}"] = record
                     except NoNodeError:
                         continue
-                self.nodes = found
+                self.nodes = self._settled(found)
             except (KazooException, ZooKeeperError) as error:
                 self._nodes_stale = True
                 log.warning("nodes not read error=%r", error)
         return self.nodes
+
+    def _settled(self, found: dict[str, NodeRecord]) -> Mapping[str, NodeRecord]:
+        """`found`, and while absence does not count also who was there before; that is then looked at again."""
+        absent = {key: record for key, record in self.nodes.items() if key not in found}
+        if not absent:
+            return found
+        if self._clock() < self._absence_counts_from:
+            self._nodes_stale = True
+            return {**absent, **found}
+        self.changed.set()
+        return found
 
     def read_desired(self) -> Desired:
         """The desired state; the last known one while ZooKeeper is away."""
