@@ -15,6 +15,8 @@ DATA = "/var/lib/reprise"
 """Where pods see the shared folder."""
 IMAGE = "reprise:test"
 SWITCHES = "reprise-switches"
+METRICS_PORT, WEB_PORT = 9090, 8088
+"""Of the operator's pod, and the first of drivers' pods too."""
 _CORE = "/api/v1"
 _RIGHTS = "/apis/rbac.authorization.k8s.io/v1"
 
@@ -98,7 +100,8 @@ def deployment(cluster: KubeCluster, replicas: int, options: tuple[str, ...]) ->
     }
     arguments = [
         "operator", f"--zk={cluster.zookeeper.hosts}", f"--image={IMAGE}", f"--watch={NAMESPACE}",
-        f"--switches={SWITCHES}", "--capacity", "--session-timeout=6", "--lease-s=16", *options,
+        f"--switches={SWITCHES}", "--capacity", "--session-timeout=6", "--lease-s=16",
+        f"--metrics-port={METRICS_PORT}", f"--web-port={WEB_PORT}", "--web-host=$(POD_IP)", *options,
     ]  # fmt: skip
     container = {
         "name": "operator",

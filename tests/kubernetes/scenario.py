@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,20 @@ def pods(cluster: KubeCluster, name: str, role: str) -> list[dict[str, Any]]:
         f"/api/v1/namespaces/{NAMESPACE}/pods", labelSelector=selector
     )["items"]
     return found
+
+
+def operator_address(cluster: KubeCluster) -> str:
+    """Of the only operator."""
+    (pod,) = cluster.api.get(
+        f"/api/v1/namespaces/{NAMESPACE}/pods", labelSelector="app.kubernetes.io/component=operator"
+    )["items"]
+    return str(pod["status"]["podIP"])
+
+
+def fetch(url: str) -> bytes:
+    """What a server of a pod answers, as Prometheus or a browser would get it."""
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return bytes(answer.read())
 
 
 def until(

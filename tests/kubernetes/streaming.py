@@ -8,6 +8,7 @@ at most) and the coordinator has looked twice (0.6 s): 9 s; a new machine is Rea
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 from tests.kubernetes import scenario
 from tests.kubernetes.cluster import KubeCluster
+from tests.kubernetes.install import METRICS_PORT, NAMESPACE, WEB_PORT
 from tests.kubernetes.scenario import until
 
 START_S, PLAN_S, BACK_S, END_S = 400.0, 90.0, 300.0, 500.0
@@ -78,6 +80,24 @@ class Streaming:
     def machines(self) -> list[str]:
         """Of the executors, in order of name."""
         return sorted(set(self.executors().values()))
+
+    def metrics(self, role: str) -> dict[str, float]:
+        """What the operator or the driver of this topology serves to Prometheus, by name with labels."""
+        if role == "operator":
+            host = scenario.operator_address(self.cluster)
+        else:
+            (driver,) = scenario.pods(self.cluster, self.name, role)
+            host = driver["status"]["podIP"]
+        lines = scenario.fetch(f"http://{host}:{METRICS_PORT}/metrics").decode().splitlines()
+        samples = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+        return {name: float(value) for name, _, value in samples}
+
+    def document(self) -> dict[str, Any]:
+        """What the operator's page shows."""
+        host = scenario.operator_address(self.cluster)
+        path = f"/api/v1/topologies/{NAMESPACE}/{self.name}"
+        found: dict[str, Any] = json.loads(scenario.fetch(f"http://{host}:{WEB_PORT}{path}"))
+        return found
 
     # -- what is done ------------------------------------------------------------------------------------------------
 

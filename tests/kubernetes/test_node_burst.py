@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.kubernetes.cluster import KubeCluster
+from tests.kubernetes.install import NAMESPACE
 from tests.kubernetes.streaming import PLAN_S, Streaming
 
 
@@ -21,9 +22,11 @@ def test_two_of_four_machines(cluster: KubeCluster, tmp_path: Path) -> None:
     incident = run.await_incident()
     # Spark has let go of them: nobody else would remove the pods of a machine that never comes back
     run.until(lambda: lost.isdisjoint(run.executors()), "the lost pods are ended", PLAN_S)
+    assert_shown(run, lost)
     run.add_machines("w5", "w6")
     run.await_recovery()
     run.finish()
+    assert run.metrics("operator")[f'reprise_availability_ratio{{topology="{NAMESPACE}/burst"}}'] == 1.0
 
     closed = run.incidents()[0]
     assert closed["metadata"]["name"] == incident["metadata"]["name"]
@@ -33,6 +36,22 @@ def test_two_of_four_machines(cluster: KubeCluster, tmp_path: Path) -> None:
     assert plans[0]["spec"]["rollback"] is True
     assert {plan["status"]["state"] for plan in plans} <= {"Done", "Superseded"}
     assert len(plans) == closed["status"]["plans"]["count"]
+
+
+def assert_shown(run: Streaming, lost: set[str]) -> None:
+    """The incident, by the metrics of operator and driver and by the page."""
+    label = f'topology="{NAMESPACE}/{run.name}"'
+    run.until(
+        lambda: run.metrics("operator").get(f'reprise_incident_open{{kind="correlated",{label}}}') == 1.0,
+        "Prometheus sees the incident",
+        PLAN_S,
+    )
+    samples = run.metrics("operator")
+    assert samples[f"reprise_availability_ratio{{{label}}}"] < 1.0
+    assert any(name.startswith("reprise_superstep_seconds") for name in run.metrics("driver"))
+    document = run.document()
+    assert document["incident"]["closed_at"] is None
+    assert {node["node"].partition("#")[0] for node in document["incident"]["lost"]} >= lost
 
 
 @pytest.mark.soak
