@@ -31,7 +31,8 @@ class WebServer:
         self, board: Board, host: str, port: int, leader: Callable[[], str | None] = lambda: ""
     ) -> None:
         self._host, self._port = host, port
-        hosts = LOOPBACK if host == "localhost" or (host and ip_address(host).is_loopback) else frozenset()
+        private = host == "localhost" or (host and ip_address(host).is_loopback)
+        hosts = LOOPBACK | {host} if private else frozenset()
         self._app = make_app(board, hosts, leader)
         self._thread = threading.Thread(target=self._run, daemon=True, name="web")
         self._started = threading.Event()

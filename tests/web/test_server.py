@@ -144,6 +144,16 @@ def test_a_foreign_name_that_resolves_to_the_loopback_is_refused(page: WebServer
     assert ask(page, ONE, Host="localhost:1")[0] == 200
 
 
+def test_a_loopback_address_of_its_own_is_answered_by_that_address(board: Board) -> None:
+    served = WebServer(board, "127.0.3.7", 0)
+    served.start()
+    try:
+        assert ask(served, ONE)[0] == 200
+        assert ask(served, ONE, Host="evil.example")[0] == 421
+    finally:
+        served.stop()
+
+
 def events(page: WebServer) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
     connection = http.client.HTTPConnection(page.url.removeprefix("http://"), timeout=20)
     connection.request("GET", f"{ONE}/stream")
