@@ -95,7 +95,10 @@ def markers_seen(broker: Broker, target: str) -> Iterator[list[Marker | None]]:
         asking.join()
 
 
-def test_a_broker_that_is_down_during_a_recovery(cluster: KafkaCluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("down_s", [8.0, pytest.param(60.0, marks=pytest.mark.soak)])
+def test_a_broker_that_is_down_during_a_recovery(
+    cluster: KafkaCluster, tmp_path: Path, down_s: float
+) -> None:
     """The user sees that source and sink wait, and for whom; partitions are not failed; it goes on by itself.
 
     While the broker loads its groups' offsets again a marker is unknown; it is never taken for one that is gone.
@@ -104,7 +107,7 @@ def test_a_broker_that_is_down_during_a_recovery(cluster: KafkaCluster, tmp_path
     world, target = begin(broker, tmp_path)
     with markers_seen(broker, target) as seen:
         cluster.brokers[0].kill()
-        recover_without_a_broker(cluster, world)
+        recover_without_a_broker(cluster, world, down_s)
         cluster.brokers[0].start(240.0)
         before = len(seen)
         finish(world, broker, target)
@@ -112,12 +115,12 @@ def test_a_broker_that_is_down_during_a_recovery(cluster: KafkaCluster, tmp_path
     assert None not in seen
 
 
-def recover_without_a_broker(cluster: KafkaCluster, world: World) -> None:
+def recover_without_a_broker(cluster: KafkaCluster, world: World, down_s: float) -> None:
     world.nodes.lose("a")
     world.run(lambda e: "node lost" in e.failed.values())
     world.nodes.start("c")
     world.want(1, world.engine.punctuations.newest, world.spread("b", "c"))
-    run(world, 8.0)
+    run(world, down_s)
     assert not world.engine.failed
     said = " ".join(world.engine.problems)
     assert "in.0: batch" in said or "sources wait" in said
