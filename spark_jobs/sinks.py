@@ -103,17 +103,16 @@ def differs(path: str, batch: int) -> SinkError:
     )
 
 
-class FileSink(Sink):
-    """Writes one output partition's batches below a folder of a local or shared file system."""
+class BatchFiles(Sink):
+    """A file a batch, which is visible as soon as it is stored; `fmt`: a key of ENCODERS."""
 
-    def __init__(self, root: str | Path, place: Place, fmt: str) -> None:
-        self.folder = Path(root) / place.operator / str(place.index)
+    def __init__(self, fmt: str) -> None:
         self.fmt = fmt
         self._shown: list[tuple[int, float]] = []
 
-    def path(self, batch: int) -> Path:
-        """The file of a batch."""
-        return self.folder / f"batch-{batch:08d}.{self.fmt}"
+    def name(self, batch: int) -> str:
+        """Of a batch's file."""
+        return f"batch-{batch:08d}.{self.fmt}"
 
     def shown(self) -> list[tuple[int, float]]:
         found, self._shown = self._shown, []
@@ -121,7 +120,27 @@ class FileSink(Sink):
 
     def write(self, batch: int, table: pa.Table | None) -> None:
         """Store a batch once.  Raises SinkError when it cannot be written or is there with other bytes."""
-        data = b"" if table is None or table.num_rows == 0 else ENCODERS[self.fmt](table)
+        self.store(batch, b"" if table is None or table.num_rows == 0 else ENCODERS[self.fmt](table))
+        self.visible = batch
+        self._shown.append((batch, time.time()))
+
+    @abstractmethod
+    def store(self, batch: int, data: bytes) -> None:
+        """The file, whole or not at all, never replaced; SinkError as `write`."""
+
+
+class FileSink(BatchFiles):
+    """Writes one output partition's batches below a folder of a local or shared file system."""
+
+    def __init__(self, root: str | Path, place: Place, fmt: str) -> None:
+        super().__init__(fmt)
+        self.folder = Path(root) / place.operator / str(place.index)
+
+    def path(self, batch: int) -> Path:
+        """The file of a batch."""
+        return self.folder / self.name(batch)
+
+    def store(self, batch: int, data: bytes) -> None:
         final = self.path(batch)
         part = final.with_name(f".{final.name}.{os.getpid()}.part")
         try:
@@ -136,5 +155,3 @@ class FileSink(Sink):
                 part.unlink(missing_ok=True)
         except OSError as error:
             raise SinkError(f"cannot write {final}: {error}") from error
-        self.visible = batch
-        self._shown.append((batch, time.time()))

@@ -9,16 +9,14 @@ answer is.
 
 from __future__ import annotations
 
-import time
 import uuid
 from typing import Any
 
 import fsspec
-import pyarrow as pa
 
 from spark_jobs.contract import Place
 from spark_jobs.errors import SinkError
-from spark_jobs.sinks import ENCODERS, FileSink, Sink, differs
+from spark_jobs.sinks import BatchFiles, FileSink, Sink, differs
 
 _RENAMING = {
     "abfs-hns",
@@ -51,27 +49,21 @@ def _protocols(fs: Any) -> set[str]:
     return {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
 
 
-class UrlSink(Sink):
+class UrlSink(BatchFiles):
     """Writes one output partition's batches below a path of a file system of fsspec."""
 
     def __init__(self, fs: Any, root: str, place: Place, fmt: str, *, renames: bool) -> None:
-        self._fs, self.fmt = fs, fmt
+        super().__init__(fmt)
+        self._fs = fs
         self.folder = f"{root.rstrip('/')}/{place.operator}/{place.index}"
         self._renames = renames
         self._made = False
-        self._shown: list[tuple[int, float]] = []
 
     def path(self, batch: int) -> str:
         """The file of a batch."""
-        return f"{self.folder}/batch-{batch:08d}.{self.fmt}"
+        return f"{self.folder}/{self.name(batch)}"
 
-    def shown(self) -> list[tuple[int, float]]:
-        found, self._shown = self._shown, []
-        return found
-
-    def write(self, batch: int, table: pa.Table | None) -> None:
-        """Store a batch once.  Raises SinkError when it cannot be written or is there with other bytes."""
-        data = b"" if table is None or table.num_rows == 0 else ENCODERS[self.fmt](table)
+    def store(self, batch: int, data: bytes) -> None:
         final = self.path(batch)
         try:
             if not self._created(final, data) and self._fs.cat_file(final) != data:
@@ -80,8 +72,6 @@ class UrlSink(Sink):
             raise
         except Exception as error:  # a store's client raises what it likes
             raise SinkError(f"cannot write {final}: {type(error).__name__}: {error}") from error
-        self.visible = batch
-        self._shown.append((batch, time.time()))
 
     def _created(self, final: str, data: bytes) -> bool:
         """Whether the file is there now by us; False: it was there before."""

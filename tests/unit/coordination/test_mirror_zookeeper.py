@@ -13,11 +13,9 @@ from kazoo.client import KazooClient
 from controller.cli import main
 from controller.coordination import mirror
 from controller.coordination.errors import MirrorError
-from controller.embedded.java import find_java
-from controller.embedded.jvm import Jvm
-from controller.embedded.warden import Warden
 from controller.embedded.zk_client import make_client
 from controller.embedded.zookeeper import ZooKeeperServer
+from tests.zookeeper import zookeeper
 
 ROOT = "/reprise/default/t"
 RECORDS = {
@@ -35,16 +33,8 @@ KEPT = {"checkpoints/40", "commands/paused", "incidents/inc-000001", "plans/inc-
 
 @pytest.fixture(scope="module")
 def sites() -> Iterator[tuple[ZooKeeperServer, ZooKeeperServer]]:
-    wardens = (Warden(), Warden())
-    servers = []
-    for warden in wardens:
-        jvm = Jvm(find_java(warden.scratch / "java"), warden.scratch / "log4j2.properties")
-        jvm.write_log_config()
-        servers.append(ZooKeeperServer(jvm, warden))
-        servers[-1].start()
-    yield servers[0], servers[1]
-    for warden in wardens:
-        warden.close()
+    with zookeeper() as first, zookeeper() as second:
+        yield first, second
 
 
 def connected(server: ZooKeeperServer) -> KazooClient:

@@ -22,10 +22,7 @@ from controller.coordination.coordinator import Coordinator
 from controller.coordination.errors import RecordError, SessionError, StaleError
 from controller.coordination.records import encode_progress, parse_desired
 from controller.coordination.store import Store
-from controller.embedded.java import find_java
-from controller.embedded.jvm import Jvm
 from controller.embedded.node_tree import NodeRecord
-from controller.embedded.warden import Warden
 from controller.embedded.zk_client import make_client
 from controller.embedded.zookeeper import ZooKeeperServer
 from scheduler import (
@@ -41,26 +38,16 @@ from scheduler import (
 )
 from spark_jobs.topology import load_topology, to_json
 from tests.waiting import until
+from tests.zookeeper import zookeeper
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 @pytest.fixture(scope="module")
-def warden() -> Iterator[Warden]:
-    warden = Warden()
-    yield warden
-    warden.close()
-
-
-@pytest.fixture(scope="module")
-def server(warden: Warden) -> Iterator[ZooKeeperServer]:
-    jvm = Jvm(find_java(warden.scratch / "java"), warden.scratch / "log4j2.properties")
-    jvm.write_log_config()
-    server = ZooKeeperServer(jvm, warden)
-    server.start()
-    yield server
-    server.stop()
+def server() -> Iterator[ZooKeeperServer]:
+    with zookeeper() as server:
+        yield server
 
 
 @pytest.fixture

@@ -9,13 +9,11 @@ import pytest
 from kazoo.client import KazooClient
 
 from controller.driver.channel import GRACE_S, Channel
-from controller.embedded.java import find_java
-from controller.embedded.jvm import Jvm
 from controller.embedded.node_tree import NodeRecord
-from controller.embedded.warden import Warden
 from controller.embedded.zk_client import make_client
 from controller.embedded.zookeeper import ZooKeeperServer
 from tests.waiting import until
+from tests.zookeeper import zookeeper
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 ROOT = "/reprise/test/channel"
@@ -32,20 +30,9 @@ class Time:
 
 
 @pytest.fixture
-def warden() -> Iterator[Warden]:
-    warden = Warden()
-    yield warden
-    warden.close()
-
-
-@pytest.fixture
-def server(warden: Warden) -> Iterator[ZooKeeperServer]:
-    jvm = Jvm(find_java(warden.scratch / "java"), warden.scratch / "log4j2.properties")
-    jvm.write_log_config()
-    server = ZooKeeperServer(jvm, warden)
-    server.start()
-    yield server
-    server.stop()
+def server() -> Iterator[ZooKeeperServer]:
+    with zookeeper() as server:
+        yield server
 
 
 @pytest.fixture

@@ -18,10 +18,7 @@ from fake_api import FakeApi
 from kazoo.client import KazooClient
 
 from controller.coordination.records import parse_desired
-from controller.embedded.java import find_java
-from controller.embedded.jvm import Jvm
 from controller.embedded.node_tree import NodeRecord
-from controller.embedded.warden import Warden
 from controller.embedded.zk_client import make_client
 from controller.embedded.zookeeper import ZooKeeperServer
 from controller.executor import membership
@@ -31,6 +28,7 @@ from controller.operator.settings import OperatorSettings
 from controller.operator.surroundings import Surroundings
 from controller.operator.topology import TopologyController
 from scheduler.model import Desired
+from tests.zookeeper import zookeeper
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 EXAMPLE = Path(__file__).parents[3] / "examples" / "minimal.yaml"
@@ -143,13 +141,8 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ZooKeeperServer]:
-    warden = Warden()
-    jvm = Jvm(find_java(warden.scratch / "java"), warden.scratch / "log4j2.properties")
-    jvm.write_log_config()
-    server = ZooKeeperServer(jvm, warden)
-    server.start()
-    yield server
-    warden.close()
+    with zookeeper() as server:
+        yield server
 
 
 @pytest.fixture

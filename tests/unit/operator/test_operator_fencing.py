@@ -15,10 +15,7 @@ from kazoo.client import KazooClient
 
 from controller.coordination.errors import StaleError
 from controller.coordination.topology_view import view_of
-from controller.embedded.java import find_java
-from controller.embedded.jvm import Jvm
 from controller.embedded.node_tree import NodeRecord
-from controller.embedded.warden import Warden
 from controller.embedded.zk_client import make_client
 from controller.embedded.zookeeper import ZooKeeperServer
 from controller.executor import membership
@@ -28,6 +25,7 @@ from controller.operator.settings import OperatorSettings
 from scheduler import Decision, Desired, Outcome, WriteDesired
 from spark_jobs.topology import from_json
 from tests.waiting import until
+from tests.zookeeper import zookeeper
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 EXAMPLE = Path(__file__).parents[3] / "examples" / "minimal.yaml"
@@ -67,13 +65,8 @@ class Place:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ZooKeeperServer]:
-    warden = Warden()
-    jvm = Jvm(find_java(warden.scratch / "java"), warden.scratch / "log4j2.properties")
-    jvm.write_log_config()
-    server = ZooKeeperServer(jvm, warden)
-    server.start()
-    yield server
-    warden.close()
+    with zookeeper() as server:
+        yield server
 
 
 @pytest.fixture
