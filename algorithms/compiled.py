@@ -103,20 +103,24 @@ def _publish(module: ModuleType) -> None:
 
 
 def compile_module(module: ModuleType) -> dict[str, Callable[..., object]]:
-    """The functions that the module names in COMPILED, bound to each other and not to the interpreted ones."""
+    """The functions that the module names in COMPILED, bound to each other and not to the interpreted ones; those in
+    INLINED become part of those that call them."""
     names: dict[str, Callable[..., object]] = dict(vars(module))
     for name in module.COMPILED:
         plain = names[name]
         assert isinstance(plain, FunctionType)
-        names[name] = _jit(FunctionType(plain.__code__, names, name, plain.__defaults__))
+        names[name] = _jit(
+            FunctionType(plain.__code__, names, name, plain.__defaults__), name in module.INLINED
+        )
     return {name: names[name] for name in module.COMPILED}
 
 
-def _jit(function: FunctionType) -> Callable[..., object]:
+def _jit(function: FunctionType, inlined: bool) -> Callable[..., object]:
     import numba  # here, because it takes a good part of a second
 
+    options: dict[str, Any] = {"error_model": "numpy", "inline": "always" if inlined else "never"}
     try:
-        compiled: Callable[..., object] = numba.njit(cache=True, error_model="numpy")(function)
+        compiled: Callable[..., object] = numba.njit(cache=True, **options)(function)
     except RuntimeError:  # no directory for the cache that can be written to
-        compiled = numba.njit(error_model="numpy")(function)
+        compiled = numba.njit(**options)(function)
     return compiled

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import compress
 from math import lcm
 
 from algorithms.model import MAX_TOTAL, Instance
@@ -37,7 +38,7 @@ class Problem:
         return mask
 
     def cost_of(self, mask: int) -> int:
-        return sum(self.cost[k] for k in bits(mask))
+        return sum(compress(self.cost, flags(mask)))
 
     def value_of(self, queries: Iterable[int]) -> int:
         return sum(self.priority[query] for query in queries)
@@ -103,6 +104,15 @@ def bits(mask: int) -> Iterator[int]:
         low = mask & -mask
         yield low.bit_length() - 1
         mask ^= low
+
+
+def flags(mask: int) -> bytes:
+    """One byte a bit up to the highest that is set, lowest first: 1 where it is set. Quicker than `bits` for large
+    sets, where what is wanted is a selection."""
+    return bin(mask)[:1:-1].encode().translate(_DIGITS)
+
+
+_DIGITS = bytes.maketrans(b"01", b"\x00\x01")
 
 
 class Deadline:

@@ -1,15 +1,17 @@
 """BestDensity's candidates (seed 003, Algorithm 3, lines 9-31), one after the other.
 
-A candidate keeps for every query its residual cost and its residual share (the denominator of Definition 3);
-restoring a partition takes its part off the queries that share it and touches no other. Three facts save
+A candidate keeps for every query its residual cost and its residual share (the denominator of Definition 3), side
+by side; restoring a partition takes its part off the queries that share it and touches no other. Three facts save
 most of the work and change no answer:
 
 - what a query lacks shrinks by no more than the room does, so a query that does not fit now never will, and
   is not looked at again;
-- the densest of each small block of queries is remembered, and only blocks in which something has changed are
-  looked through again;
+- a density only ever grows, until its query is added or does not fit. So the densest of each small block of queries
+  is kept up to date by looking at what has changed, and a block is looked through only when its densest is gone;
 - a candidate that comes to hold the same queries as an earlier one ends as that one did, and is given up. Sets
   are told apart by 62-bit names combined with exclusive or.
+
+Places are unsigned where it matters: signed ones are asked each time whether they count from the end.
 """
 
 from __future__ import annotations
@@ -26,11 +28,14 @@ FIRST, SECOND, HELD, BEST, SHIFT = range(5)
 """Places in `Candidates.now`: the next candidate (a single where both are equal), the query that row 0 holds, the
 value of the best so far, the bits of a block."""
 
+COST, SHARE = 0, 1
+"""Places in a query's entry of `Candidates.left`."""
+
 Floats = npt.NDArray[np.float64]
 
 SMALL_BLOCK, ONE_BLOCK = 3, 40
 """Queries whose numbers agree but for so many bits are a block. Where a query that is restored changes most of
-the others, one block holds them all."""
+the others, one block holds them all, and is looked through after each step."""
 
 MAX_SEEN = 1 << 20
 """Sets remembered, 8 MiB. A newer one takes the place of an older one with the same remainder."""
@@ -47,25 +52,22 @@ ALMOST = 1.0 - 2.0**-40
 
 class Candidates(NamedTuple):
     """Scratch and results. Of tables with two rows, row 0 holds what the first query of a pair restores and
-    row 1 what the candidate does that is being extended. Per query: what it still costs, and its share of that
-    (infinite: it was added or can never be). Per block of queries: the greatest density, the first query that
-    has it, and whether that is out of date."""
+    row 1 what the candidate does that is being extended. `left`, per query: what it still costs, and its share of
+    that (infinite: it was added or can never be). Per block of queries: the greatest density (NOTHING: none is
+    left) and the first query that has it."""
 
     now: Ints
     pairs: npt.NDArray[np.bool_]
     worth: Floats
-    cost: Ints
-    share: Floats
+    left: Floats
     covered: npt.NDArray[np.bool_]
-    names: Ints
-    seen: Ints
     top: Floats
     top_query: Ints
-    dirty: npt.NDArray[np.bool_]
+    names: Ints
+    seen: Ints
     chosen: Ints
     best: npt.NDArray[np.bool_]
-    cost_alone: Ints
-    share_alone: Floats
+    alone: Floats
 
 
 def make_candidates(cover: Cover, shares: Floats) -> Candidates:
@@ -78,110 +80,127 @@ def make_candidates(cover: Cover, shares: Floats) -> Candidates:
         now=np.array([0, 0, -1, 0, shift], np.int64),
         pairs=np.zeros(1, np.bool_),
         worth=cover.worth.astype(np.float64),
-        cost=np.zeros((2, queries), np.int64),
-        share=np.zeros((2, queries)),
+        left=np.zeros((2, queries, 2)),
         covered=np.zeros((2, partitions), np.bool_),
+        top=np.zeros((2, blocks)),
+        top_query=np.zeros((2, blocks), np.int64),
         names=np.random.default_rng(0).integers(1, 2**62, queries).astype(np.int64),
         seen=np.zeros(min(MAX_SEEN, 1 << (8 * queries * queries).bit_length()), np.int64),
-        top=np.zeros(blocks),
-        top_query=np.zeros(blocks, np.int64),
-        dirty=np.ones(blocks, np.bool_),
         chosen=np.zeros(queries, np.int64),
         best=np.zeros(queries, np.bool_),
-        cost_alone=cover.alone(),
-        share_alone=cover._replace(price=shares.astype(np.int64)).alone().astype(np.float64),
+        alone=np.stack([cover.alone(), cover._replace(price=shares.astype(np.int64)).alone()], 1).astype(
+            np.float64
+        ),
     )
 
 
-def restore(cover: Cover, shares: Floats, them: Candidates, row: int, query: int) -> int:
+def restore(
+    cover: Cover,
+    shares: Floats,
+    worth: Floats,
+    left: Floats,
+    covered: npt.NDArray[np.bool_],
+    top: Floats,
+    top_query: Ints,
+    shift: int,
+    query: int,
+) -> float:
     """Restore what `query` lacks and take it off those that share it; its price."""
-    paid = np.int64(0)
-    cost, share, covered = them.cost[row], them.share[row], them.covered[row]
-    dirty, shift = them.dirty, them.now[SHIFT]
-    share[query] = np.inf
+    paid = 0.0
+    left[query, SHARE] = np.inf
     for at in range(cover.row_at[query], cover.row_at[query + 1]):
         k = cover.row[at]
         if covered[k]:
             continue
         covered[k] = True
-        price, part = cover.price[k], shares[k]
+        price, part = float(cover.price[k]), shares[k]
         paid += price
-        for to in range(cover.column_at[k], cover.column_at[k + 1]):
-            other = cover.column[to]
-            cost[other] -= price
-            share[other] -= part
-            dirty[other >> shift] = True
-    dirty[query >> shift] = True
-    return paid  # type: ignore[return-value]
+        for to in range(np.uint64(cover.column_at[k]), np.uint64(cover.column_at[k + 1])):
+            other = np.uint64(cover.column[to])
+            left[other, COST] -= price
+            left[other, SHARE] -= part
+            if shift == ONE_BLOCK:
+                continue
+            density = worth[other] / left[other, SHARE] if left[other, SHARE] > 0.0 else np.inf
+            block = other >> np.uint64(shift)
+            if density >= top[block] and (density > top[block] or other < top_query[block]):
+                top[block], top_query[block] = density, other
+    return paid
 
 
-def known(them: Candidates, name: int) -> bool:
+def look(
+    worth: Floats, left: Floats, top: Floats, top_query: Ints, shift: int, block: int, room: float
+) -> None:
+    """Look through a block for its densest query that fits, the first of equals.
+
+    The quotient decides, rounded as Python rounds it; a product tells first whether it is worth taking."""
+    best, best_query = NOTHING, -1
+    begin = np.uint64(block) << np.uint64(shift)
+    end = min(begin + (np.uint64(1) << np.uint64(shift)), np.uint64(len(worth)))
+    for query in range(begin, end):
+        if worth[query] >= best * left[query, SHARE] * ALMOST:
+            if left[query, COST] > room:
+                left[query, SHARE] = np.inf
+                continue
+            density = worth[query] / left[query, SHARE] if left[query, SHARE] > 0.0 else np.inf
+            if density > best:
+                best, best_query = density, query
+                if best == np.inf:
+                    break
+    top[block], top_query[block] = best, best_query
+
+
+def densest(worth: Floats, left: Floats, top: Floats, top_query: Ints, shift: int, room: float) -> int:
+    """Lines 24-26: the densest query that fits, the first of equals, or -1."""
+    while True:
+        block, most = 0, top[0]
+        for at in range(1, len(top)):
+            if top[at] > most:
+                block, most = at, top[at]
+        query = top_query[block]
+        if most <= NOTHING:
+            return -1
+        if left[query, COST] <= room:
+            return query  # type: ignore[no-any-return]
+        look(worth, left, top, top_query, shift, block, room)
+
+
+def known(seen: Ints, name: int) -> bool:
     """Whether the set of this name was seen before; it is from now on."""
-    at = name % len(them.seen)
-    if them.seen[at] == name:
+    at = np.uint64(name) & np.uint64(len(seen) - 1)
+    if seen[at] == name:
         return True
-    them.seen[at] = name
+    seen[at] = name
     return False
 
 
-def densest(them: Candidates, room: int) -> int:
-    """Lines 24-26: the densest query that fits, the first of equals, or -1.
-
-    The quotient decides, rounded as Python rounds it; a product tells first whether it is worth taking. All in
-    one function, because handing the tables to another one costs more than what it would do."""
-    worth, cost, share = them.worth, them.cost[1], them.share[1]
-    top, top_query, dirty, shift = them.top, them.top_query, them.dirty, them.now[SHIFT]
-    while True:
-        block, most = -1, NOTHING
-        for at in range(len(top)):
-            if dirty[at]:
-                dirty[at] = False
-                best = NOTHING
-                for query in range(at << shift, min((at + 1) << shift, len(worth))):
-                    if worth[query] >= best * share[query] * ALMOST:
-                        if cost[query] > room:
-                            share[query] = np.inf
-                            continue
-                        density = worth[query] / share[query] if share[query] > 0.0 else np.inf
-                        if density > best:
-                            best, top_query[at] = density, query
-                            if best == np.inf:
-                                break
-                top[at] = best
-            if top[at] > most:
-                block, most = at, top[at]
-        if block < 0:
-            return -1
-        query = top_query[block]
-        if cost[query] <= room:
-            return query  # type: ignore[no-any-return]
-        share[query] = np.inf
-        dirty[block] = True
-
-
-def extend(cover: Cover, shares: Floats, them: Candidates, first: int, second: int, room: int) -> int:
-    """Lines 20-31 from what row 1 holds; looks made. Records the candidate if it is the best."""
-    size, name, value = 1, them.names[first], cover.worth[first]
-    them.chosen[0] = first
-    if second != first:
-        size, name, value = 2, name ^ them.names[second], value + cover.worth[second]
-        them.chosen[1] = second
+def extend(cover: Cover, shares: Floats, them: Candidates, first: int, second: int, room: float) -> int:
+    """Lines 20-31 for a pair, or a single where both are equal, from what row 1 holds of `first` and `room` beside
+    that; looks made. Records the candidate if it is the best. Tables are taken out once: each time costs more than
+    a look."""
+    worth, left, covered, shift = them.worth, them.left[1], them.covered[1], them.now[SHIFT]
+    top, top_query, chosen, names, seen = them.top[1], them.top_query[1], them.chosen, them.names, them.seen
+    chosen[0] = first
+    size, name, value = 1, names[first], worth[first]
+    query = second if second != first else -1
     looks = 0
-    while not known(them, name):
+    while True:
+        if query >= 0:
+            room -= restore(cover, shares, worth, left, covered, top, top_query, shift, query)
+            look(worth, left, top, top_query, shift, query >> shift, room)
+            chosen[size] = query
+            size, name, value = size + 1, name ^ names[query], value + worth[query]
+        if known(seen, name):
+            return looks
         looks += LOOKS_A_STEP
-        query = densest(them, room)
+        query = densest(worth, left, top, top_query, shift, room)
         if query < 0:
             break
-        room -= restore(cover, shares, them, 1, query)
-        them.chosen[size] = query
-        size, name, value = size + 1, name ^ them.names[query], value + cover.worth[query]
-    else:
-        return looks
     if value > them.now[BEST]:  # line 32; the first of equals stays
         them.now[BEST] = value
         them.best[:] = False
         for at in range(size):
-            them.best[them.chosen[at]] = True
+            them.best[chosen[at]] = True
     return looks
 
 
@@ -192,29 +211,30 @@ def advance(cover: Cover, shares: Floats, them: Candidates, capacity: int, work:
         first, second = them.now[FIRST], them.now[SECOND]
         if first == queries:
             return True
-        room = capacity - them.cost_alone[first]
+        room = capacity - them.alone[first, COST]
         if room >= 0:
             if them.now[HELD] != first:
-                hold(cover, shares, them, first)
+                hold(cover, shares, them, first, room)
                 work -= queries
-            if them.cost[0, second] <= room:
-                them.cost[1, :] = them.cost[0]
-                them.share[1, :] = them.share[0]
-                them.covered[1, :] = them.covered[0]
-                them.dirty[:] = True
-                room -= restore(cover, shares, them, 1, second)
+            if first == second or them.left[0, second, COST] <= room:
+                them.left[1] = them.left[0]
+                them.covered[1] = them.covered[0]
+                them.top[1] = them.top[0]
+                them.top_query[1] = them.top_query[0]
                 work -= queries + extend(cover, shares, them, first, second, room)
         work -= 1
         following(them, queries)
     return False
 
 
-def hold(cover: Cover, shares: Floats, them: Candidates, first: int) -> None:
-    """Let row 0 be what `first` alone restores."""
-    them.cost[0, :] = them.cost_alone
-    them.share[0, :] = them.share_alone
-    them.covered[0, :] = False
-    restore(cover, shares, them, 0, first)
+def hold(cover: Cover, shares: Floats, them: Candidates, first: int, room: float) -> None:
+    """Let row 0 be what `first` alone restores, with `room` beside it."""
+    left, top, top_query, shift = them.left[0], them.top[0], them.top_query[0], them.now[SHIFT]
+    left[:] = them.alone
+    them.covered[0] = False
+    restore(cover, shares, them.worth, left, them.covered[0], top, top_query, shift, first)
+    for block in range(len(top)):
+        look(them.worth, left, top, top_query, shift, block, room)
     them.now[HELD] = first
 
 
@@ -241,5 +261,8 @@ def rehearse(kernels: Mapping[str, Callable[..., object]]) -> None:
     kernels["advance"](cover, shares, make_candidates(cover, shares), 5, 1000)
 
 
-COMPILED = ("restore", "known", "densest", "extend", "hold", "following", "advance")
+COMPILED = ("restore", "look", "known", "densest", "extend", "hold", "following", "advance")
 """In the order in which they need each other."""
+
+INLINED = ("restore", "look", "known", "densest")
+"""Called a hundred times a candidate, where handing over the tables would cost as much as what they do."""

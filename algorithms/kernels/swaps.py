@@ -344,3 +344,5 @@ COMPILED = (
     "_fitting", "_best_swap", "most_worth", "_spare", "_cheapest_swap", "least_price",
 )  # fmt: skip
 """In the order in which they need each other."""
+
+INLINED = ()

@@ -22,8 +22,11 @@ def test_what_fits_goes_on_and_the_rest_says_why_it_waits(cluster: KubeCluster, 
     assert status["queries"]["available"] < status["queries"]["total"]
     assert all(entry["reason"] for entry in status["waiting"])
     assert run.condition("Degraded") == ("True", "QueriesDown")
-    pending = run.status()["nodes"]["pending"]
-    assert pending == 2, "Spark has asked for as many as were lost, and nothing has room for them"
+    run.until(
+        lambda: run.status()["nodes"]["pending"] == 2,
+        "Spark has asked for as many as were lost, and nothing has room for them",
+        BACK_S,
+    )
     run.until(lambda: run.status()["nodes"].get("outlook"), "it says whether waiting helps", BACK_S)
     nodes = run.status()["nodes"]
     assert nodes["room"] == 0, "the two machines that are left are full"

@@ -38,7 +38,7 @@ def test_a_plan_is_made_while_kernels_are_compiled_in_the_background(monkeypatch
 
 @pytest.mark.usefixtures("unloaded")
 def test_without_a_compiler_the_plan_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(function: object) -> None:
+    def missing(function: object, inlined: bool) -> None:
         raise ImportError("no compiler")
 
     monkeypatch.setattr(compiled, "_jit", missing)
@@ -67,5 +67,6 @@ def test_where_no_cache_can_be_written_kernels_are_compiled_without(monkeypatch:
     module = types.ModuleType("sample")
     exec("def half(x):\n    return x // 2\ndef quarter(x):\n    return half(half(x))\n", vars(module))
     module.COMPILED = ("half", "quarter")  # type: ignore[attr-defined]
+    module.INLINED = ("half",)  # type: ignore[attr-defined]
     assert compiled.compile_module(module)["quarter"](9) == 2
     assert [options.get("cache", False) for options in asked] == [True, False, True, False]
