@@ -28,7 +28,9 @@ class Phase(StrEnum):
     """Where a recovery stands."""
 
     SETTLING = "settling"  # the rest of a burst, or the nodes of a new driver, are waited for
-    WAITING = "waiting"  # something is failed, and no plan restores it now: none was made yet, or there is no room
+    WAITING = (
+        "waiting"  # something is failed, and no plan restores it now: none was made yet, or there is no room
+    )
     RECOVERING = "recovering"  # something is being restored
     VERIFYING = "verifying"  # nothing is failed; a new global checkpoint is waited for
     CLOSED = "closed"
