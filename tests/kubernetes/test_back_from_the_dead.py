@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.kubernetes.cluster import KubeCluster
 from tests.kubernetes.streaming import BACK_S, PLAN_S, Streaming
-
-pytestmark = pytest.mark.soak
 
 
 def test_a_thawed_executor_ends_itself(cluster: KubeCluster, tmp_path: Path) -> None:

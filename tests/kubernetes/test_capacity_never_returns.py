@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.kubernetes.cluster import KubeCluster
 from tests.kubernetes.streaming import BACK_S, Streaming
-
-pytestmark = pytest.mark.soak
 
 
 def test_what_fits_goes_on_and_the_rest_says_why_it_waits(cluster: KubeCluster, tmp_path: Path) -> None:

@@ -6,15 +6,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.kubernetes.cluster import KubeCluster
 from tests.kubernetes.install import NAMESPACE
 from tests.kubernetes.rest import MERGE
 from tests.kubernetes.scenario import until
 from tests.kubernetes.streaming import Streaming
 
-pytestmark = pytest.mark.soak
 DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/reprise-operator"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/reprise-operator"
 HAND_OVER_S = 60.0

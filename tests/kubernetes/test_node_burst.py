@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.kubernetes.cluster import KubeCluster
 from tests.kubernetes.install import NAMESPACE
 from tests.kubernetes.streaming import PLAN_S, Streaming
@@ -52,21 +50,3 @@ def assert_shown(run: Streaming, lost: set[str]) -> None:
     document = run.document()
     assert document["incident"]["closed_at"] is None
     assert {node["node"].partition("#")[0] for node in document["incident"]["lost"]} >= lost
-
-
-@pytest.mark.soak
-def test_four_of_eight_machines(cluster: KubeCluster, tmp_path: Path) -> None:
-    names = [f"x{number}" for number in range(1, 13)]
-    run_names = [name for name in cluster.nodes if name != "infra"]
-    spare = 8 - len(run_names)
-    for name in names[:spare]:
-        cluster.add_node(name, cpu="600m", memory="4Gi", labels={"role": "worker"})
-    cluster.wait_ready(names[:spare])
-    run = Streaming.start(cluster, "burst-of-eight", tmp_path, nodes=8)
-    cluster.kill(run.machines()[:4])
-    run.await_incident()
-    for name in names[spare : spare + 4]:  # one after the other, as capacity returns
-        run.add_machines(name)
-    run.await_recovery()
-    run.finish()
-    assert run.incidents()[0]["status"]["lost"]["count"] >= 4
