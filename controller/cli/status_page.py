@@ -14,9 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from controller.cli.render import span
+from controller.run.standing import NodeState
 from controller.run.state import Status
 from controller.view import StatusDocument
-from controller.view.model import IncidentView, NodeState, PlanView, QueryView
+from controller.view.model import IncidentView, PlanView, QueryView
 
 STYLES = {Status.AVAILABLE: "green", Status.RECOVERING: "yellow", Status.WAITING: "bold red"}
 NODE_STYLES = {

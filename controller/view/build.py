@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from controller.run.observation import Observation
+from controller.run.standing import node_states
 from controller.run.state import QueryState, Status, current_plan, run_state
 from controller.view.availability import availability
 from controller.view.incidents import incident_view, plan_view
@@ -13,7 +14,6 @@ from controller.view.model import (
     CheckpointView,
     EdgeView,
     GraphView,
-    NodeState,
     NodeView,
     OperatorView,
     PartitionView,
@@ -121,20 +121,14 @@ def _query(
 
 def _nodes(seen: Observation, partitions: Mapping[str, PartitionView]) -> tuple[NodeView, ...]:
     """Alive ones, and those that the open incident has lost."""
-    ready = seen.progress.nodes if seen.progress else frozenset()
     assignment = seen.desired.assignment if seen.desired else {}
     hosted: dict[str, list[str]] = {}
     for partition, node in assignment.items():
         hosted.setdefault(node, []).append(partition)
     lost = {entry.node for entry in seen.incident.lost} if seen.incident else set()
     found = []
-    for node in {*seen.nodes, *hosted, *lost}:
+    for node, state in node_states({*seen.nodes, *hosted, *lost}, seen).items():
         members = hosted.get(node, [])
-        state = NodeState.LOST
-        if node in seen.nodes:
-            state = NodeState.JOINING if node not in ready else NodeState.READY
-            if state is NodeState.READY and not members:
-                state = NodeState.STANDBY
         record = seen.nodes.get(node)
         used = sum(partitions[p].cost for p in members if p in partitions)
         name = node.rpartition("#")[0]
