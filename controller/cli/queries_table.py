@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from rich.table import Table
 from rich.text import Text
 
+from controller.cli.render import plain_table
 from controller.run.state import Status
 
 STYLES = {Status.AVAILABLE: "green", Status.RECOVERING: "yellow", Status.WAITING: "bold red"}
@@ -16,7 +17,7 @@ BY_NEED = (Status.WAITING, Status.RECOVERING, Status.AVAILABLE)
 
 def empty_table(ids: Iterable[str], fold: bool, more: Sequence[str] = ()) -> Table:
     """Columns for query, priority, lag, state, `more` and why.  `fold`: long reasons take several lines and are not cut."""
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), expand=not fold)
+    table = plain_table(expand=not fold)
     table.add_column("query", no_wrap=True, min_width=max((len(name) for name in ids), default=5))
     for name, width in (("priority", 8), ("lag", 4)):
         table.add_column(name, justify="right", no_wrap=True, min_width=width)

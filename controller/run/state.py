@@ -121,5 +121,5 @@ def current_plan(seen: Observation) -> PlanRecord | None:
     """The newest plan of the open incident."""
     if seen.incident is None:
         return None
-    plans = [seen.plans[name] for name in seen.incident.plans if name in seen.plans]
+    plans = seen.plans_of(seen.incident)
     return plans[-1] if plans else None

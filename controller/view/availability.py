@@ -25,7 +25,7 @@ def availability(
     complete = True
     for incident in seen.incidents:
         complete = complete and len(incident.events) < MAX_EVENTS
-        curve.incident(incident, [seen.plans[name] for name in incident.plans if name in seen.plans])
+        curve.incident(incident, seen.plans_of(incident))
     points = [*curve.points, AvailabilityPoint(seen.time, share, available, curve.bound)]
     return AvailabilityView(tuple(points), complete)
 

@@ -31,7 +31,7 @@ def incident_view(
     incident: Incident, seen: Observation, priorities: Mapping[str, int], answers: Answers
 ) -> IncidentView:
     """An incident with its plans and its time line."""
-    plans = [seen.plans[name] for name in incident.plans if name in seen.plans]
+    plans = seen.plans_of(incident)
     events = [EventView(e.time, e.name, e.detail) for e in incident.events if e.name != "plan"]
     events += [EventView(plan.time, "plan", f"{plan.id} {plan_summary(plan)}") for plan in plans]
     events.sort(key=lambda event: event.time)
