@@ -12,8 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
-import signal
 import statistics
 import threading
 import time
@@ -24,6 +22,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks import command
 from benchmarks import kafka_measure as measure
 from benchmarks import overhead_report as report
 from benchmarks import overhead_reprise as reprise
@@ -222,10 +221,7 @@ def _ratio(values: dict[str, float], mode: str) -> str:
 def main(arguments: list[str] | None = None) -> int:
     options = _options(arguments)
     console = Console(width=200)
-    if options.out.exists():
-        shutil.rmtree(options.out)
-    options.out.mkdir(parents=True)
-    signal.signal(signal.SIGTERM, _interrupt)
+    command.begin(options.out)
     config = ClusterConfig(
         nodes=options.nodes, executor_memory_mb=MEMORY_MB, worker_memory_mb=MEMORY_MB + MEMORY_MB // 2,
         cpu_milli=NODE_CPU_MILLI, start_timeout_s=400.0, java_options=("-XX:TieredStopAtLevel=4",),
@@ -236,8 +232,7 @@ def main(arguments: list[str] | None = None) -> int:
     lines = report.verdicts(ratios(runs), "kafka")
     lines.append(f"load average at the end: {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores")
     grid.show(console)
-    for line in lines:
-        console.print(line.replace("**", ""), style="bold" if line.startswith("**") else "", highlight=False)
+    command.say(console, lines)
     text = "\n".join(["# Kafka to Kafka\n", grid.markdown(), *(f"- {line}" for line in lines)])
     (options.out / "kafka.md").write_text(text + "\n")
     (options.out / "kafka.json").write_text(json.dumps([asdict(run) for run in runs], indent=1) + "\n")
@@ -245,16 +240,8 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
-
-
 def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.kafka", description=(__doc__ or "").split("\n")[0]
-    )
-    parser.add_argument("--out", type=Path, required=True, help="replaced when it is there")
-    parser.add_argument("--nodes", type=int, default=2)
+    parser = command.parser("kafka", __doc__, nodes=2, timeout_s=300.0)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--contestants", nargs="+", choices=tuple(WORDS), default=list(WORDS))
     parser.add_argument("--rows", type=int, default=600_000, help="as fast as possible")
@@ -263,7 +250,6 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--interval", type=float, default=0.5, help="seconds between batches or triggers there"
     )
-    parser.add_argument("--timeout", type=float, default=300.0, help="of one run, seconds")
     return parser.parse_args(arguments)
 
 

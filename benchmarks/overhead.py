@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -22,6 +21,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks import command
 from benchmarks import overhead_measure as measure
 from benchmarks import overhead_report as report
 from benchmarks import overhead_reprise as reprise
@@ -46,10 +46,7 @@ LATENCY_MODES = ("idle", "off", "ordered", "structured", "large")
 def main(arguments: list[str] | None = None) -> int:
     options = _options(arguments)
     console = Console(width=None if sys.stdout.isatty() else 200)
-    if options.out.exists():
-        shutil.rmtree(options.out)
-    options.out.mkdir(parents=True)
-    signal.signal(signal.SIGTERM, interrupt)
+    command.begin(options.out)
     runs = Bench(options, console).run()
     grids = [report.table(runs), report.superstep(runs)]
     lines = report.verdicts(report.ratios(runs))
@@ -60,8 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     for grid in grids:
         grid.show(console)
-    for line in lines:
-        console.print(line.replace("**", ""), style="bold" if line.startswith("**") else "", highlight=False)
+    command.say(console, lines)
     title = f"# Overhead, {options.keys} keys, {options.nodes} nodes\n"
     (options.out / "overhead.md").write_text(
         "\n".join([title, *(g.markdown() for g in grids), *(f"- {line}" for line in lines)]) + "\n"
@@ -181,11 +177,6 @@ class Bench:
         return replace(empty, throughput=measure.structured_throughput(triggers, data))
 
 
-def interrupt(*_: object) -> None:
-    """On SIGTERM as on Ctrl-C: what was measured until then is shown."""
-    raise KeyboardInterrupt
-
-
 def _brief(found: Measured) -> str:
     parts = []
     if found.throughput is not None:
@@ -200,12 +191,8 @@ def _brief(found: Measured) -> str:
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.overhead", description=(__doc__ or "").split("\n")[0]
-    )
-    parser.add_argument("--out", type=Path, required=True, help="replaced when it is there")
+    parser = command.parser("overhead", __doc__, nodes=4, timeout_s=600.0)
     parser.add_argument("--keys", choices=sorted(KEYS), default="10k", help="hashtags in the state")
-    parser.add_argument("--nodes", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--contestants", nargs="+", choices=THROUGHPUT_MODES, default=list(THROUGHPUT_MODES))
     parser.add_argument("--rows", type=int, default=2000, help="tweets a batch, as fast as possible")
@@ -214,7 +201,6 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--rate", type=int, default=2000, help="tweets a second where latency is measured")
     parser.add_argument("--interval", type=float, default=0.5, help="seconds between batches there")
     parser.add_argument("--paced", type=int, default=80, help="batches there; 0 leaves latency out")
-    parser.add_argument("--timeout", type=float, default=600.0, help="of one run, seconds")
     return parser.parse_args(arguments)
 
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
-import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +17,9 @@ from typing import Any
 import yaml
 from rich.console import Console
 
+from benchmarks import command
 from benchmarks import overhead_measure as measure
 from benchmarks import overhead_reprise as reprise
-from benchmarks.overhead import interrupt
 from benchmarks.overhead_data import Data
 from benchmarks.overhead_report import Grid
 from benchmarks.overhead_topology import FASTEST, NODE_CPU_MILLI
@@ -35,10 +33,7 @@ INTERVAL = "500ms"
 def main(arguments: list[str] | None = None) -> int:
     options = _options(arguments)
     console = Console(width=120)
-    if options.out.exists():
-        shutil.rmtree(options.out)
-    options.out.mkdir(parents=True)
-    signal.signal(signal.SIGTERM, interrupt)
+    command.begin(options.out)
     config = ClusterConfig(
         nodes=options.nodes,
         cpu_milli=NODE_CPU_MILLI,
@@ -94,14 +89,11 @@ def _words(rate: int, interval: str) -> str:
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.pace", description=__doc__.partition("\n")[0])  # type: ignore[union-attr]
-    parser.add_argument("--out", type=Path, required=True, help="replaced when it is there")
-    parser.add_argument("--nodes", type=int, default=2)
+    parser = command.parser("pace", __doc__, nodes=2, timeout_s=400.0)
     parser.add_argument(
         "--rates", type=int, nargs="+", default=[50_000, 100_000], help="tweets a second, even"
     )
     parser.add_argument("--batches", type=int, default=160, help="of half a second each")
-    parser.add_argument("--timeout", type=float, default=400.0, help="of one run, seconds")
     return parser.parse_args(arguments)
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import Any
 
 from rich.console import Console
 
+from benchmarks import command
 from benchmarks import recovery_measure as measure
 from benchmarks.overhead_report import verdicts
 from benchmarks.recovery_schedule import ALL, ORDERS, arrivals, lost, schedule
@@ -55,15 +55,12 @@ class Run:
 def main(arguments: list[str] | None = None) -> int:
     options = _options(arguments)
     console = Console(width=None if sys.stdout.isatty() else 200)
-    if options.out.exists():
-        shutil.rmtree(options.out)
-    options.out.mkdir(parents=True)
+    command.begin(options.out)
     runs = _runs(options, console)
     report = _report(runs, options)
     for grid in report.grids:
         grid.show(console)
-    for line in report.lines:
-        console.print(line.replace("**", ""), highlight=False)
+    command.say(console, report.lines)
     (options.out / "recovery.md").write_text(report.markdown())
     (options.out / "recovery.json").write_text(json.dumps(report.figures, indent=1) + "\n")
     console.print(f"written: {options.out}/recovery.md, recovery.json and plots")
@@ -275,12 +272,8 @@ def _means(figures: Sequence[dict[str, Any]]) -> Grid:
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.recovery", description=(__doc__ or "").split("\n")[0]
-    )
-    parser.add_argument("--out", type=Path, required=True, help="replaced when it is there")
+    parser = command.parser("recovery", __doc__, nodes=10, timeout_s=600.0)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--nodes", type=int, default=10)
     parser.add_argument("--kill", type=int, default=8)
     parser.add_argument("--order", choices=ORDERS, default="nodes")
     parser.add_argument("--topological", dest="order", action="store_const", const="topological")
@@ -292,7 +285,6 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--rate", type=int, default=200, help="tweets a second")
     parser.add_argument("--batches", type=int, default=240)
     parser.add_argument("--interval", default="500ms", help="between batches; more on a machine that is busy")
-    parser.add_argument("--timeout", type=float, default=600.0, help="of one run, seconds")
     options = parser.parse_args(arguments)
     if not 2 <= options.nodes <= len(ALL):
         parser.error(f"--nodes: must lie between 2 and {len(ALL)}, found {options.nodes}")

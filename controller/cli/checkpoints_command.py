@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from controller.cli import exits
+from controller.cli.render import plain_table
 from controller.report.layout import layout_of
 from spark_jobs.checkpoints import CheckpointStore
 from spark_jobs.errors import CheckpointError
@@ -75,7 +75,7 @@ def _entry(store: CheckpointStore, position: int, verify: bool) -> dict[str, Any
 def _table(location: str, found: list[dict[str, Any]]) -> None:
     console = Console()
     console.print(f"{len(found)} complete checkpoints in {location}", highlight=False, soft_wrap=True)
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table = plain_table()
     for name in ("position", "files", "bytes"):
         table.add_column(name, justify="right")
     table.add_column("state")

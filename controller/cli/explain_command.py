@@ -7,8 +7,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from controller.cli.render import for_programs, output_option, span
-from controller.cli.status_page import STYLES
+from controller.cli.queries_table import state_text
+from controller.cli.render import for_programs, output_option, plain_table, span
 from controller.cli.target import Address, target_options
 from controller.outlook import Explanation, explain
 from controller.outlook.explain import Capacity, Expected
@@ -52,7 +52,7 @@ def _query_of(address: Address, words: tuple[str, ...]) -> tuple[Address, str]:
 def explanation_page(found: Explanation) -> RenderableType:
     """Everything that is known, the answer first."""
     head = Text(f"{found.query}  priority {found.priority}  ", style="bold")
-    head.append(found.state.value, style=STYLES[found.state])
+    head.append(state_text(found.state))
     head.append(f"  lag {found.lag}", style="default")
     parts: list[RenderableType] = [head, _labelled("waits for", found.waits_for)]
     parts.append(_labelled("back in", _when(found.expected)))
@@ -96,7 +96,7 @@ def _capacity(capacity: Capacity) -> list[tuple[str, str]]:
 
 
 def _missing(found: Explanation) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table = plain_table()
     for name in ("missing partition", "state", "needs", "on", "shared by", "why"):
         table.add_column(name, justify="right" if name == "needs" else "left")
     for entry in found.missing:

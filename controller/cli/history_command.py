@@ -11,7 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from controller.cli.render import for_programs, output_option, span
+from controller.cli.render import for_programs, output_option, plain_table, span
 from controller.cli.resources_page import incident_line
 from controller.cli.target import Address, name_argument, target_options
 from controller.cli.target_kubernetes import PageError
@@ -86,7 +86,7 @@ def incident_history(incident: IncidentView, plans: bool) -> RenderableType:
     parts: list[RenderableType] = [Text(f"{incident.id} {incident.kind}, {state}", style="bold")]
     for event in incident.events:
         parts.append(Text(f"{event.time - incident.opened_at:8.2f} s  {event.name}  {event.detail}".rstrip()))
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table = plain_table()
     for name in ("query", "priority", "lost at", "restored after", "caught up after"):
         table.add_column(name, justify="left" if name == "query" else "right")
     for query in incident.queries:
@@ -126,9 +126,7 @@ def read_report(out: Path) -> dict[str, Any]:
 def queries_table(incident: dict[str, Any], measured: dict[str, Any]) -> Table:
     """Lost, restored and caught up, in seconds after the loss; and when the output itself was normal again."""
     title = f"{incident['id']} {incident['kind']}, recovered from checkpoint {incident['checkpoint']}"
-    table = Table(
-        title=title, title_justify="left", box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0)
-    )
+    table = plain_table(title=title, title_justify="left")
     table.add_column("query", min_width=max(map(len, incident["queries"]), default=5))
     for name in ("priority", "lost at", "restored after", "caught up after", "output normal after"):
         table.add_column(name, justify="right")

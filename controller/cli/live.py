@@ -11,7 +11,7 @@ from typing import Any, Protocol, Self
 from rich.console import Console
 from rich.live import Live
 
-from controller.cli.view import headline, page
+from controller.cli.run_page import headline, page
 from controller.report.timeline import plan_summary
 from controller.run.state import RunState, Status
 

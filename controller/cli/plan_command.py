@@ -7,14 +7,13 @@ from pathlib import Path
 
 import click
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from algorithms import ALGORITHMS, Instance, InstanceError, Plan, loads_instance, plan_to_json, solve
 from controller.cli.exits import NotRunningError
 from controller.cli.options import DURATION
 from controller.cli.recorded import RecordedPlan, recorded_plans
-from controller.cli.render import for_programs, output_option
+from controller.cli.render import for_programs, output_option, plain_table
 from controller.cli.resources_page import plan_page
 from controller.cli.target import Address, name_argument, target_options
 from controller.cli.target_kubernetes import PageError
@@ -100,7 +99,7 @@ def plan_view_page(plan: PlanView) -> RenderableType:
     ]
     more += ["everything rolled back to checkpoint " + str(plan.checkpoint)] if plan.rollback else []
     more += [text for text in (plan.why, plan.note) if text]
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table = plain_table()
     for name in ("query", "priority", "", "takes", "why"):
         table.add_column(name, justify="right" if name in ("priority", "takes") else "left")
     for entry in plan.chosen:
@@ -135,7 +134,7 @@ def show(console: Console, plan: Plan) -> None:
     console.print(head, style="bold", highlight=False)
     if plan.why:
         console.print(plan.why, highlight=False)
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table = plain_table()
     for name in ("brings back", "priority", "cost", "restores"):
         table.add_column(name, justify="right" if name in ("priority", "cost") else "left")
     for choice in plan.chosen:
@@ -152,7 +151,7 @@ def _placed(plan: Plan, partition: str) -> str:
 
 
 def _compare(console: Console, again: list[tuple[RecordedPlan, Plan]]) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table = plain_table()
     table.add_column("plan")
     for name in ("candidates", "free", "recorded value", "value now", "bound", "seconds"):
         table.add_column(name, justify="right")

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 import yaml
+from rich.table import Table
 
 from controller.view import plain
 
@@ -23,6 +24,11 @@ def for_programs(value: Any, form: str) -> bool:
     elif form == "yaml":
         click.echo(yaml.safe_dump(plain(value), sort_keys=False, allow_unicode=True), nl=False)
     return form in ("json", "yaml")
+
+
+def plain_table(**more: Any) -> Table:
+    """Without lines, as every table here is.  `more`: further arguments of `Table`."""
+    return Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), **more)
 
 
 def span(seconds: float | None) -> str:

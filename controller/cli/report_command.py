@@ -13,9 +13,9 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from controller.cli.exits import NotRunningError
+from controller.cli.render import plain_table
 from controller.cli.target import Address, Target, name_argument, target_options
 from controller.cli.target_kubernetes import PageError
 from controller.cli.target_local import run_files
@@ -70,7 +70,7 @@ def command(address: Address, to: Path | None) -> None:
     path = to or Path(f"reprise-report-{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}.tar.gz")
     known = known_secrets(os.environ, _secret_files(os.environ)) | _referenced(files)
     entries = write_bundle(path, files, Redactor(known), now)
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table = plain_table()
     for title in ("file", "bytes", "redacted"):
         table.add_column(title, justify="left" if title == "file" else "right")
     for entry in entries:

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
+
+from controller.cli.render import plain_table
 
 
 def resources_page(found: Mapping[str, Any], why: str) -> RenderableType:
@@ -57,7 +58,7 @@ def plan_line(plan: Mapping[str, Any]) -> Text:
 def plan_page(plan: Mapping[str, Any]) -> RenderableType:
     """A RecoveryPlan with its reasons."""
     spec = plan["spec"]
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table = plain_table()
     for name in ("query", "priority", "", "why"):
         table.add_column(name)
     for entry in spec.get("chosen") or []:
@@ -104,7 +105,7 @@ def _waiting(status: Mapping[str, Any]) -> list[RenderableType]:
     waiting = status.get("waiting") or []
     if not waiting:
         return []
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table = plain_table()
     for name in ("query", "priority", "why it is not available"):
         table.add_column(name)
     for entry in waiting:

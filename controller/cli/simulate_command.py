@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import click
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from controller.cli.render import for_programs, output_option, span
+from controller.cli.render import for_programs, output_option, plain_table, span
 from controller.cli.target import Address, name_argument, target_options
 from controller.outlook import SimulationError, parse_arrivals, simulate
 from controller.outlook.simulate import Simulation
@@ -46,7 +45,7 @@ def command(address: Address, lose: str, arrive: str, output: str) -> None:
 
 def simulation_page(found: Simulation, wide: bool) -> RenderableType:
     """The time line, what each plan brings, what stays down, and what this assumes."""
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table = plain_table()
     table.add_column("after", justify="right")
     table.add_column("available", justify="right")
     table.add_column("what")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import click
 from rich.console import Console, RenderableType
@@ -45,22 +46,12 @@ def command(address: Address, output: str, watch: bool, interval: float) -> None
             _watch(console, target, output == "wide", interval)
             return
         while True:
-            _once(console, target, output)
+            found, why = _look(target)
+            if not for_programs(found, output):
+                console.print(_page(console, target, found, why, output == "wide"))
             if not watch or target.is_over():
                 return
             threading.Event().wait(interval)
-
-
-def _once(console: Console, target: Target, output: str) -> None:
-    try:
-        document = target.document()
-    except PageError as error:
-        found = target.resources() or {}
-        if not for_programs(found, output):
-            console.print(resources_page(found, str(error)))
-        return
-    if not for_programs(document, output):
-        console.print(_page(console, target, document, output == "wide"))
 
 
 def _watch(console: Console, target: Target, wide: bool, interval: float) -> None:
@@ -70,7 +61,7 @@ def _watch(console: Console, target: Target, wide: bool, interval: float) -> Non
     try:
         with Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
             while True:
-                last = _page_or_resources(console, target, wide)
+                last = _page(console, target, *_look(target), wide)
                 live.update(last, refresh=True)
                 if target.is_over():
                     break
@@ -80,13 +71,18 @@ def _watch(console: Console, target: Target, wide: bool, interval: float) -> Non
             console.print(last)
 
 
-def _page_or_resources(console: Console, target: Target, wide: bool) -> RenderableType:
+def _look(target: Target) -> tuple[StatusDocument | dict[str, Any], str]:
+    """The status document; or what the resources say, and why the controller's page could not be asked."""
     try:
-        return _page(console, target, target.document(), wide)
+        return target.document(), ""
     except PageError as error:
-        return resources_page(target.resources() or {}, str(error))
+        return target.resources() or {}, str(error)
 
 
-def _page(console: Console, target: Target, document: StatusDocument, wide: bool) -> RenderableType:
+def _page(
+    console: Console, target: Target, found: StatusDocument | dict[str, Any], why: str, wide: bool
+) -> RenderableType:
+    if isinstance(found, dict):
+        return resources_page(found, why)
     height = console.size.height if console.is_terminal else PLAIN_HEIGHT
-    return status_page(document, height - 1, target.actions(), wide)
+    return status_page(found, height - 1, target.actions(), wide)

@@ -13,12 +13,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from controller.cli.queries_table import BY_NEED, STYLES, empty_table, rest_line, state_text
 from controller.cli.render import span
+from controller.run.standing import NodeState
 from controller.run.state import Status
 from controller.view import StatusDocument
-from controller.view.model import IncidentView, NodeState, PlanView, QueryView
+from controller.view.model import IncidentView, PlanView, QueryView
 
-STYLES = {Status.AVAILABLE: "green", Status.RECOVERING: "yellow", Status.WAITING: "bold red"}
 NODE_STYLES = {
     NodeState.READY: "green",
     NodeState.STANDBY: "cyan",
@@ -33,7 +34,6 @@ PHASE_STYLES = {
 }
 EVENTS = 4
 LABEL = 11
-_ORDER = (Status.WAITING, Status.RECOVERING, Status.AVAILABLE)
 
 
 def status_page(
@@ -53,29 +53,20 @@ def status_page(
 
 def by_need(queries: Sequence[QueryView]) -> list[QueryView]:
     """What is down first, and the most valuable first within."""
-    return sorted(queries, key=lambda query: (_ORDER.index(query.state), -query.priority))
+    return sorted(queries, key=lambda query: (BY_NEED.index(query.state), -query.priority))
 
 
 def query_table(queries: Sequence[QueryView], now: float, wide: bool) -> Table:
     """One row a query, in the order given."""
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), expand=not wide)
-    table.add_column("query", no_wrap=True, min_width=max((len(q.id) for q in queries), default=5))
-    for name, width in (("priority", 8), ("lag", 4)):
-        table.add_column(name, justify="right", no_wrap=True, min_width=width)
-    table.add_column("state", no_wrap=True, min_width=10)
-    if wide:
-        table.add_column("down for", justify="right", no_wrap=True)
-        table.add_column("missing", no_wrap=True)
-    table.add_column(
-        "why", no_wrap=not wide, overflow="fold" if wide else "ellipsis", ratio=None if wide else 1
-    )
+    table = empty_table([q.id for q in queries], wide, ("down for", "missing") if wide else ())
     for query in queries:
         more = []
         if wide:
             down = query.lost_at is not None and query.caught_up_at is None
             more = [span(now - query.lost_at) if down and query.lost_at else "", " ".join(query.missing)]
-        state = Text(query.state.value, style=STYLES[query.state])
-        table.add_row(query.id, str(query.priority), str(query.lag), state, *more, Text(query.reason))
+        table.add_row(
+            query.id, str(query.priority), str(query.lag), state_text(query.state), *more, Text(query.reason)
+        )
     return table
 
 
@@ -155,9 +146,7 @@ def _table(document: StatusDocument, room: int, wide: bool) -> list[RenderableTy
     shown, rest = ordered[:room], ordered[room:]
     parts: list[RenderableType] = [query_table(shown, document.time, wide)]
     if rest:
-        counts = Counter(query.state for query in rest)
-        text = ", ".join(f"{counts[status]} {status.value}" for status in _ORDER if counts[status])
-        parts.append(Text(f"and {len(rest)} more: {text}", style="dim"))
+        parts.append(rest_line([query.state for query in rest]))
     return parts
 
 

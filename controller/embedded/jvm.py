@@ -24,7 +24,7 @@ ZOOKEEPER = "org.apache.zookeeper.server.ZooKeeperServerMain"
 REGISTERED = "Successfully registered with master"
 """What a Worker logs, at INFO, once the master has accepted it."""
 
-_LOG4J = f"""\
+_LOG4J = """\
 status = error
 rootLogger.level = warn
 rootLogger.appenderRef.err.ref = err
@@ -32,10 +32,9 @@ appender.err.type = Console
 appender.err.name = err
 appender.err.target = SYSTEM_ERR
 appender.err.layout.type = PatternLayout
-appender.err.layout.pattern = %d{{HH:mm:ss.SSS}} %p %c{{1}} %m%n%ex{{8}}
-logger.worker.name = {WORKER}
-logger.worker.level = info
+appender.err.layout.pattern = %d{{{time}}} %p %c{{1}} %m%n%ex{{8}}
 """
+_TELL_REGISTRATION = f"logger.worker.name = {WORKER}\nlogger.worker.level = info\n"
 
 
 def spark_home() -> Path:
@@ -57,6 +56,11 @@ def scala_version(home: Path) -> str:
 def conf_dir(home: Path) -> Path:
     """A folder that does not exist, the same for every cluster: newer JVMs compare the name all the same."""
     return home / "no-conf"
+
+
+def log_config(time: str) -> str:
+    """Log4j's properties for warnings on standard error; `time`: a date pattern of Log4j."""
+    return _LOG4J.format(time=time)
 
 
 def class_path(home: Path) -> str:
@@ -100,4 +104,4 @@ class Jvm:
     def write_log_config(self) -> None:
         """Warnings to standard error, which the cluster sends to a file; and the line that tells of
         registration."""
-        self.log_config.write_text(_LOG4J, encoding="utf-8")
+        self.log_config.write_text(log_config("HH:mm:ss.SSS") + _TELL_REGISTRATION, encoding="utf-8")

@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from controller.metrics import catalogue
 from controller.metrics.metric import Sample
 from controller.metrics.recovery import recovery_samples
-from controller.run.observation import Observation
-from controller.run.state import CAUGHT_UP_BATCHES, RunState, Status
+from controller.run.standing import PartitionState, node_states, partition_state
+from controller.run.state import RunState, Status
 from scheduler.model import TopologyView
 from spark_jobs.topology import StreamTopology
+
+_LABELS = {PartitionState.RUNNING: "caught_up", PartitionState.CATCHING_UP: "catching_up"}
+"""Where the label of a partition's state is not the state's own name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,33 +80,16 @@ def _queries(look: Look) -> Iterator[Sample]:
 
 def _nodes(look: Look) -> Mapping[str, int]:
     seen = look.state.observation
-    usable = seen.progress.nodes if seen.progress else frozenset()
-    hosting = frozenset(seen.desired.assignment.values()) if seen.desired else frozenset()
-    counts = Counter(
-        "ready" if node in usable & hosting else "standby" if node in usable else "joining"
-        for node in seen.nodes
-    )
+    counts = Counter(state.value for state in node_states(seen.nodes, seen).values())
     counts["missing"] = max(0, look.resource.nodes.count - len(seen.nodes))
     return {state: counts[state] for state in catalogue.NODE_STATES}
 
 
 def _partitions(look: Look) -> Mapping[str, int]:
-    counts = Counter(_partition_state(p.id, look.state.observation) for p in look.topology.partitions)
-    return {state: counts[state] for state in catalogue.PARTITION_STATES}
-
-
-def _partition_state(partition: str, seen: Observation) -> str:
-    progress, desired = seen.progress, seen.desired
-    if progress is None or desired is None:
-        return "waiting"
-    if progress.failed.get(partition, "").startswith("poison"):
-        return "poisoned"
-    if desired.assignment.get(partition) not in seen.nodes:
-        return "waiting"
-    if partition not in progress.positions or partition in progress.failed:
-        return "restoring"
-    behind = progress.horizon - progress.positions[partition] > CAUGHT_UP_BATCHES
-    return "catching_up" if behind and seen.incident is not None else "caught_up"
+    seen = look.state.observation
+    states = Counter(partition_state(p.id, seen) for p in look.topology.partitions)
+    counts = {_LABELS.get(state, state.value): number for state, number in states.items()}
+    return {label: counts.get(label, 0) for label in catalogue.PARTITION_STATES}
 
 
 def _checkpoints(look: Look, now: float) -> Iterator[Sample]:

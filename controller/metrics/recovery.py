@@ -74,8 +74,8 @@ def _gap(plan: PlanRecord | None) -> float:
 
 
 def _capacity(look: Look) -> Iterator[Sample]:
-    costs, free = _costs(look), _free(look)
-    homeless = _homeless(look)
+    costs, homeless = _costs(look), _homeless(look)
+    free = _free(look, costs)
     yield Sample("reprise_free_cpu_cores", {}, sum(free.values()) / 1000)
     yield Sample("reprise_waiting_cpu_cores", {}, sum(costs[p] for p in homeless) / 1000)
     waiting = [q.id for q in look.state.queries if q.status is Status.WAITING]
@@ -94,9 +94,9 @@ def _costs(look: Look) -> Mapping[str, int]:
     return {p.id: frozen.get(p.id, p.cpu_milli) for p in look.topology.partitions}
 
 
-def _free(look: Look) -> dict[str, int]:
+def _free(look: Look, costs: Mapping[str, int]) -> dict[str, int]:
     """Milli-CPU under the cap of each living node; also of those that the driver does not use yet."""
-    seen, costs = look.state.observation, _costs(look)
+    seen = look.state.observation
     free = {node.id: int(node.cpu_milli * look.resource.recovery.cpu_cap) for node in seen.nodes.values()}
     for partition, node in (seen.desired.assignment if seen.desired else {}).items():
         if node in free:

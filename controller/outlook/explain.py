@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from math import ceil
 
 from controller.outlook.measured import Measured, Sample, measured
+from controller.run.standing import PartitionState
 from controller.run.state import Status
 from controller.view import StatusDocument
-from controller.view.model import LeftOutView, PartitionState, PartitionView, PlanView, QueryView
+from controller.view.model import LeftOutView, PartitionView, PlanView, QueryView
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,21 +19,11 @@ from pathlib import Path
 
 from controller.embedded.errors import ConfigError
 from controller.embedded.java import find_java
-from controller.embedded.jvm import class_path, spark_home
+from controller.embedded.jvm import class_path, log_config, spark_home
 
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 CLIENT, PEER, ELECTION = 2181, 2888, 3888
 _ASK_TIMEOUT_S = 4.0
-_LOG4J = """\
-status = error
-rootLogger.level = warn
-rootLogger.appenderRef.err.ref = err
-appender.err.type = Console
-appender.err.name = err
-appender.err.target = SYSTEM_ERR
-appender.err.layout.type = PatternLayout
-appender.err.layout.pattern = %d{ISO8601} %p %c{1} %m%n%ex{8}
-"""
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> int:
@@ -54,14 +44,14 @@ def prepare(environment: Mapping[str, str]) -> list[str]:
     data.mkdir(parents=True, exist_ok=True)
     (data / "zoo.cfg").write_text(configuration(environment, data), encoding="utf-8")
     (data / "myid").write_text(f"{own_number(environment) + 1}\n", encoding="utf-8")
-    log_config = data / "log4j2.properties"
-    log_config.write_text(_LOG4J, encoding="utf-8")
+    logging = data / "log4j2.properties"
+    logging.write_text(log_config("ISO8601"), encoding="utf-8")
     java = find_java(data / "java")
     heap = environment.get("REPRISE_ZK_HEAP_MI", "256")
     if not heap.isdigit():
         raise ConfigError(f"REPRISE_ZK_HEAP_MI: {heap!r} is no number of MiB")
     flags = ["-XX:+UseSerialGC", "-XX:-UsePerfData", f"-Xmx{heap}m", "-Dzookeeper.jmx.log4j.disable=true"]
-    flags.append(f"-Dlog4j2.configurationFile={log_config}")
+    flags.append(f"-Dlog4j2.configurationFile={logging}")
     return [str(java / "bin" / "java"), *flags, "-cp", class_path(spark_home()), MAIN, str(data / "zoo.cfg")]
 
 

@@ -58,6 +58,7 @@ class Condition(Written):
     """The generation of the object that this is said of."""
 
 
+Priority = Annotated[int, Field(ge=1, le=10)]
 Conditions = Annotated[
     list[Condition],
     Field(
@@ -77,7 +78,7 @@ class TopologyReference(Written):
 class WaitingQuery(Written):
     query: Label
     """Id of its output partition."""
-    priority: Annotated[int, Field(ge=1, le=10)]
+    priority: Priority
     """1 to 10."""
     reason: Reason
     """Why it waits, or what is being done."""

@@ -15,6 +15,7 @@ from controller.resources.base import (
     Conditions,
     Count,
     Label,
+    Priority,
     Reason,
     Summary,
     Time,
@@ -26,7 +27,7 @@ from controller.resources.base import (
 class ChosenQuery(Written):
     query: Label
     """Id of its output partition."""
-    priority: Annotated[int, Field(ge=1, le=10)]
+    priority: Priority
     """1 to 10."""
     cost_milli_cpu: Count
     """CPU that it adds to the queries before it."""
@@ -39,7 +40,7 @@ class ChosenQuery(Written):
 class LeftOutQuery(Written):
     query: Label
     """Id of its output partition."""
-    priority: Annotated[int, Field(ge=1, le=10)]
+    priority: Priority
     """1 to 10."""
     reason: Reason
     """Why it waits."""

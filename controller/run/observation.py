@@ -72,6 +72,10 @@ class Observation:
     def newest_plan(self) -> PlanRecord | None:
         return max(self.plans.values(), key=lambda plan: (plan.time, plan.id), default=None)
 
+    def plans_of(self, incident: Incident) -> list[PlanRecord]:
+        """In the order in which they were made; those whose record is there."""
+        return [self.plans[name] for name in incident.plans if name in self.plans]
+
     @property
     def incidents(self) -> list[Incident]:
         """All, oldest first."""

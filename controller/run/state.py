@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from controller.run.observation import Observation
+from controller.run.standing import PartitionState, partition_state
 from scheduler.incident import PlanRecord
 from scheduler.model import QueryView
 from spark_jobs.topology import Query, Topology
-
-CAUGHT_UP_BATCHES = 2
-"""As `scheduler.model.Policy.caught_up_batches`."""
 
 
 class Status(StrEnum):
@@ -73,31 +71,35 @@ def state_of(
     every: Iterable[Query | QueryView], observation: Observation, frozen: frozenset[str] = frozenset()
 ) -> RunState:
     """The same for those who know of nothing but queries."""
-    queries = [_query_state(query, observation) for query in every]
-    queries.sort(key=lambda query: -query.priority)
+    queries = list(every)
+    needed = frozenset[str]().union(*(query.partitions for query in queries))
+    parts = {p: partition_state(p, observation) for p in needed}
+    states = [_query_state(query, parts, observation) for query in queries]
+    states.sort(key=lambda query: -query.priority)
     desired = observation.desired
     hosting = frozenset(desired.assignment.values()) if desired else frozenset()
-    return RunState(observation, tuple(queries), frozenset(observation.nodes) - hosting, frozen)
+    return RunState(observation, tuple(states), frozenset(observation.nodes) - hosting, frozen)
 
 
-def _query_state(query: Query | QueryView, seen: Observation) -> QueryState:
+def _query_state(
+    query: Query | QueryView, parts: Mapping[str, PartitionState], seen: Observation
+) -> QueryState:
     progress, desired = seen.progress, seen.desired
     if progress is None or desired is None:
         return QueryState(query.id, query.priority, Status.WAITING, 0, "the topology has not started")
     lag = max(0, progress.horizon - progress.positions.get(query.id, 0))
-    poisoned = {
-        p: why for p, why in progress.failed.items() if p in query.partitions and why.startswith("poison")
-    }
+    states = {p: parts[p] for p in query.partitions}
+    poisoned = [why for p, why in progress.failed.items() if states.get(p) is PartitionState.POISONED]
     if poisoned:
-        return QueryState(query.id, query.priority, Status.WAITING, lag, next(iter(poisoned.values())))
-    homeless = sorted(p for p in query.partitions if desired.assignment.get(p) not in seen.nodes)
+        return QueryState(query.id, query.priority, Status.WAITING, lag, poisoned[0])
+    homeless = sorted(p for p, state in states.items() if state is PartitionState.WAITING)
     if homeless:
         return QueryState(query.id, query.priority, Status.WAITING, lag, _why(query.id, homeless, seen))
-    restoring = [p for p in query.partitions if p not in progress.positions or p in progress.failed]
+    restoring = sum(state is PartitionState.RESTORING for state in states.values())
     if restoring:
-        reason = f"{len(restoring)} of {len(query.partitions)} partitions are being restored"
+        reason = f"{restoring} of {len(query.partitions)} partitions are being restored"
         return QueryState(query.id, query.priority, Status.RECOVERING, lag, reason)
-    if lag > CAUGHT_UP_BATCHES and seen.incident is not None:
+    if states.get(query.id) is PartitionState.CATCHING_UP:
         return QueryState(query.id, query.priority, Status.RECOVERING, lag, "catching up")
     return QueryState(query.id, query.priority, Status.AVAILABLE, lag)
 
@@ -119,5 +121,5 @@ def current_plan(seen: Observation) -> PlanRecord | None:
     """The newest plan of the open incident."""
     if seen.incident is None:
         return None
-    plans = [seen.plans[name] for name in seen.incident.plans if name in seen.plans]
+    plans = seen.plans_of(seen.incident)
     return plans[-1] if plans else None

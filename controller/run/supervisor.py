@@ -26,6 +26,7 @@ from controller.run.faults import most_killed
 from controller.run.inject import Injector, Roster, natural
 from controller.run.observation import Observation, Observer
 from controller.run.schedule import Moment, Schedule
+from controller.run.standing import is_poison
 from controller.run.state import RunState, run_state
 from spark_jobs.topology import expand
 
@@ -214,7 +215,7 @@ def _end(seen: Observation) -> tuple[Outcome, str] | None:
     progress = seen.progress
     if not seen.connected or progress is None or not progress.done or seen.incident is not None:
         return None
-    poison = [f"{p}: {why}" for p, why in progress.failed.items() if why.startswith("poison")]
+    poison = [f"{p}: {why}" for p, why in progress.failed.items() if is_poison(why)]
     return (Outcome.POISONED, "; ".join(poison)) if poison else (Outcome.DONE, "")
 
 

@@ -12,20 +12,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from controller.run.observation import Observation
-from controller.view.incidents import planner_answer
+from controller.view.incidents import Answers
 from controller.view.model import AvailabilityPoint, AvailabilityView
 from scheduler.incident import MAX_EVENTS, Incident, PlanRecord
 
 
 def availability(
-    priorities: Mapping[str, int], seen: Observation, share: float, available: int
+    priorities: Mapping[str, int], seen: Observation, answers: Answers, share: float, available: int
 ) -> AvailabilityView:
     """A step function; the last point is now, with the share and count that the rest of the document gives."""
-    curve = _Curve(dict(priorities))
+    curve = _Curve(dict(priorities), answers)
     complete = True
     for incident in seen.incidents:
         complete = complete and len(incident.events) < MAX_EVENTS
-        curve.incident(incident, [seen.plans[name] for name in incident.plans if name in seen.plans])
+        curve.incident(incident, seen.plans_of(incident))
     points = [*curve.points, AvailabilityPoint(seen.time, share, available, curve.bound)]
     return AvailabilityView(tuple(points), complete)
 
@@ -33,6 +33,7 @@ def availability(
 @dataclass(slots=True)
 class _Curve:
     priorities: dict[str, int]
+    answers: Answers
     down: set[str] = field(default_factory=set)
     bound: float | None = 1.0
     points: list[AvailabilityPoint] = field(default_factory=list)
@@ -75,7 +76,7 @@ class _Curve:
         return True
 
     def _allowed(self, plan: PlanRecord) -> float | None:
-        answer = planner_answer(plan)
+        answer = self.answers[plan.id]
         if answer is None:
             return None
         open_ = {candidate.query for candidate in plan.candidates} | set(plan.left_out)

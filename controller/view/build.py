@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from controller.run.observation import Observation
-from controller.run.state import QueryState, Status, current_plan, run_state
+from controller.run.standing import node_states
+from controller.run.state import QueryState, Status, run_state
 from controller.view.availability import availability
-from controller.view.incidents import incident_view, plan_view
+from controller.view.incidents import incident_view, planner_answers
 from controller.view.model import (
     FORMAT,
     CheckpointView,
     EdgeView,
     GraphView,
-    NodeState,
     NodeView,
     OperatorView,
     PartitionView,
@@ -32,7 +32,8 @@ def document(topology: Topology, seen: Observation) -> StatusDocument:
     partitions = partition_views(topology, seen)
     priorities = {query.id: query.priority for query in topology.queries.values()}
     queries = _queries(topology, seen, partitions)
-    plan = current_plan(seen)
+    answers = planner_answers(seen)
+    opened = incident_view(seen.incident, seen, priorities, answers) if seen.incident else None
     closed = max(seen.closed.values(), key=lambda incident: incident.opened_at, default=None)
     return StatusDocument(
         format=FORMAT,
@@ -43,9 +44,9 @@ def document(topology: Topology, seen: Observation) -> StatusDocument:
         batch=seen.progress.horizon if seen.progress else 0,
         ended=seen.progress.ended if seen.progress else False,
         queries=queries,
-        incident=incident_view(seen.incident, seen, priorities) if seen.incident else None,
-        plan=plan_view(plan, seen, priorities) if plan else None,
-        last_incident=incident_view(closed, seen, priorities) if closed else None,
+        incident=opened,
+        plan=opened.plans[-1] if opened and opened.plans else None,
+        last_incident=incident_view(closed, seen, priorities, answers) if closed else None,
         incidents=len(seen.incidents),
         nodes=_nodes(seen, partitions),
         checkpoint=_checkpoint(seen),
@@ -53,7 +54,7 @@ def document(topology: Topology, seen: Observation) -> StatusDocument:
         problems=(*seen.problems, *seen.unreadable),
         graph=_graph(topology),
         partitions=tuple(partitions.values()),
-        availability=availability(priorities, seen, queries.share, queries.available),
+        availability=availability(priorities, seen, answers, queries.share, queries.available),
     )
 
 
@@ -121,20 +122,14 @@ def _query(
 
 def _nodes(seen: Observation, partitions: Mapping[str, PartitionView]) -> tuple[NodeView, ...]:
     """Alive ones, and those that the open incident has lost."""
-    ready = seen.progress.nodes if seen.progress else frozenset()
     assignment = seen.desired.assignment if seen.desired else {}
     hosted: dict[str, list[str]] = {}
     for partition, node in assignment.items():
         hosted.setdefault(node, []).append(partition)
     lost = {entry.node for entry in seen.incident.lost} if seen.incident else set()
     found = []
-    for node in {*seen.nodes, *hosted, *lost}:
+    for node, state in node_states({*seen.nodes, *hosted, *lost}, seen).items():
         members = hosted.get(node, [])
-        state = NodeState.LOST
-        if node in seen.nodes:
-            state = NodeState.JOINING if node not in ready else NodeState.READY
-            if state is NodeState.READY and not members:
-                state = NodeState.STANDBY
         record = seen.nodes.get(node)
         used = sum(partitions[p].cost for p in members if p in partitions)
         name = node.rpartition("#")[0]

@@ -18,10 +18,20 @@ from controller.view.model import (
 )
 from scheduler.incident import Incident, PlanRecord
 
+Answers = Mapping[str, Plan | None]
+"""What the planner said, by plan; None where the record does not hold it."""
 
-def incident_view(incident: Incident, seen: Observation, priorities: Mapping[str, int]) -> IncidentView:
+
+def planner_answers(seen: Observation) -> Answers:
+    """Of every plan on record; parsed once for a whole document."""
+    return {plan.id: _planner_answer(plan) for plan in seen.plans.values()}
+
+
+def incident_view(
+    incident: Incident, seen: Observation, priorities: Mapping[str, int], answers: Answers
+) -> IncidentView:
     """An incident with its plans and its time line."""
-    plans = [seen.plans[name] for name in incident.plans if name in seen.plans]
+    plans = seen.plans_of(incident)
     events = [EventView(e.time, e.name, e.detail) for e in incident.events if e.name != "plan"]
     events += [EventView(plan.time, "plan", f"{plan.id} {plan_summary(plan)}") for plan in plans]
     events.sort(key=lambda event: event.time)
@@ -37,7 +47,7 @@ def incident_view(incident: Incident, seen: Observation, priorities: Mapping[str
         queries_lost=len(incident.queries),
         queries_back=sum(times.caught_up_at is not None for times in incident.queries.values()),
         queries=_times(incident, priorities),
-        plans=tuple(plan_view(plan, seen, priorities) for plan in plans),
+        plans=tuple(_plan_view(plan, answers[plan.id], seen, priorities) for plan in plans),
         events=tuple(events),
     )
 
@@ -50,9 +60,10 @@ def _times(incident: Incident, priorities: Mapping[str, int]) -> tuple[QueryTime
     return tuple(sorted(found, key=lambda entry: (-entry.priority, entry.query)))
 
 
-def plan_view(record: PlanRecord, seen: Observation, priorities: Mapping[str, int]) -> PlanView:
+def _plan_view(
+    record: PlanRecord, answer: Plan | None, seen: Observation, priorities: Mapping[str, int]
+) -> PlanView:
     """A plan with the reason for every query; what a damaged record does not say is None."""
-    answer = planner_answer(record)
     progress = seen.progress
     working = set(progress.positions) - set(progress.failed) if progress else set()
     return PlanView(
@@ -72,13 +83,12 @@ def plan_view(record: PlanRecord, seen: Observation, priorities: Mapping[str, in
         added=dict(record.added),
         at_work=len(working & set(record.added)),
         chosen=_chosen(answer),
-        left_out=_left_out(record, priorities),
+        left_out=_left_out(record, answer, priorities),
         note=record.note,
     )
 
 
-def planner_answer(record: PlanRecord) -> Plan | None:
-    """What the planner said; None where the record does not hold it."""
+def _planner_answer(record: PlanRecord) -> Plan | None:
     try:
         return plan_from_json(record.plan)
     except PlanFormatError:
@@ -90,9 +100,10 @@ def _chosen(answer: Plan | None) -> tuple[ChosenView, ...]:
     return tuple(ChosenView(c.query, c.priority, c.cost, c.restores) for c in chosen)
 
 
-def _left_out(record: PlanRecord, priorities: Mapping[str, int]) -> tuple[LeftOutView, ...]:
+def _left_out(
+    record: PlanRecord, answer: Plan | None, priorities: Mapping[str, int]
+) -> tuple[LeftOutView, ...]:
     """The most valuable first.  The planner's account where there is one, else the scheduler's reason."""
-    answer = planner_answer(record)
     accounts = {e.query: e for e in answer.excluded} if answer else {}
     found = []
     for query, reason in record.left_out.items():

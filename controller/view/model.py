@@ -8,29 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
+from controller.run.standing import NodeState, PartitionState
 from controller.run.state import Status
 
 FORMAT = "reprise.dev/status/v1"
-
-
-class PartitionState(StrEnum):
-    """How a partition stands; docs/status-document.md says when each holds."""
-
-    RUNNING = "running"
-    CATCHING_UP = "catching-up"
-    STARVED = "starved"
-    RESTORING = "restoring"
-    WAITING = "waiting"
-    POISONED = "poisoned"
-
-
-class NodeState(StrEnum):
-    READY = "ready"
-    JOINING = "joining"
-    STANDBY = "standby"
-    LOST = "lost"
 
 
 @dataclass(frozen=True, slots=True)

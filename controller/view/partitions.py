@@ -1,7 +1,7 @@
 """How each partition stands.
 
-A partition without a place waits; one that has a living place but is not at work there is being restored; one at work
-whose input comes from such a partition, however far upstream, is starved and goes on by itself when that is back.
+By itself as `controller.run.standing` says; one at work whose input comes from a partition that is not, however far
+upstream, is starved and goes on by itself when that is back.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from controller.run.observation import Observation
-from controller.run.state import CAUGHT_UP_BATCHES
-from controller.view.model import PartitionState, PartitionView
+from controller.run.standing import PartitionState, partition_state
+from controller.view.model import PartitionView
 from spark_jobs.topology import Partition, Topology
 
 LOST = frozenset({PartitionState.WAITING, PartitionState.RESTORING, PartitionState.POISONED})
@@ -19,8 +19,8 @@ LOST = frozenset({PartitionState.WAITING, PartitionState.RESTORING, PartitionSta
 
 def partition_views(topology: Topology, seen: Observation) -> dict[str, PartitionView]:
     """By id, in topological order."""
-    own = {p: _own_state(p, seen) for p in topology.order}
-    lost = [p for p, (state, _) in own.items() if state in LOST]
+    own = {p: partition_state(p, seen) for p in topology.order}
+    lost = [p for p, state in own.items() if state in LOST]
     cut_off = topology.downstream_of(lost) if lost else frozenset()
     costs = costs_of(topology, seen)
     queries: dict[str, list[str]] = {p: [] for p in topology.order}
@@ -29,8 +29,8 @@ def partition_views(topology: Topology, seen: Observation) -> dict[str, Partitio
             queries[member].append(query.id)
     found = {}
     for pid, partition in topology.partitions.items():
-        state, reason = own[pid]
-        lag = _lag(pid, seen)
+        state, lag = own[pid], _lag(pid, seen)
+        reason = _reason(pid, state, seen)
         if state is PartitionState.CATCHING_UP and pid in cut_off:
             state, reason = PartitionState.STARVED, _starved(topology, pid, lost)
         found[pid] = _view(partition, state, reason, lag, seen, costs[pid], queries[pid])
@@ -48,23 +48,23 @@ def costs_of(topology: Topology, seen: Observation) -> dict[str, int]:
     return found
 
 
-def _own_state(partition: str, seen: Observation) -> tuple[PartitionState, str]:
-    """Without regard to what it reads."""
+def _reason(partition: str, state: PartitionState, seen: Observation) -> str:
+    """Of its own state, without regard to what it reads."""
     progress, desired = seen.progress, seen.desired
     if progress is None or desired is None:
-        return PartitionState.WAITING, "the topology has not started"
-    failed = progress.failed.get(partition)
-    if failed is not None and failed.startswith("poison"):
-        return PartitionState.POISONED, failed
-    node = desired.assignment.get(partition)
-    if node not in seen.nodes:
-        return PartitionState.WAITING, f"lost with {node}" if node else "no plan has placed it yet"
-    if partition not in progress.positions or failed is not None:
-        return PartitionState.RESTORING, failed or f"from checkpoint {desired.checkpoint}"
-    lag = progress.horizon - progress.positions[partition]
-    if lag > CAUGHT_UP_BATCHES and seen.incident is not None:
-        return PartitionState.CATCHING_UP, f"{lag} batches behind"
-    return PartitionState.RUNNING, ""
+        return "the topology has not started"
+    failed, node = progress.failed.get(partition), desired.assignment.get(partition)
+    match state:
+        case PartitionState.POISONED:
+            return failed or ""
+        case PartitionState.WAITING:
+            return f"lost with {node}" if node else "no plan has placed it yet"
+        case PartitionState.RESTORING:
+            return failed or f"from checkpoint {desired.checkpoint}"
+        case PartitionState.CATCHING_UP:
+            return f"{_lag(partition, seen)} batches behind"
+        case _:
+            return ""
 
 
 def _starved(topology: Topology, partition: str, lost: list[str]) -> str:

@@ -18,7 +18,7 @@ from spark_jobs.contract import Inbox, Operator, Place, Tables
 from spark_jobs.errors import SpecError
 from spark_jobs.operators.frames import Ints, concat, inbox_table, later, one_row, times, to_arrow, to_polars
 from spark_jobs.operators.keys import group
-from spark_jobs.operators.latest import LatestRows
+from spark_jobs.operators.latest import LatestRows, LatestRowsOperator
 from spark_jobs.operators.parameters import choice, duration_us, names
 
 _TIME = "__time"
@@ -134,7 +134,7 @@ class WindowedJoin(Operator):
         return JoinState(tables.get("left"), tables.get("right"), meta["closed"], meta["late"])
 
 
-class StreamTableJoin(Operator):
+class StreamTableJoin(LatestRowsOperator):
     """Each row of `stream` with the latest row of the same `keys` from `table`; the table's rows of a batch
     come first.
 
@@ -160,9 +160,6 @@ class StreamTableJoin(Operator):
         self.how = choice(how, "how", ("inner", "left"))
         self.columns = None if columns is None else names(columns, "columns")
         self.suffix = suffix
-
-    def initial(self, place: Place) -> LatestRows:
-        return LatestRows(self.keys)
 
     def step(self, state: LatestRows, inbox: Inbox) -> tuple[LatestRows, pa.Table | None]:
         updates, stream = inbox_table(inbox, self.table), inbox_table(inbox, self.stream)
@@ -197,13 +194,3 @@ class StreamTableJoin(Operator):
 
     def _name(self, stream: pa.Table, name: str) -> str:
         return name + self.suffix if name in stream.column_names else name
-
-    def counters(self, state: LatestRows) -> Mapping[str, int]:
-        """What a person would ask of a running partition."""
-        return {"keys": state.index.size}
-
-    def freeze(self, state: LatestRows) -> Callable[[], Tables]:
-        return state.freeze()
-
-    def restore(self, place: Place, tables: Tables) -> LatestRows:
-        return LatestRows.restore(self.keys, tables)

@@ -17,7 +17,7 @@ from spark_jobs.operators import slots as slotted
 from spark_jobs.operators.aggregates import ROWS, parse_aggregates, partials
 from spark_jobs.operators.frames import inbox_table, one_row, rows
 from spark_jobs.operators.keys import KeyIndex, group
-from spark_jobs.operators.latest import LatestRows
+from spark_jobs.operators.latest import LatestRows, LatestRowsOperator
 from spark_jobs.operators.parameters import names
 from spark_jobs.operators.slots import Accumulators
 
@@ -76,7 +76,7 @@ class KeyedCount(KeyedAggregate):
         super().__init__(keys, {name: "count()"})
 
 
-class Latest(Operator):
+class Latest(LatestRowsOperator):
     """Keeps the latest row of each key and emits, each batch, the new latest rows of the keys that it
     touched.
 
@@ -88,19 +88,6 @@ class Latest(Operator):
     def __init__(self, keys: Sequence[str]) -> None:
         self.keys = names(keys, "keys")
 
-    def initial(self, place: Place) -> LatestRows:
-        return LatestRows(self.keys)
-
     def step(self, state: LatestRows, inbox: Inbox) -> tuple[LatestRows, pa.Table | None]:
         table = inbox_table(inbox)
         return state, None if table is None else state.update(table)
-
-    def counters(self, state: LatestRows) -> Mapping[str, int]:
-        """What a person would ask of a running partition."""
-        return {"keys": state.index.size}
-
-    def freeze(self, state: LatestRows) -> Callable[[], Tables]:
-        return state.freeze()
-
-    def restore(self, place: Place, tables: Tables) -> LatestRows:
-        return LatestRows.restore(self.keys, tables)

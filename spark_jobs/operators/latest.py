@@ -8,12 +8,12 @@ appeared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.contract import Tables
+from spark_jobs.contract import Operator, Place, Tables
 from spark_jobs.operators.chunks import ChunkStore
 from spark_jobs.operators.frames import Ints
 from spark_jobs.operators.keys import Groups, KeyIndex, group
@@ -70,3 +70,22 @@ class LatestRows:
         if tables["latest"].num_rows:
             state.update(tables["latest"])
         return state
+
+
+class LatestRowsOperator(Operator):
+    """One whose state is the latest row of each key; only `step` is left to say."""
+
+    keys: Sequence[str]
+
+    def initial(self, place: Place) -> LatestRows:
+        return LatestRows(self.keys)
+
+    def counters(self, state: LatestRows) -> Mapping[str, int]:
+        """What a person would ask of a running partition."""
+        return {"keys": state.index.size}
+
+    def freeze(self, state: LatestRows) -> Callable[[], Tables]:
+        return state.freeze()
+
+    def restore(self, place: Place, tables: Tables) -> LatestRows:
+        return LatestRows.restore(self.keys, tables)

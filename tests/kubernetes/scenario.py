@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ import yaml
 
 from controller.report.compare import compare
 from spark_jobs.topology import StreamTopology, from_json
+from tests import waiting
 from tests.e2e.scenario import write_expected
 from tests.kubernetes.cluster import REPOSITORY, KubeCluster
 from tests.kubernetes.install import DATA, NAMESPACE, data_folder
@@ -104,11 +104,7 @@ def until(
     condition: Callable[[], Any], what: str, seconds: float, report: Callable[[], object] = dict
 ) -> Any:
     """Poll until it is true; its answer.  The failure carries `report()`."""
-    deadline = time.monotonic() + seconds
-    while not (answer := condition()):
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}; {report()}"
-        time.sleep(0.1)
-    return answer
+    return waiting.until(condition, what, seconds, report, poll_s=0.1)
 
 
 def all_available(cluster: KubeCluster, name: str) -> bool:

