@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import bisect
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -72,7 +72,7 @@ def _search(order: list[tuple[int, int]], free: list[int]) -> Placement | None:
     if not order:
         return {}
     cost = [entry[1] for entry in order]
-    kernel = compiled.place.compiled
+    kernel: Callable[..., bool] | None = compiled.place.compiled
     chosen: Sequence[int]
     if kernel is None:
         chosen = [0] * len(cost)

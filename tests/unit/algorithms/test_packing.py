@@ -94,7 +94,9 @@ def tight(draw: st.DrawFn) -> Instance:
     return Instance(sum(free), tuple(map(PartitionCost, names, costs)), queries, nodes)
 
 
-@given(costs=st.lists(st.integers(1, 20), max_size=14), free=st.lists(st.integers(0, 40), min_size=1, max_size=6))
+@given(
+    costs=st.lists(st.integers(1, 20), max_size=14), free=st.lists(st.integers(0, 40), min_size=1, max_size=6)
+)
 @settings(max_examples=200, deadline=None)
 def test_the_search_answers_the_same_with_and_without_a_compiler(costs: list[int], free: list[int]) -> None:
     assert compiled.load()
