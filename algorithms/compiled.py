@@ -17,7 +17,7 @@ from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from algorithms.kernels import density, swaps
+from algorithms.kernels import bins, density, swaps
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,6 +34,7 @@ class Kernel(Generic[P, R]):
         return (self.compiled or self.function)(*args, **kwargs)
 
 
+place = Kernel(bins.place)
 advance = Kernel(density.advance)
 begin = Kernel(swaps.begin)
 fill = Kernel(swaps.fill)
@@ -42,6 +43,7 @@ most_worth = Kernel(swaps.most_worth)
 least_price = Kernel(swaps.least_price)
 
 _PUBLISHED: dict[ModuleType, tuple[Kernel[..., Any], ...]] = {
+    bins: (place,),
     density: (advance,),
     swaps: (begin, fill, load_choice, most_worth, least_price),
 }

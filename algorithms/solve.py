@@ -15,9 +15,9 @@ from algorithms.bounds import split_bound
 from algorithms.dp import dp
 from algorithms.errors import UnknownAlgorithm
 from algorithms.exact import SUBSET_QUERIES
-from algorithms.exact_nodes import improve_on_nodes
+from algorithms.exact_nodes import improve_on_nodes, within_reach, worth_it
 from algorithms.explain import choices, exclusions
-from algorithms.fit import fit_nodes
+from algorithms.fit import Fitted, fit_nodes
 from algorithms.local_search import best_density, local_search
 from algorithms.model import Instance, Plan
 from algorithms.operator_centric import restore_in_topological_order
@@ -79,7 +79,7 @@ def _plan_queries(
     fitted = fit_nodes(problem, outcome.queries, free)
     best_sum = problem.value_of(outcome.queries)
     if problem.value_of(fitted.queries) < best_sum and algorithm in EXACT_ON_NODES:
-        fitted, outcome = improve_on_nodes(problem, fitted, outcome, free, deadline)
+        fitted, outcome = _decide_on_nodes(problem, (fitted, outcome), free, (algorithm, deadline))
     value = problem.value_of(fitted.queries)
     restored = problem.union(fitted.queries)
     bound = split_bound(problem) if outcome.bound is None else outcome.bound
@@ -104,6 +104,28 @@ def _plan_queries(
         packing_loss=max(0, best_sum - value),
         scale=instance.scale,
     )
+
+
+def _decide_on_nodes(
+    problem: Problem,
+    found: tuple[Fitted, Outcome],
+    free: tuple[int, ...],
+    how: tuple[str, Deadline],
+) -> tuple[Fitted, Outcome]:
+    """A better plan or a tighter bound: first from the sum problem with the room that can be filled at all, which
+    settles most plans, then from the exact problem with nodes."""
+    (fitted, outcome), (algorithm, deadline) = found, how
+    tight = within_reach(problem, free)
+    if tight.capacity < problem.capacity and worth_it(problem, free, deadline):
+        again = PLANNERS[algorithm](tight, deadline)
+        repacked = fit_nodes(problem, again.queries, free)
+        if problem.value_of(repacked.queries) > problem.value_of(fitted.queries):
+            fitted, outcome = repacked, replace(again, bound=outcome.bound)
+        if again.bound is not None and (outcome.bound is None or again.bound < outcome.bound):
+            outcome = replace(outcome, bound=max(again.bound, problem.value_of(fitted.queries)))
+    if outcome.bound == problem.value_of(fitted.queries):
+        return fitted, outcome
+    return improve_on_nodes(problem, fitted, outcome, free, deadline)
 
 
 def _plan_partitions(instance: Instance, problem: Problem) -> Plan:

@@ -165,7 +165,8 @@ class Drivers:
 
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
         for client in (self._client, *self._sessions.values()):
             client.stop()
             client.close()

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from kazoo.client import KazooClient
 
 from benchmarks.operator_drivers import Drivers
 from benchmarks.operator_fleet import FOLDER, NAMESPACE, Fleet
@@ -84,6 +85,7 @@ class World:
             namespace=NAMESPACE, identity="op", zk=self.zookeeper.hosts, image="load:1", settle_s=SETTLE_S
         )
         self._shape = topologies, per
+        self._clients: list[Drivers | KazooClient] = []
 
     def start(self) -> None:
         self.zookeeper.launch()
@@ -97,7 +99,9 @@ class World:
         self.fleet = Fleet(self.rest, self.settings, *self._shape)
         self.fleet.create()
         self.drivers = Drivers(self.zookeeper.hosts, self.fleet.members.values())
+        self._clients.append(self.drivers)
         self.client = make_client(self.zookeeper.hosts, 30.0)
+        self._clients.append(self.client)
         self.client.start(timeout=30)
 
     def _serves_topologies(self) -> bool:
@@ -143,6 +147,9 @@ class World:
         )
 
     def stop(self) -> None:
+        """Clients before their server: one that is left without it waits for ever when the interpreter ends."""
+        for part in self._clients:
+            part.stop()
         self.warden.close()
 
 

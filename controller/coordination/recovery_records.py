@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from controller.coordination import paths
-from controller.coordination.fields import Fields, as_integer, as_object, as_text, dumps, loads
+from controller.coordination.fields import Fields, as_integer, as_object, as_text, dumps, loads, shallow
 from scheduler.incident import (
     Candidate,
     Considered,
@@ -37,13 +36,13 @@ def encode_incident(x: Incident) -> bytes:
             "nodes_before": x.nodes_before,
             "settle_until": x.settle_until,
             "driver_until": x.driver_until,
-            "lost": [asdict(entry) for entry in x.lost],
+            "lost": [shallow(entry) for entry in x.lost],
             "plans": list(x.plans),
-            "queries": {query: asdict(entry) for query, entry in x.queries.items()},
+            "queries": {query: shallow(entry) for query, entry in x.queries.items()},
             "costs": dict(x.costs),
             "bad_checkpoints": sorted(x.bad_checkpoints),
             "considered": considered,
-            "events": [asdict(event) for event in x.events],
+            "events": [shallow(event) for event in x.events],
         }
     )
 
@@ -83,7 +82,7 @@ def encode_plan(x: PlanRecord) -> bytes:
             "checkpoint": x.checkpoint,
             "generation": x.generation,
             "free": dict(x.free),
-            "candidates": [{**asdict(c), "partitions": list(c.partitions)} for c in x.candidates],
+            "candidates": [{**shallow(c), "partitions": list(c.partitions)} for c in x.candidates],
             "plan": dict(x.plan),
             "added": dict(x.added),
             "seconds": x.seconds,

@@ -9,6 +9,7 @@ say too little the declared costs hold.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from statistics import median_high
@@ -24,13 +25,14 @@ Record = Mapping[str, PartitionStats]
 @dataclass(slots=True)
 class _Sample:
     at: float
-    raw: bytes
+    packed: bytes
     parsed: Record | None = None
 
 
 @dataclass(slots=True)
 class StatsWindow:
-    """Records are parsed when somebody asks: most of them are looked at by nobody."""
+    """Records are parsed when somebody asks: most of them are looked at by nobody, and wait compressed, as an operator
+    keeps those of a thousand topologies."""
 
     _samples: list[_Sample] = field(default_factory=list)
     _typical: Record | None = field(default_factory=dict)
@@ -38,9 +40,10 @@ class StatsWindow:
     def note(self, now: float, raw: bytes | None) -> None:
         """The record as it was read now."""
         kept = [sample for sample in self._samples if sample.at > now - WINDOW_S]
-        new = raw is not None and (not self._samples or self._samples[-1].raw != raw)
-        if raw is not None and new:
-            kept.append(_Sample(now, raw))
+        packed = raw and zlib.compress(raw, 1)
+        new = bool(packed) and (not self._samples or self._samples[-1].packed != packed)
+        if packed and new:
+            kept.append(_Sample(now, packed))
         elif not kept:
             kept = self._samples[-1:]  # the newest counts however old it is
         if new or len(kept) != len(self._samples):
@@ -52,7 +55,7 @@ class StatsWindow:
         if self._typical is None:
             for sample in self._samples:
                 if sample.parsed is None:
-                    sample.parsed = parse(sample.raw)
+                    sample.parsed = parse(zlib.decompress(sample.packed))
             self._typical = _typical([sample.parsed or {} for sample in self._samples])
         return self._typical
 

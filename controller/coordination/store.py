@@ -123,13 +123,17 @@ class Store:
     def _read(self) -> Reading:
         # Desired state first: what is read after it is at least as new, so a node that it names and that is
         # not there any more is gone, and not yet to come.
-        desired, incident, poison = (
-            self._get(name) for name in (paths.DESIRED, paths.INCIDENT, paths.POISON)
-        )
+        # All are asked before the first is waited for: a session answers in order, and a wait is a change of threads.
+        first = [self._ask(name) for name in (paths.DESIRED, paths.INCIDENT, paths.POISON)]
         nodes = self._read_nodes()
-        records = self._await(self.client.get_children_async(f"{self.root}/{paths.CHECKPOINTS}")) or []
-        stats, paused = self._get(paths.STATS), self._get(paths.PAUSED)
-        progress = self._get(paths.PROGRESS, watch=self._saw_report)
+        folder = self.client.get_children_async(f"{self.root}/{paths.CHECKPOINTS}")
+        rest = [self._ask(name) for name in (paths.STATS, paths.PAUSED)]
+        progress = self._get(
+            paths.PROGRESS, watch=self._saw_report
+        )  # the last one: all others are there by then
+        desired, incident, poison = map(self._found, first)
+        stats, paused = map(self._found, rest)
+        records = self._await(folder) or []
         now = self.clock()
         snapshot = Snapshot(
             now=now,
@@ -175,7 +179,13 @@ class Store:
         return tuple(found)
 
     def _get(self, name: str, watch: Callable[[Any], None] | None = None) -> tuple[bytes, int] | None:
-        found = self._await(self.client.get_async(self._path(name), watch=watch))
+        return self._found(self._ask(name, watch))
+
+    def _ask(self, name: str, watch: Callable[[Any], None] | None = None) -> Any:
+        return self.client.get_async(self._path(name), watch=watch)
+
+    def _found(self, answer: Any) -> tuple[bytes, int] | None:
+        found = self._await(answer)
         return None if found is None else (found[0], found[1].version)
 
     def _await(self, answer: Any) -> Any:

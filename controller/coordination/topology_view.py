@@ -3,36 +3,49 @@
 from __future__ import annotations
 
 import logging
+from functools import lru_cache
+from sys import intern
+from typing import TypeVar
 
 from scheduler.model import PartitionView, Policy, QueryView, Strategy, TopologyView
 from spark_jobs.topology import StreamTopology, expand, make_operator
 
+T = TypeVar("T")
 log = logging.getLogger("reprise.coordinator")
 
 
 def view_of(resource: StreamTopology) -> TopologyView:
     """The partitions and queries of a checked resource.  Raises SpecError for what only shows when it is expanded.
 
-    Ids are shared: an operator keeps a thousand of these, and each id stands in dozens of sets."""
+    Ids and what is equal are shared: an operator keeps a thousand of these, many of one shape, and each id stands in
+    dozens of sets."""
     topology = expand(resource)
-    ids = {name: name for name in topology.partitions}
+    ids = {name: intern(name) for name in topology.partitions}
     return TopologyView(
         name=resource.name,
         partitions=tuple(
-            PartitionView(
-                id=ids[p.id],
-                upstream=tuple(ids[u.partition] for u in p.upstream if not u.feedback),
-                feedback=tuple(ids[u.partition] for u in p.upstream if u.feedback),
-                cpu_milli=max(1, round(p.cpu_cores * 1000)),
+            _shared(
+                PartitionView(
+                    id=ids[p.id],
+                    upstream=tuple(ids[u.partition] for u in p.upstream if not u.feedback),
+                    feedback=tuple(ids[u.partition] for u in p.upstream if u.feedback),
+                    cpu_milli=max(1, round(p.cpu_cores * 1000)),
+                )
             )
             for p in topology.partitions.values()
         ),
         queries=tuple(
-            QueryView(ids[q.id], q.priority, frozenset(ids[p] for p in q.partitions))
+            _shared(QueryView(ids[q.id], q.priority, frozenset(ids[p] for p in q.partitions)))
             for q in topology.queries.values()
         ),
         deterministic=_deterministic(resource),
     )
+
+
+@lru_cache(maxsize=8192)
+def _shared(view: T) -> T:
+    """Frozen: whoever has an equal one may have this one."""
+    return view
 
 
 def policy_of(resource: StreamTopology, settle_s: float, driver_grace_s: float) -> Policy:

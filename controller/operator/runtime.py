@@ -22,6 +22,7 @@ from controller.operator.errors import OperatorError
 from controller.operator.informer import Informer
 from controller.operator.pace import Pace
 from controller.operator.pods import ROLE_LABEL, machine_view, pod_view
+from controller.operator.rush import Rush
 from controller.operator.settings import OperatorSettings
 from controller.operator.surroundings import Cluster, Key, Surroundings
 from controller.operator.topology import TopologyController
@@ -52,6 +53,7 @@ class Runtime:
     deciding: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(DECIDING, "decide"))
     following: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(FOLLOWING, "follow"))
     pace: Pace = field(default_factory=Pace)
+    rush: Rush = field(default_factory=Rush)
     cluster: Cluster = field(init=False)
     board: Board = field(default_factory=Board)
     controllers: dict[str, TopologyController] = field(default_factory=dict)

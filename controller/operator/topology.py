@@ -127,14 +127,15 @@ class TopologyController:
         """Nothing is going on: reports of the driver need no look at once."""
         return self._kind is Look.GLANCE
 
-    def decide(self, body: Mapping[str, Any], around: Surroundings) -> None:
-        """The coordinator's look: a snapshot, a decision, a transaction; it writes nothing to the API server."""
+    def decide(self, body: Mapping[str, Any], around: Surroundings) -> Decision | None:
+        """The coordinator's look: a snapshot, a decision, a transaction; it writes nothing to the API server.  None when
+        there was nothing to decide, or it could not be carried out."""
         with self._lock, self._timed(Look.DECIDE):
             self.body = body
             if self._kind is None:  # counted from the start, so that a thousand new ones have a pace as well
                 self._next(Look.DECIDE)
             if self._over or self._take_spec(around) is None or self._records is None:
-                return
+                return None
             self._problem = ""
             try:
                 if self._records.connected:
@@ -143,10 +144,12 @@ class TopologyController:
                     decision = self._records.coordinator.turn()
                     if decision is not None and decision.plan is not None:
                         self.events.note("PlanMade", f"{decision.plan.id}: {decision.reason}")
+                    return decision
             except BudgetError:
                 self._teller_of().behind = True
             except (OperatorError, CoordinationError) as error:
                 self._failed(error)
+            return None
 
     def follow(self, around: Surroundings) -> float:
         """What follows from it: pods are ended and created, objects and status written; seconds until the next look."""

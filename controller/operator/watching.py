@@ -61,17 +61,23 @@ class Watching:
         """Decide, and see that it is followed; seconds until the next look is due."""
         self._woken.clear()
         self._decided = time.monotonic()
-        await self._on(self._runtime.deciding, lambda: self._controller.decide(self._body(), self._around()))
+        decision = await self._on(
+            self._runtime.deciding, lambda: self._controller.decide(self._body(), self._around())
+        )
+        self._runtime.rush.decided(self._controller, decision)
         if self._following is None:
-            self._following = asyncio.wrap_future(
-                self._runtime.following.submit(lambda: self._controller.follow(self._around()))
-            )
+            self._following = asyncio.ensure_future(self._follow())
         follow = self._following  # the same one while it waits in the queue
         done, _ = await asyncio.wait({follow}, timeout=self._runtime.pace.between_s(Look.DECIDE))
         if not done:
             return 0.0
         self._following = None
         return follow.result()
+
+    async def _follow(self) -> float:
+        if self._runtime.rush.on:
+            await self._runtime.rush.over()
+        return await self._on(self._runtime.following, lambda: self._controller.follow(self._around()))
 
     async def _sleep(self, seconds: float) -> bool:
         """Whether something has woken it.  Who is woken again and again is looked at no more often than there is time

@@ -7,8 +7,10 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost, solve
+from algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost, compiled, solve
+from algorithms.exact_nodes import within_reach
 from algorithms.packing import most_free, pack
+from algorithms.problem import compile_problem
 
 
 def packable(costs: list[int], free: list[int]) -> bool:
@@ -90,6 +92,35 @@ def tight(draw: st.DrawFn) -> Instance:
     )
     nodes = tuple(NodeCapacity(f"n{i}", room) for i, room in enumerate(free))
     return Instance(sum(free), tuple(map(PartitionCost, names, costs)), queries, nodes)
+
+
+@given(
+    costs=st.lists(st.integers(1, 20), max_size=14), free=st.lists(st.integers(0, 40), min_size=1, max_size=6)
+)
+@settings(max_examples=200, deadline=None)
+def test_the_search_answers_the_same_with_and_without_a_compiler(costs: list[int], free: list[int]) -> None:
+    assert compiled.load()
+    fast = pack(list(enumerate(costs)), free)
+    kernel, compiled.place.compiled = compiled.place.compiled, None
+    try:
+        assert pack(list(enumerate(costs)), free) == fast
+    finally:
+        compiled.place.compiled = kernel
+
+
+@given(instance=tight())
+@settings(max_examples=100, deadline=None)
+def test_capacity_that_no_partition_can_fill_does_not_count(instance: Instance) -> None:
+    problem = compile_problem(instance)
+    free = tuple(node.free for node in instance.nodes)
+    reached = [
+        max(
+            total for chosen in product((0, 1), repeat=len(problem.cost))
+            if (total := sum(c for c, taken in zip(problem.cost, chosen, strict=True) if taken)) <= room
+        )
+        for room in free
+    ]  # fmt: skip
+    assert within_reach(problem, free).capacity == min(problem.capacity, sum(reached))
 
 
 @given(instance=tight())

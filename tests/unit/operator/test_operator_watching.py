@@ -12,6 +12,7 @@ from typing import Any
 
 from controller.operator import watching
 from controller.operator.pace import Pace
+from controller.operator.rush import Rush
 from controller.operator.surroundings import Surroundings
 from controller.operator.watching import Watching
 
@@ -23,6 +24,7 @@ class FakeRuntime:
     deciding: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2))
     following: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     pace: Pace = field(default_factory=Pace)
+    rush: Rush = field(default_factory=Rush)
 
     def close(self) -> None:
         self.deciding.shutdown()

@@ -1,0 +1,69 @@
+"""Who waits for whom in a burst, on a clock that only the test turns."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from controller.operator.rush import MANY, PATIENCE_S, Rush
+from scheduler.steps import Decision, Outcome
+
+DETECTED = Decision(Outcome.ACT, "failure-detected", "")
+SETTLING = Decision(Outcome.WAIT, "settling", "")
+PLANNED = Decision(Outcome.ACT, "plan-first", "")
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def rush(clock: Clock) -> Rush:
+    return Rush(clock)
+
+
+def test_with_few_failed_topologies_nothing_waits(rush: Rush) -> None:
+    for key in range(MANY):
+        rush.decided(key, DETECTED)
+    assert not rush.on
+
+
+def test_with_many_it_is_on_until_enough_have_their_plan(rush: Rush) -> None:
+    for key in range(MANY + 2):
+        rush.decided(key, DETECTED)
+        rush.decided(key, SETTLING)
+        rush.decided(key, None)
+    rush.decided(0, PLANNED)
+    assert rush.on
+    rush.decided(1, PLANNED)
+    assert not rush.on
+
+
+def test_a_topology_whose_plan_does_not_come_holds_nobody_up(rush: Rush, clock: Clock) -> None:
+    for key in range(MANY + 1):
+        rush.decided(key, DETECTED)
+    clock.now += PATIENCE_S
+    assert not rush.on
+
+
+def test_what_waits_goes_on_with_the_plan_that_ends_the_rush() -> None:
+    async def both() -> None:
+        rush = Rush()
+        for key in range(MANY + 1):
+            rush.decided(key, DETECTED)
+        waiting = asyncio.ensure_future(rush.over())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        rush.decided(0, PLANNED)
+        await asyncio.wait_for(waiting, 0.4)
+
+    asyncio.run(both())
