@@ -49,3 +49,5 @@ def rehearse(kernels: Mapping[str, Callable[..., object]]) -> None:
 
 
 COMPILED = ("place",)
+
+INLINED = ()
