@@ -24,7 +24,9 @@ from spark_jobs.topology import StreamTopology, Topology, expand
 FRESH_S = 0.5
 """A document is shown at least so long, although there is a newer observation."""
 FRESH_TIMES = 10.0
-"""And at least so many times as long as making it took."""
+"""And at least so many times as long as making it took,"""
+STALE_S = 3.0
+"""but never longer than so: the first one may have waited for the planner's kernels, and no incident may stand still."""
 KEPT_S = 60.0
 """What was made is forgotten when nobody has asked for it for so long."""
 _SUMMARY = ("phase", "connected", "time", "batch")
@@ -154,7 +156,8 @@ class Board:
             found = replace(found, partitions=bare)
         value = plain(found)
         rendered, now = Rendered.of(value), self._clock()
-        return _Made(version, now + max(FRESH_S, FRESH_TIMES * (now - began)), rendered, _summary(value))
+        shown = max(FRESH_S, min(STALE_S, FRESH_TIMES * (now - began)))
+        return _Made(version, now + shown, rendered, _summary(value))
 
 
 def _summary(value: dict[str, Any]) -> dict[str, Any]:
