@@ -114,7 +114,7 @@ async def _stream(request: web.Request) -> web.StreamResponse:
         await response.prepare(request)
         if request.method == "GET":
             with contextlib.suppress(ConnectionResetError):  # the viewer has gone
-                await _tell(response, lambda: board.version(key))
+                await _tell(response, lambda: None if _left(request) else board.version(key))
         return response
     finally:
         streams.discard(id(request))
@@ -135,6 +135,10 @@ async def _tell(response: web.StreamResponse, version: Callable[[], int | None])
         await asyncio.sleep(NEWS_S)
         quiet += NEWS_S
     await response.write(b"event: gone\ndata: 0\n\n")
+
+
+def _left(request: web.Request) -> bool:
+    return request.transport is None or request.transport.is_closing()
 
 
 def _key(request: web.Request) -> Key:

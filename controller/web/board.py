@@ -104,10 +104,14 @@ class Board:
             self._entries.pop((namespace, name), None)
 
     def version(self, key: Key) -> int | None:
-        """Another one with each observation; None of what is not known."""
+        """Of the observation that a document without wiring would show if it were asked for now: another one with each
+        observation, but not before it is due.  None of what is not known."""
         with self._lock:
             entry = self._entries.get(key)
-            return None if entry is None else entry.version
+            if entry is None:
+                return None
+            made = entry.made.get(False)
+            return entry.version if made is None or self._clock() >= made.due else made.version
 
     def document(self, key: Key, wiring: bool = True) -> Rendered | None:
         """The status document; None of what is not known.  Without `wiring`: partitions without what they read and which

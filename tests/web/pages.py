@@ -11,8 +11,7 @@ from selenium.webdriver.chrome.webdriver import WebDriver
 from selenium.webdriver.support.ui import WebDriverWait
 
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
-PATIENCE_S = 240.0
-"""Long, as a browser without a network has been seen to stand still for a minute before it reads from a stream."""
+PATIENCE_S = 30.0
 CELLS = """return Object.fromEntries([...document.querySelectorAll('.cell')].map(c =>
     [c.dataset.partition,
      [c.dataset.state, c.querySelector('.shape').dataset.state, c.querySelector('.position').textContent]]))"""

@@ -17,6 +17,7 @@ from selenium.webdriver.common.keys import Keys
 
 from controller.run.observation import Observation
 from controller.web import Board, WebServer
+from controller.web.app import STREAMS
 from spark_jobs.topology import StreamTopology, expand
 from tests.web import moments
 from tests.web.browser import complaints, requests, window
@@ -156,6 +157,37 @@ def test_a_change_appears_without_reloading_and_without_losing_the_focus(
         "ZooKeeper is away",
     )
     board.forget("default", "live")
+
+
+def test_pages_left_behind_or_in_other_tabs_hold_no_stream_and_catch_up(
+    browser: WebDriver, server: WebServer, board: Board
+) -> None:
+    """A browser has six connections to a server: seven streams, and the seventh page would be empty."""
+    life = moments.topology2()
+    for number in range(9):
+        board.show("default", f"visit{number}", *moments.of(life))
+        opened(browser, server, f"visit{number}", life.seen())
+    streams = server._app[STREAMS]
+    until(browser, lambda _: len(streams) == 1, "eight streams have ended")
+    life.kill("n5", "n6")
+    board.show("default", "visit7", *moments.of(life))
+    browser.back()
+    until(browser, lambda d: "incident" in d.find_element(By.ID, "headline").text, "it was asked for again")
+    first = browser.current_window_handle
+    browser.switch_to.new_window("tab")
+    until(browser, lambda _: not streams, "a hidden page needs no stream")
+    life.add("n11", "n12")
+    board.show("default", "visit7", *moments.of(life))
+    shown = str(life.seen().time).removesuffix(".0")
+    browser.close()
+    browser.switch_to.window(first)
+    until(
+        browser,
+        lambda d: d.execute_script("return document.body.dataset.time") == shown,
+        "the tab shows what has changed",
+    )
+    for number in range(9):
+        board.forget("default", f"visit{number}")
 
 
 def test_without_a_stream_the_page_asks_from_time_to_time(

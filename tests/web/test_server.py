@@ -286,20 +286,27 @@ def test_any_number_of_viewers_cost_one_document(monkeypatch: pytest.MonkeyPatch
     assert len(made) == 2
 
 
-def test_a_document_that_is_dear_is_made_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, made = [0.0], [0]
+@pytest.mark.parametrize(("costs", "shown"), [(0.01, 0.5), (0.2, 2.0), (6.0, 3.0)])
+def test_a_document_that_is_dear_is_made_less_often_and_news_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch, costs: float, shown: float
+) -> None:
+    now, made, key = [0.0], [0], ("default", "t")
 
     def slow(topology: Any, seen: Observation) -> Any:
-        now[0] += 2.0
+        now[0] += costs
         made[0] += 1
         return document(topology, seen)
 
     monkeypatch.setattr("controller.web.board.document", slow)
     board = Board(lambda: now[0])
-    for seconds, expected in ((0.0, 1), (19.0, 1), (1.5, 2)):
+    board.show(*key, *SEEN)
+    first = board.version(key)
+    board.document(key, False)
+    board.show(*key, *SEEN)
+    for seconds, expected, news in ((shown - 0.01, 1, False), (0.02, 2, True)):
         now[0] += seconds
-        board.show("default", "t", *SEEN)
-        board.document(("default", "t"))
+        assert (board.version(key) != first) is news
+        board.document(key, False)
         assert made[0] == expected
 
 

@@ -1,5 +1,6 @@
 // Keeps a document up to date: a stream says when there is a newer one; without a stream it is asked for every two seconds.
-// The document itself is always fetched the same way, and one request is on its way at a time.
+// The document itself is always fetched the same way, and one request is on its way at a time.  A page that nobody sees holds no
+// stream: a browser has six connections to a server, and pages in other tabs, or left behind in its history, would keep them.
 
 const POLL_MS = 2000;
 const STREAM_AGAIN_MS = 10000;
@@ -48,11 +49,26 @@ export function follow(url, stream, show, say) {
     });
   }
 
-  ask();
-  if (stream) listen();
+  function rest() {
+    source?.close();
+    source = null;
+    mode = "polling";
+  }
+
+  function wake() {
+    if (document.hidden || source) return;
+    ask();
+    if (stream) listen();
+  }
+
+  addEventListener("pagehide", rest);
+  addEventListener("pageshow", wake);
+  document.addEventListener("visibilitychange", () => (document.hidden ? rest() : wake()));
+  wake();
   setInterval(() => {
+    if (document.hidden) return;
     if (mode !== "live") ask();
-    if (stream && source.readyState === EventSource.CLOSED && Date.now() - closedAt > STREAM_AGAIN_MS) listen();
+    if (source?.readyState === EventSource.CLOSED && Date.now() - closedAt > STREAM_AGAIN_MS) listen();
   }, POLL_MS);
 }
 
