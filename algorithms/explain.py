@@ -20,8 +20,9 @@ def choices(problem: Problem, chosen: tuple[int, ...]) -> tuple[Choice, ...]:
     """The chosen queries in the order to restore them: most priority for the capacity that each adds comes
     first."""
     covered, left, found = 0, set(chosen), []
+    alone = {q: problem.cost_of(problem.masks[q]) for q in chosen}
+    prices = dict(alone)
     while left:
-        prices = {q: problem.cost_of(problem.masks[q] & ~covered) for q in left}
         query = min(left, key=lambda q: (prices[q] / problem.priority[q], q))
         fresh = problem.masks[query] & ~covered
         found.append(
@@ -29,12 +30,15 @@ def choices(problem: Problem, chosen: tuple[int, ...]) -> tuple[Choice, ...]:
                 query=problem.query_ids[query],
                 priority=problem.priority[query],
                 cost=prices[query],
-                cost_alone=problem.cost_of(problem.masks[query]),
+                cost_alone=alone[query],
                 restores=tuple(problem.partition_ids[k] for k in bits(fresh)),
             )
         )
         covered |= fresh
         left.discard(query)
+        for other in left:
+            if problem.masks[other] & fresh:
+                prices[other] = problem.cost_of(problem.masks[other] & ~covered)
     return tuple(found)
 
 

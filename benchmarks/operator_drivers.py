@@ -87,6 +87,13 @@ def statistics(member: Member, turn: int) -> bytes:
     return json.dumps(dict.fromkeys(member.topology.partitions, one)).encode()
 
 
+def _checkpoint(position: int) -> tuple[str, bytes]:
+    """Name and content of the record of a complete one."""
+    return f"{paths.CHECKPOINTS}/{position:08d}", json.dumps(
+        {"position": position, "time": time.time()}
+    ).encode()
+
+
 class Drivers:
     """All of them, in one thread that reports in turn, and kazoo's that hears of desired states."""
 
@@ -113,7 +120,7 @@ class Drivers:
             for name, data in (
                 ("owner", member.uid.encode()), (membership.FOLDER, b""), *((f, b"") for f in paths.FOLDERS),
                 *((f"{membership.FOLDER}/{pod}", membership.joined()) for pod in pods),
-                (f"{paths.CHECKPOINTS}/{FIRST}", b"{}"), (paths.DESIRED, encode_desired(desired)),
+                _checkpoint(FIRST), (paths.DESIRED, encode_desired(desired)),
                 (paths.PROGRESS, driver.report()), (paths.STATS, statistics(member, 0)),
             )
         ]  # fmt: skip
@@ -189,7 +196,8 @@ class Drivers:
         whole = len(driver.positions) == len(driver.member.topology.partitions) and not driver.failed
         if whole and driver.desired.punctuate and driver.desired.retain and not driver.changed:
             driver.checkpoint = driver.horizon
-            self._client.create_async(f"{driver.root}/{paths.CHECKPOINTS}/{driver.checkpoint}", b"{}")
+            name, record = _checkpoint(driver.checkpoint)
+            self._client.create_async(f"{driver.root}/{name}", record)
         driver.changed = False
         self._client.set_async(f"{driver.root}/{paths.PROGRESS}", driver.report())
 

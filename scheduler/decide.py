@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from math import inf
 
 from scheduler import rules, start
 from scheduler.incident import Phase
@@ -104,14 +105,15 @@ def decide(snapshot: Snapshot, policy: Policy, clock: Clock = None) -> Decision:
             return decision
         if decision is not None:
             return _observed(situation, decision)
-    return _observed(situation, wait("nothing-to-do", _status(situation)))
+    until = 0.0 if incident else inf
+    return _observed(situation, wait("nothing-to-do", _status(situation), until))
 
 
 def _observed(s: Situation, otherwise: Decision) -> Decision:
     """What was observed is written alone when no rule has anything to write."""
     if s.incident is None or s.incident == s.view.snapshot.incident:
         return otherwise
-    return act("observed", otherwise.reason, WriteIncident(s.incident))
+    return act("observed", otherwise.reason, WriteIncident(s.incident), until=otherwise.until)
 
 
 def _status(s: Situation) -> str:

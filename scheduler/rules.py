@@ -111,7 +111,8 @@ def failure_detected(s: Situation) -> Decision | None:
     incident = observe(s.view, _opened(s, Kind.BLOCKING))
     after = s.desired.next(punctuate=False, plan=None)
     reason = f"{len(s.view.failed)} partitions failed, {len(incident.lost)} nodes lost"
-    return act("failure-detected", reason, WriteDesired(after), WriteIncident(incident))
+    steps = WriteDesired(after), WriteIncident(incident)
+    return act("failure-detected", reason, *steps, until=incident.settle_until)
 
 
 def pause_changed(s: Situation) -> Decision | None:
@@ -140,7 +141,8 @@ def settled(s: Situation) -> Decision | None:
     incident, policy = s.open, s.view.policy
     ready = len(s.view.usable)
     if s.now < incident.settle_until:
-        return wait("settling", f"{incident.settle_until - s.now:.1f} s more for the rest of the burst")
+        left = incident.settle_until - s.now
+        return wait("settling", f"{left:.1f} s more for the rest of the burst", incident.settle_until)
     unanswered = incident.driver_until is None and not s.view.acked
     if unanswered and s.now < incident.settle_until + ANSWER_S:
         return wait("settling", "the driver has not said yet what it lost")

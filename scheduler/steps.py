@@ -61,6 +61,9 @@ class Decision:
     """The rule of the table that decided."""
     reason: str
     steps: tuple[Step, ...] = ()
+    until: float = 0.0
+    """Nothing comes of looking earlier than this, by the clock of snapshots, while the records are the same: infinite where
+    time alone changes nothing, 0 where nobody knows."""
 
     @property
     def desired(self) -> Desired | None:
@@ -79,9 +82,9 @@ class Decision:
         return next(found, None)
 
 
-def act(rule: str, reason: str, *steps: Step) -> Decision:
-    return Decision(Outcome.ACT, rule, reason, steps)
+def act(rule: str, reason: str, *steps: Step, until: float = 0.0) -> Decision:
+    return Decision(Outcome.ACT, rule, reason, steps, until)
 
 
-def wait(rule: str, reason: str) -> Decision:
-    return Decision(Outcome.WAIT, rule, reason)
+def wait(rule: str, reason: str, until: float = 0.0) -> Decision:
+    return Decision(Outcome.WAIT, rule, reason, until=until)

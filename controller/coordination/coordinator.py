@@ -83,6 +83,9 @@ class Coordinator:
             return None
         try:
             reading = self.store.read()
+            if not reading.led:
+                self.store.changed.set()
+                return None
             self._look_at(reading)
             decision = decide(reading.snapshot, self.policy, self.clock)
         except (RecordError, InvariantViolation, PlanningError) as error:

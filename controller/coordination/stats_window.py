@@ -9,10 +9,12 @@ say too little the declared costs hold.
 
 from __future__ import annotations
 
-import zlib
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from statistics import median_high
+
+import numpy as np
+import numpy.typing as npt
 
 from scheduler.model import PartitionStats
 
@@ -22,28 +24,31 @@ WINDOW_S = 24.0
 Record = Mapping[str, PartitionStats]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Sample:
     at: float
-    packed: bytes
-    parsed: Record | None = None
+    digest: bytes
+    partitions: tuple[str, ...]
+    """The same object in all samples that name the same ones in the same order."""
+    loads: npt.NDArray[np.float64]
+    """cpu_milli, tuples_per_s, state_bytes of each partition (n x 3)."""
 
 
 @dataclass(slots=True)
 class StatsWindow:
-    """Records are parsed when somebody asks: most of them are looked at by nobody, and wait compressed, as an operator
-    keeps those of a thousand topologies."""
+    """Records are read when they are new, while there is time, and kept as numbers, as an operator keeps those of a
+    thousand topologies; when a failure is noticed only the median is left to be taken."""
 
     _samples: list[_Sample] = field(default_factory=list)
     _typical: Record | None = field(default_factory=dict)
 
-    def note(self, now: float, raw: bytes | None) -> None:
+    def note(self, now: float, raw: bytes | None, parse: Callable[[bytes], Record]) -> None:
         """The record as it was read now."""
         kept = [sample for sample in self._samples if sample.at > now - WINDOW_S]
-        packed = raw and zlib.compress(raw, 1)
-        new = bool(packed) and (not self._samples or self._samples[-1].packed != packed)
-        if packed and new:
-            kept.append(_Sample(now, packed))
+        digest = hashlib.blake2b(raw, digest_size=16).digest() if raw else b""
+        new = bool(raw) and (not self._samples or self._samples[-1].digest != digest)
+        if raw and new:
+            kept.append(self._sample(now, digest, parse(raw)))
         elif not kept:
             kept = self._samples[-1:]  # the newest counts however old it is
         if new or len(kept) != len(self._samples):
@@ -51,25 +56,43 @@ class StatsWindow:
 
     def add(self, now: float, raw: bytes | None, parse: Callable[[bytes], Record]) -> Record:
         """The typical statistics of each partition within the window, with the record `raw` read now."""
-        self.note(now, raw)
+        self.note(now, raw, parse)
         if self._typical is None:
-            for sample in self._samples:
-                if sample.parsed is None:
-                    sample.parsed = parse(zlib.decompress(sample.packed))
-            self._typical = _typical([sample.parsed or {} for sample in self._samples])
+            self._typical = _typical(self._samples)
         return self._typical
 
+    def _sample(self, now: float, digest: bytes, record: Record) -> _Sample:
+        partitions = tuple(record)
+        if self._samples and self._samples[-1].partitions == partitions:
+            partitions = self._samples[-1].partitions
+        loads = [(s.cpu_milli, s.tuples_per_s, s.state_bytes) for s in record.values()]
+        return _Sample(now, digest, partitions, np.array(loads, np.float64).reshape(-1, 3))
 
-def _typical(records: list[Record]) -> dict[str, PartitionStats]:
-    found: dict[str, list[PartitionStats]] = {}
-    for record in records:
-        for partition, stats in record.items():
-            found.setdefault(partition, []).append(stats)
-    return {
-        partition: PartitionStats(
-            cpu_milli=median_high(s.cpu_milli for s in entries),
-            tuples_per_s=median_high(s.tuples_per_s for s in entries),
-            state_bytes=entries[-1].state_bytes,
-        )
-        for partition, entries in found.items()
-    }
+
+def _typical(samples: list[_Sample]) -> dict[str, PartitionStats]:
+    """High medians of CPU and rate; the newest size of the state."""
+    by_names: dict[tuple[str, ...], list[_Sample]] = {}
+    for sample in samples:
+        by_names.setdefault(sample.partitions, []).append(sample)
+    if len(by_names) > 1:
+        return _typical_of_each(samples)
+    found = {}
+    for partitions, alike in by_names.items():
+        ordered = np.sort([sample.loads[:, :2] for sample in alike], axis=0)[len(alike) // 2]
+        sizes = alike[-1].loads[:, 2].astype(np.int64).tolist()
+        rows = zip(partitions, ordered.tolist(), sizes, strict=True)
+        found = {partition: PartitionStats(cpu, rate, size) for partition, (cpu, rate), size in rows}
+    return found
+
+
+def _typical_of_each(samples: list[_Sample]) -> dict[str, PartitionStats]:
+    """As not every sample tells of every partition."""
+    rows: dict[str, list[npt.NDArray[np.float64]]] = {}
+    for sample in samples:
+        for partition, load in zip(sample.partitions, sample.loads, strict=True):
+            rows.setdefault(partition, []).append(load)
+    found = {}
+    for partition, loads in rows.items():
+        cpu, rate, _ = np.sort(loads, axis=0)[len(loads) // 2].tolist()
+        found[partition] = PartitionStats(cpu, rate, int(loads[-1][2]))
+    return found

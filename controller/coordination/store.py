@@ -38,7 +38,7 @@ from controller.coordination.records import (
 from controller.coordination.recovery_records import parse_incident
 from controller.coordination.stats_window import StatsWindow
 from controller.coordination.transaction import Operation, Versions, operations
-from scheduler.model import Node, Snapshot, TopologyView
+from scheduler.model import Node, PartitionStats, Snapshot, TopologyView
 from scheduler.steps import Decision
 
 log = logging.getLogger("reprise.coordinator")
@@ -54,6 +54,8 @@ class Reading:
 
     snapshot: Snapshot
     versions: Versions
+    led: bool = True
+    """Whether this coordinator still had the place when it was read."""
 
 
 def _nothing_more(_snapshot: Snapshot, _decision: Decision) -> Iterable[Operation]:
@@ -80,6 +82,9 @@ class Store:
     _connections: int = 0
     _trusted_from: float = 0.0
     _nodes: tuple[Node, ...] | None = None
+    _leads: bool = False
+    """By the last answer in this session."""
+    _commanded: int = 0
     _window: StatsWindow = field(default_factory=StatsWindow)
 
     def open(self) -> None:
@@ -105,6 +110,11 @@ class Store:
         """Whether the session is valid now."""
         return bool(self.client.state == KazooState.CONNECTED)
 
+    @property
+    def commanded(self) -> int:
+        """When somebody had last told this topology to pause, or to go on, at the last reading; a transaction's number."""
+        return self._commanded
+
     # -- reading -------------------------------------------------------------------------------------------------
 
     def read(self) -> Reading:
@@ -124,15 +134,18 @@ class Store:
         # Desired state first: what is read after it is at least as new, so a node that it names and that is
         # not there any more is gone, and not yet to come.
         # All are asked before the first is waited for: a session answers in order, and a wait is a change of threads.
+        leader = self.client.exists_async(self._path(paths.COORDINATOR))
         first = [self._ask(name) for name in (paths.DESIRED, paths.INCIDENT, paths.POISON)]
         nodes = self._read_nodes()
         folder = self.client.get_children_async(f"{self.root}/{paths.CHECKPOINTS}")
-        rest = [self._ask(name) for name in (paths.STATS, paths.PAUSED)]
+        asked, commands = self._ask(paths.STATS), self._ask(paths.PAUSED)
         progress = self._get(
             paths.PROGRESS, watch=self._saw_report
         )  # the last one: all others are there by then
         desired, incident, poison = map(self._found, first)
-        stats, paused = map(self._found, rest)
+        stats, paused = self._found(asked), self._await(commands)
+        self._commanded = int(paused[1].mzxid) if paused else 0
+        self._leads = self._mine(self._await(leader))
         records = self._await(folder) or []
         now = self.clock()
         snapshot = Snapshot(
@@ -140,7 +153,7 @@ class Store:
             topology=self.topology,
             nodes=nodes,
             progress=progress and parse_progress(progress[0], self._path(paths.PROGRESS)),
-            stats=self._window.add(now, stats and stats[0], lambda raw: _stats(raw, self._path(paths.STATS))),
+            stats=self._window.add(now, stats and stats[0], self._stats),
             checkpoints=frozenset(sorted(int(k) for k in records if k.isdigit())[-self.keep :]),
             desired=desired and parse_desired(desired[0], self._path(paths.DESIRED)),
             incident=incident and parse_incident(incident[0], self._path(paths.INCIDENT)),
@@ -148,15 +161,20 @@ class Store:
             paused=self._paused(paused and paused[0]),
         )
         versions = Versions(desired and desired[1], incident and incident[1], poison and poison[1])
-        return Reading(snapshot, versions)
+        return Reading(snapshot, versions, self._leads)
 
-    def sample(self) -> None:
-        """Read the statistics alone, so that the window is full when a failure is noticed. Raises SessionError."""
+    def ask_for_sample(self) -> Callable[[], None]:
+        """The statistics alone, so that the window is full when a failure is noticed: asked for now, read when what is
+        returned is called. That raises SessionError."""
+        asked = self._ask(paths.STATS)
+        return lambda: self._sample(asked)
+
+    def _sample(self, asked: Any) -> None:
         try:
-            found = self._get(paths.STATS)
-        except KazooException as error:
+            found = self._found(asked)
+        except (KazooException, KazooTimeoutError) as error:
             raise SessionError(f"{self._path(paths.STATS)}: {error!r}") from error
-        self._window.note(self.clock(), found and found[0])
+        self._window.note(self.clock(), found and found[0], self._stats)
 
     def _read_nodes(self) -> tuple[Node, ...]:
         """Read again only after the folder has changed: a node's record never does while the node lives."""
@@ -167,16 +185,25 @@ class Store:
         names = self._await(self.client.get_children_async(folder, watch=self._saw_nodes)) or []
         found: list[Node] = []
         try:
-            for name in sorted(names):
-                raw = self._get(f"{paths.NODES}/{name}")
+            asked = [(f"{folder}/{name}", self._ask(f"{paths.NODES}/{name}")) for name in sorted(names)]
+            for path, answer in asked:
+                raw = self._found(answer)
                 if raw is not None:
-                    found += _node(raw[0], f"{folder}/{name}")
+                    found += _node(raw[0], path)
         except Exception:
             self._nodes = None
             raise
         if self._nodes is not None:  # else the folder changed meanwhile: good for now, read again next time
             self._nodes = tuple(found)
         return tuple(found)
+
+    def _stats(self, raw: bytes) -> Mapping[str, PartitionStats]:
+        """Without statistics the declared costs hold."""
+        try:
+            return parse_stats(raw, self._path(paths.STATS))
+        except RecordError as error:
+            log.warning("event=stats-ignored reason=%r", str(error))
+            return {}
 
     def _get(self, name: str, watch: Callable[[Any], None] | None = None) -> tuple[bytes, int] | None:
         return self._found(self._ask(name, watch))
@@ -226,34 +253,38 @@ class Store:
             raise StaleError(f"refused: {', '.join(type(f).__name__ for f in failures)}")
 
     def lead(self, who: Mapping[str, object]) -> bool:
-        """Whether this coordinator is the one to act; takes the place when it is free."""
+        """Whether this coordinator is the one to act; takes the place when it is free.  One that has it is not asked about
+        again before each reading, which asks as well: two that act are refused by versions, not by this."""
         path = self._path(paths.COORDINATOR)
         try:
             if not self.connected or self.client.client_id is None:
                 return False
+            if self._leads:
+                return True
             stat = self._await(self.client.exists_async(path, watch=self._saw))
             if stat is not None:
-                return bool(stat.ephemeralOwner == self.client.client_id[0])
+                return self._mine(stat)
             data = json.dumps(who, sort_keys=True).encode()
             self._await(self.client.create_async(path, data, ephemeral=True))
             return True
         except (NodeExistsError, *_NO_SESSION):
             return False
 
+    def _mine(self, stat: Any) -> bool:
+        client = self.client.client_id
+        return stat is not None and client is not None and bool(stat.ephemeralOwner == client[0])
+
     def tell(self, who: Mapping[str, object]) -> None:
-        """Say in the leader's znode what is going on; for people, nothing depends on it."""
-        try:
-            if self.connected:
-                data = json.dumps(who, sort_keys=True).encode()
-                self._await(self.client.set_async(self._path(paths.COORDINATOR), data))
-        except _NO_SESSION as error:
-            log.warning("event=not-told error=%r", error)
+        """Say in the leader's znode what is going on; for people, nothing depends on it, so nobody waits for it."""
+        if self.connected:
+            data = json.dumps(who, sort_keys=True).encode()
+            self.client.set_async(self._path(paths.COORDINATOR), data)
 
     # -- watching ------------------------------------------------------------------------------------------------
 
     def _listen(self, state: str) -> None:
         self._connections += 1
-        self._nodes = None
+        self._nodes, self._leads = None, False
         if state == KazooState.CONNECTED:
             self._trusted_from = self.clock() + self.grace_s
         log.info("event=zookeeper state=%s", state)
@@ -280,12 +311,3 @@ def _node(raw: bytes, path: str) -> list[Node]:
     except RecordError as error:
         log.warning("event=node-ignored reason=%r", str(error))
         return []
-
-
-def _stats(raw: bytes, path: str) -> Mapping[str, Any]:
-    """Without statistics the declared costs hold."""
-    try:
-        return parse_stats(raw, path)
-    except RecordError as error:
-        log.warning("event=stats-ignored reason=%r", str(error))
-        return {}

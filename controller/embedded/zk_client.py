@@ -5,6 +5,7 @@ import logging
 from kazoo.client import KazooClient
 
 from controller.embedded.zk_access import client_options
+from controller.embedded.zk_handler import PollHandler
 
 _log = logging.getLogger("reprise.zookeeper_client")
 _log.setLevel(logging.ERROR)  # an outage would write two warnings a second; the callers log the state changes
@@ -16,6 +17,7 @@ def make_client(hosts: str, session_timeout_s: float) -> KazooClient:
     return KazooClient(
         hosts,
         timeout=session_timeout_s,
+        handler=PollHandler(),
         connection_retry=dict(_FOREVER),
         command_retry=dict(_FOREVER),
         logger=_log,

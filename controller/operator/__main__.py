@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
-import ctypes
 import logging
 import os
 import signal
@@ -21,6 +19,7 @@ from controller import logs
 from controller.metrics import collect as metrics
 from controller.metrics.endpoint import controller_registry
 from controller.metrics.errors import ServeError
+from controller.operator import interpreter
 from controller.operator.api import Api
 from controller.operator.budget import WriteBudget
 from controller.operator.errors import OperatorError
@@ -35,21 +34,9 @@ log = logging.getLogger("reprise.operator")
 STUCK_S = 60.0
 
 
-M_ARENA_MAX = -8
-"""Of glibc's mallopt."""
-ARENAS = 2
-
-
-def _few_arenas() -> None:
-    """One heap for two threads in place of one for each: what dozens of threads parse and drop leaves holes in every heap
-    that it came from.  Where the C library knows no such thing, memory is a matter of that library."""
-    with contextlib.suppress(AttributeError, OSError):
-        ctypes.CDLL(None).mallopt(M_ARENA_MAX, ARENAS)
-
-
 def main() -> int:
     """Exit code 0 after SIGTERM, 1 when the Lease was lost, 2 for settings that cannot work."""
-    _few_arenas()
+    interpreter.set_up()
     options = _parser().parse_args()
     logs.setup(options.log_format, quiet=("kazoo", "kopf", "urllib3"))
     try:

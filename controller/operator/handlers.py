@@ -14,6 +14,7 @@ from typing import Any
 
 import kopf
 
+from controller.operator.interpreter import Garbage
 from controller.operator.runtime import Runtime
 from controller.operator.watching import Watching
 from controller.resources.crds import GROUP, VERSION
@@ -79,8 +80,11 @@ class _Handlers:
         self._beating = asyncio.create_task(self._beat())
 
     async def _beat(self) -> None:
+        garbage = Garbage()
         while True:
             self._runtime.beat = time.monotonic()
+            if not self._runtime.rush.on:
+                garbage.tidy()
             await asyncio.sleep(1)
 
     async def topology_changed(self, body: kopf.Body, namespace: str | None, name: str, **_: Any) -> None:

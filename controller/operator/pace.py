@@ -23,8 +23,12 @@ class Look(StrEnum):
     FOLLOW = "follow"  # pods, objects, status
 
 
-SHARE = {Look.GLANCE: 0.15, Look.DECIDE: 0.4, Look.FOLLOW: 0.25}
-"""Of one core; the rest is for watches, ZooKeeper's thread, probes, and what was not foreseen."""
+SHARE = {Look.GLANCE: 0.08, Look.DECIDE: 0.4, Look.FOLLOW: 0.25}
+"""Of one core, by the time of the threads that look; as much again goes for what they ask.  The rest is for watches,
+ZooKeeper's thread, probes, and what was not foreseen."""
+WHOLE_SHARE = 0.05
+"""Of one core, for looking at everything of quiet topologies, in case something was not told."""
+SHORTEST_WHOLE_S, LONGEST_WHOLE_S = 30.0, 300.0
 SHORTEST_S = {Look.GLANCE: 1.0, Look.DECIDE: 0.3, Look.FOLLOW: 0.3}
 """Between two looks, however few topologies there are."""
 LONGEST_S = {Look.GLANCE: 30.0, Look.DECIDE: 3.0, Look.FOLLOW: 30.0}
@@ -57,3 +61,9 @@ class Pace:
         """Time between two looks at one topology."""
         fair = self._cost_s[look] * self._count[look] / SHARE[look]
         return min(LONGEST_S[look], max(SHORTEST_S[look], fair))
+
+    def whole_s(self) -> float:
+        """Time between two looks at everything of one quiet topology."""
+        costs = self._cost_s[Look.DECIDE] + self._cost_s[Look.FOLLOW]
+        fair = costs * self._count[Look.GLANCE] / WHOLE_SHARE
+        return min(LONGEST_WHOLE_S, max(SHORTEST_WHOLE_S, fair))

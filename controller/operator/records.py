@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from kazoo.client import KazooClient, KazooState
@@ -65,7 +65,6 @@ class Records:
         self._observer = Observer(settings.zk, self.root, client)
         self._members: dict[str, int] = {}
         self._missing_since: dict[str, float] = {}
-        self._asked_for: int | None = None
         self.coordinator = self._coordinator(resource, view, permits)
 
     def _coordinator(
@@ -153,29 +152,21 @@ class Records:
         """What was observed last; nothing yet at the beginning."""
         return self._observer.last
 
-    def mark(self) -> None:
-        """What `glance` compares with; before everything is read, so that no change falls between.  Raises SessionError."""
-        self._asked_for = self._commands()
-
     def glance(self) -> Observation | None:
-        """The last observation with a new report of the driver: two requests, where a whole look takes dozens.  None when
+        """The last observation with a new report of the driver: three requests, where a whole look takes dozens.  None when
         there is news, and everything must be looked at."""
+        store = self.coordinator.store
+        commands = self._client.exists_async(f"{self.root}/{paths.PAUSED}")
+        read_sample = store.ask_for_sample()
+        seen = self._observer.glance()  # asked for last: with its answer the others are there
         try:
-            seen = self._observer.glance()
-            if self._commands() != self._asked_for:
+            stat = commands.get(timeout=ANSWER_S)
+            if store.commanded != (0 if stat is None else int(stat.mzxid)):
                 return None
-            self.coordinator.store.sample()
-        except SessionError:
+            read_sample()
+        except _FAILED:
             return None
         return seen
-
-    def _commands(self) -> int:
-        """When somebody last told this topology to pause, or to go on; a transaction's number."""
-        try:
-            stat = self._client.exists_async(f"{self.root}/{paths.PAUSED}").get(timeout=ANSWER_S)
-        except _FAILED as error:
-            raise SessionError(f"{self.root}: {error!r}") from error
-        return 0 if stat is None else int(stat.mzxid)
 
     # -- members -----------------------------------------------------------------------------------------------------
 
@@ -189,7 +180,7 @@ class Records:
         try:
             there = set(self._children(paths.NODES))
             members = self._children(membership.FOLDER)
-            versions = {pod: self._version(pod) for pod in members}
+            versions = self._versions(members)
         except _FAILED:
             return None
         now = time.monotonic()
@@ -241,22 +232,28 @@ class Records:
             return
         alive = {node.id for node in snapshot.nodes}
         kept = set(decision.desired.assignment.values())
-        for node in sorted(set(snapshot.desired.assignment.values()) - alive - kept):
-            pod = node.rpartition("#")[0]
-            path = membership.path_of(self.root, pod)
-            version = self._version(pod)
+        gone = sorted(set(snapshot.desired.assignment.values()) - alive - kept)
+        for pod, version in self._versions([node.rpartition("#")[0] for node in gone]).items():
             if version == membership.JOINED_VERSION:
+                path = membership.path_of(self.root, pod)
                 yield _rewrite(path, membership.fenced(f"lost: {decision.rule}"), version)
                 self._members.pop(pod, None)
 
-    def _version(self, pod: str) -> int | None:
-        """Of a membership record; one that was rewritten never changes again, so it is read once."""
-        if self._members.get(pod, 0) > membership.JOINED_VERSION:
-            return self._members[pod]
-        stat = self._client.exists_async(membership.path_of(self.root, pod)).get(timeout=ANSWER_S)
-        if stat is not None:
-            self._members[pod] = int(stat.version)
-        return None if stat is None else int(stat.version)
+    def _versions(self, pods: Iterable[str]) -> dict[str, int | None]:
+        """Of membership records; one that was rewritten never changes again, so it is read once."""
+        found: dict[str, int | None] = {}
+        asked = {}
+        for pod in pods:
+            if (known := self._members.get(pod, 0)) > membership.JOINED_VERSION:
+                found[pod] = known
+            else:
+                asked[pod] = self._client.exists_async(membership.path_of(self.root, pod))
+        for pod, answer in asked.items():
+            stat = answer.get(timeout=ANSWER_S)
+            found[pod] = None if stat is None else int(stat.version)
+            if stat is not None:
+                self._members[pod] = int(stat.version)
+        return found
 
     def _children(self, name: str) -> list[str]:
         try:

@@ -30,8 +30,8 @@ from controller.resources.convert import TOPOLOGY_LABEL
 from controller.web import Board
 
 log = logging.getLogger("reprise.operator")
-DECIDING, FOLLOWING = 16, 6
-"""Looks that may run at once.  Few follow, so that in a storm most of the interpreter's time goes to decisions."""
+DECIDING, FOLLOWING = 4, 6
+"""Looks that may run at once: enough that one decides while others wait for answers; more only take turns."""
 SWITCHES_S = 5.0
 
 

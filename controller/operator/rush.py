@@ -1,9 +1,10 @@
-"""In a burst that hits many topologies, plans go before all that follows from them.
+"""In a burst that hits many topologies, plans go before everything else.
 
-What follows from a decision (pods, objects, status) takes several times as long as the decision, and threads of one
-process take turns: a hundred topologies that are followed up while others wait for their plans delay each plan by
-seconds.  So while more than `MANY` topologies have failed and have no plan yet, what follows waits; but never longer than
-`PATIENCE_S`, as a lost pod must be taken from Spark, too.  With few topologies nothing waits.
+What follows from a decision (pods, objects, status) takes several times as long as the decision, threads of one process
+take turns, and looks at topologies where nothing goes on, or that have their plan, are many: a hundred topologies that
+wait for their plans among all that wait for seconds.  So while more than `MANY` topologies have failed and have no plan
+yet, the rest waits; but never longer than `PATIENCE_S`, as a lost pod must be taken from Spark, too.  With few topologies
+nothing waits.
 
 Used in the event loop alone.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 
 from scheduler import Decision
 
@@ -20,6 +21,7 @@ MANY = 8
 """Topologies whose decisions and all that follows from them fit into the time in which a plan is expected."""
 PATIENCE_S = 3.0
 """Settling takes one of these."""
+_POLL_S = 0.05
 
 
 class Rush:
@@ -27,32 +29,32 @@ class Rush:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._until: dict[Hashable, float] = {}
-        self._fewer = asyncio.Event()
+        self._until: dict[str, float] = {}
+        self._end: asyncio.Future[None] | None = None
 
     @property
     def on(self) -> bool:
-        """Whether what follows should wait."""
-        now = self._clock()
-        self._until = {key: until for key, until in self._until.items() if until > now}
+        """Whether everything else should wait."""
+        if len(self._until) > MANY:
+            now = self._clock()
+            self._until = {uid: until for uid, until in self._until.items() if until > now}
         return len(self._until) > MANY
 
-    def decided(self, key: Hashable, decision: Decision | None) -> None:
+    def decided(self, uid: str, decision: Decision | None) -> None:
         """What was decided about a topology: the detection of a failure begins the wait for a plan, and anything but
         waiting ends it."""
         if decision is not None and decision.rule == "failure-detected":
-            self._until[key] = self._clock() + PATIENCE_S
+            self._until[uid] = self._clock() + PATIENCE_S
         elif decision is not None and decision.rule not in ("settling", "observed"):
-            self._until.pop(key, None)
-            if len(self._until) <= MANY:
-                self._fewer.set()
+            self._until.pop(uid, None)
 
     async def over(self) -> None:
-        """Returns when there is none, or after PATIENCE_S."""
-        end = self._clock() + PATIENCE_S
-        while self.on and (left := end - self._clock()) > 0:
-            self._fewer.clear()
-            try:
-                await asyncio.wait_for(self._fewer.wait(), min(left, 0.5))
-            except TimeoutError:
-                continue
+        """Returns when there is none."""
+        while self.on:
+            if self._end is None or self._end.done():
+                self._end = asyncio.ensure_future(self._watch())
+            await asyncio.shield(self._end)
+
+    async def _watch(self) -> None:
+        while self.on:
+            await asyncio.sleep(_POLL_S)

@@ -58,8 +58,10 @@ class Teller:
 
     @property
     def due(self) -> bool:
-        """Whether numbers that only grow may be written now."""
-        return time.monotonic() - self._told >= PUBLISH_S and self.routine.affordable
+        """Whether there is a write to spare: for numbers that only grow, or for what people should see."""
+        if time.monotonic() - self._told < PUBLISH_S:
+            return False
+        return self.routine.affordable or (self.behind and self.publisher.api.at(Urgency.SHOW).affordable)
 
     def tell(self, now: Situation) -> None:
         """Write what is new; what cannot be written now is tried again at the next look."""

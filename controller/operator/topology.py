@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -49,8 +51,8 @@ from spark_jobs.errors import SpecError
 from spark_jobs.topology import StreamTopology, from_json
 
 log = logging.getLogger("reprise.operator")
-WHOLE_S = 30.0
-"""Longest time between two whole looks at a topology where nothing happens: nothing depends on having been told."""
+REFUSED_S = 30.0
+"""Between two looks at a topology whose spec cannot be read; a new spec wakes it."""
 _APPROVAL_S = 2.0
 
 
@@ -90,8 +92,14 @@ class TopologyController:
     _adopted: tuple[int, bool] | None = None
     _kind: Look | None = None
     """How it is looked at now."""
+    _calm: bool = False
+    """By the last decision, nothing is to be decided before somebody changes something."""
+    _short: bool = False
+    """The last look wanted a write that it needs, and there was none to spare."""
     _whole: float = 0.0
     """When everything was looked at last."""
+    _stagger: float = field(default_factory=lambda: random.uniform(0.5, 1.0))
+    """So that not all that were found together are looked at together."""
     _ending: bool = False
     _prospects: Prospects | None = None
     _outlook: Outlook = NOTHING_KNOWN
@@ -124,7 +132,7 @@ class TopologyController:
 
     @property
     def quiet(self) -> bool:
-        """Nothing is going on: reports of the driver need no look at once."""
+        """Nothing is going on: a glance is enough."""
         return self._kind is Look.GLANCE
 
     def decide(self, body: Mapping[str, Any], around: Surroundings) -> Decision | None:
@@ -136,17 +144,17 @@ class TopologyController:
                 self._next(Look.DECIDE)
             if self._over or self._take_spec(around) is None or self._records is None:
                 return None
-            self._problem = ""
+            self._problem, self._calm, self._short = "", False, False
             try:
                 if self._records.connected:
                     self._records.open()
-                    self._records.mark()
                     decision = self._records.coordinator.turn()
+                    self._calm = decision is not None and decision.until == inf
                     if decision is not None and decision.plan is not None:
                         self.events.note("PlanMade", f"{decision.plan.id}: {decision.reason}")
                     return decision
             except BudgetError:
-                self._teller_of().behind = True
+                self._short = True
             except (OperatorError, CoordinationError) as error:
                 self._failed(error)
             return None
@@ -159,11 +167,11 @@ class TopologyController:
             spec = self._spec
             if spec is None:
                 self._tell(around, None)
-                return WHOLE_S
+                return REFUSED_S
             try:
                 self._act(spec, around)
             except BudgetError:
-                self._teller_of().behind = True
+                self._short = True
             except (OperatorError, CoordinationError) as error:
                 self._failed(error)
             assert self._records is not None
@@ -181,7 +189,7 @@ class TopologyController:
             now = time.monotonic()
             if (
                 not self.quiet or spec is None or self._records is None or self._teller is None
-                or now - self._whole > max(WHOLE_S, 4 * self.pace.between_s(Look.GLANCE))
+                or now - self._whole > self.pace.whole_s() * self._stagger
                 or meta.get("generation") != spec.generation or meta.get("deletionTimestamp")
                 or self._adopted != (spec.generation, around.paused)
                 or (seen := self._records.glance()) is None
@@ -204,11 +212,10 @@ class TopologyController:
 
     def _busy(self, state: RunState) -> bool:
         seen = state.observation
-        behind = self._teller is not None and self._teller.behind
         pods = {} if self._executors is None else self._executors.verdicts
         settled = all(v.state is State.ALIVE for v in pods.values())
         return (
-            seen.incident is not None or seen.desired is None or not seen.connected or behind or not settled
+            seen.incident is not None or seen.desired is None or not seen.connected or self._short or not settled
             or bool(self._problem) or bool(self._held_back) or bool(self.driver.problem)
         )  # fmt: skip
 
@@ -305,7 +312,7 @@ class TopologyController:
 
     def _reported(self) -> None:
         """The driver has said something: while nothing is going on, the next glance is soon enough."""
-        if not self.quiet:
+        if not self.quiet and not self._calm:
             self.wake()
 
     def _permits(self, decision: Decision) -> bool:

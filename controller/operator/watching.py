@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
+from math import inf
 from typing import Any, TypeVar
 
 import kopf
@@ -35,8 +36,11 @@ class Watching:
         self._runtime, self._controller = runtime, controller
         self._woken, self._stopped = woken, stopped
         self._body, self._around = body, around
+        self._uid = str(body()["metadata"]["uid"])
         self._following: asyncio.Future[float] | None = None
-        self._decided = 0.0
+        self._decided = self._settled = 0.0
+        self._planned = False
+        """By the last decision this is an incident that is beyond waiting for the rest of its burst."""
 
     async def run(self) -> None:
         """Until the topology is deleted or the operator ends."""
@@ -52,6 +56,8 @@ class Watching:
     async def _turn(self, awake: bool) -> float:
         pause = None
         if not awake and self._controller.quiet and self._following is None:
+            if self._runtime.rush.on:
+                return self._runtime.pace.between_s(Look.GLANCE)
             pause = await self._on(
                 self._runtime.deciding, lambda: self._controller.glance(self._body(), self._around())
             )
@@ -59,17 +65,27 @@ class Watching:
 
     async def _look(self) -> float:
         """Decide, and see that it is followed; seconds until the next look is due."""
+        if self._planned and self._runtime.rush.on:
+            await self._runtime.rush.over()
         self._woken.clear()
         self._decided = time.monotonic()
         decision = await self._on(
             self._runtime.deciding, lambda: self._controller.decide(self._body(), self._around())
         )
-        self._runtime.rush.decided(self._controller, decision)
+        self._runtime.rush.decided(self._uid, decision)
+        left = decision.until - time.time() if decision is not None else 0.0
+        self._planned = decision is not None and left <= 0
         if self._following is None:
             self._following = asyncio.ensure_future(self._follow())
         follow = self._following  # the same one while it waits in the queue
-        done, _ = await asyncio.wait({follow}, timeout=self._runtime.pace.between_s(Look.DECIDE))
-        if not done:
+        if left == inf:  # nothing is to be decided; what calls meanwhile may have changed that
+            await self._first_of(self._woken.wait(), self._stopped.wait(), also=follow)
+        elif left > 0:
+            self._settled = time.monotonic() + left
+            await asyncio.wait({follow}, timeout=left)
+        else:
+            await asyncio.wait({follow}, timeout=self._runtime.pace.between_s(Look.DECIDE))
+        if not follow.done():
             return 0.0
         self._following = None
         return follow.result()
@@ -81,16 +97,29 @@ class Watching:
 
     async def _sleep(self, seconds: float) -> bool:
         """Whether something has woken it.  Who is woken again and again is looked at no more often than there is time
-        for; the first call after a quiet time is answered at once."""
+        for; the first call after a quiet time is answered at once.  While a burst settles there is nothing to decide, so
+        calls wait, and its end is a call."""
+        settles = self._settled - time.monotonic()
+        if settles > 0:
+            await self._first_of(self._stopped.wait(), seconds=settles)
+            return True
         if seconds > 0:
-            waits = {asyncio.ensure_future(w) for w in (self._woken.wait(), self._stopped.wait())}
-            _, rest = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            for task in rest:
-                task.cancel()
+            await self._first_of(self._woken.wait(), self._stopped.wait(), seconds=seconds)
         floor = self._decided + self._runtime.pace.between_s(Look.DECIDE) / 3 - time.monotonic()
         if floor > 0 and not self._stopped:
             await asyncio.sleep(floor)
         return self._woken.is_set()
+
+    @staticmethod
+    async def _first_of(
+        *events: Awaitable[Any], also: asyncio.Future[float] | None = None, seconds: float | None = None
+    ) -> None:
+        """`also` goes on when another one is first."""
+        waits: set[asyncio.Future[Any]] = {asyncio.ensure_future(event) for event in events}
+        every = waits | ({also} if also else set())
+        await asyncio.wait(every, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for task in waits:
+            task.cancel()
 
     @staticmethod
     async def _on(pool: Executor, work: Callable[[], T]) -> T:

@@ -100,6 +100,8 @@ class Observer:
         self._slow: dict[str, Any] = {}
         self._slow_read = 0.0
         self._unreadable: list[str] = []
+        self._asked: dict[str, Any] = {}
+        """Answers to come: records by name, children by name and slash."""
 
     def open(self, timeout_s: float = 15.0) -> None:
         """Raises RunError when no server answers."""
@@ -137,6 +139,7 @@ class Observer:
         if not self._zk.connected or not self._last.connected:
             return None
         try:
+            self._asked.clear()
             raw = self._raw(paths.PROGRESS)
             now = self._parse(raw, paths.PROGRESS, parse_progress)
             checkpoint = self._newest_checkpoint(now)
@@ -154,6 +157,12 @@ class Observer:
         return self._zk.exists_async(root).get(timeout=READ_TIMEOUT_S) is not None
 
     def _read(self, now: float) -> Observation:
+        self._asked.clear()  # of an attempt that failed
+        slow = (f"{paths.CHECKPOINTS}/", paths.STATS, paths.COORDINATOR, paths.POISON, paths.PAUSED)
+        self._ask(
+            f"{paths.PLANS}/", f"{paths.INCIDENTS}/", f"{paths.NODES}/", paths.INCIDENT, paths.PROGRESS, paths.DESIRED,
+            *(slow if self._slow_due(now) else ()),
+        )  # fmt: skip
         for name in self._children(paths.PLANS):
             if name not in self._plans and (plan := self._parsed(f"{paths.PLANS}/{name}", parse_plan)):
                 self._plans[name] = plan
@@ -193,13 +202,17 @@ class Observer:
         """Read again when the set of names has changed, or some seconds have passed (a new incarnation)."""
         names = self._children(paths.NODES)
         if names != self._names or now > self._nodes_read + SLOW_S:
+            self._ask(*(f"{paths.NODES}/{name}" for name in names))
             found = [self._parsed(f"{paths.NODES}/{name}", parse_node) for name in names]
             self._nodes = {node.id: node for node in found if node}
             self._names, self._nodes_read = names, now
         return self._nodes
 
+    def _slow_due(self, now: float) -> bool:
+        return not self._slow or now > self._slow_read + SLOW_S
+
     def _slow_now(self, now: float) -> dict[str, Any]:
-        if not self._slow or now > self._slow_read + SLOW_S:
+        if self._slow_due(now):
             self._slow = {
                 "stats": self._parsed(paths.STATS, parse_stats) or {},
                 "led": self._raw(paths.COORDINATOR) is not None,
@@ -210,16 +223,27 @@ class Observer:
             self._slow_read = now
         return self._slow
 
+    def _ask(self, *names: str) -> None:
+        """Ask for all before the first is waited for: a session answers in order, and a wait is a change of threads."""
+        for name in names:
+            self._asked[name] = self._answer(name)
+
+    def _answer(self, name: str) -> Any:
+        path = f"{self._root}/{name}"
+        return self._zk.get_children_async(path[:-1]) if name.endswith("/") else self._zk.get_async(path)
+
     def _children(self, name: str) -> list[str]:
+        answer = self._asked.pop(f"{name}/", None) or self._answer(f"{name}/")
         try:
-            found: list[str] = self._zk.get_children_async(f"{self._root}/{name}").get(timeout=READ_TIMEOUT_S)
+            found: list[str] = answer.get(timeout=READ_TIMEOUT_S)
         except NoNodeError:
             return []
         return sorted(found)
 
     def _raw(self, name: str) -> bytes | None:
+        answer = self._asked.pop(name, None) or self._answer(name)
         try:
-            raw: bytes = self._zk.get_async(f"{self._root}/{name}").get(timeout=READ_TIMEOUT_S)[0]
+            raw: bytes = answer.get(timeout=READ_TIMEOUT_S)[0]
         except NoNodeError:
             return None
         return raw or None

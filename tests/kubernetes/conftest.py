@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kubernetes import streaming
+from tests.kubernetes import scenario, streaming
 from tests.kubernetes.build import BuildError
 from tests.kubernetes.cluster import KubeCluster
 from tests.kubernetes.install import install
@@ -47,3 +47,4 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeCluster]:
         install(started)
         started.wait_ready(started.nodes)
         yield started
+        assert scenario.defects(started) == []

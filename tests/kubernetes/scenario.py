@@ -138,6 +138,16 @@ def assert_exactly_once(cluster: KubeCluster, name: str, wanted: Path) -> None:
     assert found.equal > 0
 
 
+def defects(cluster: KubeCluster) -> list[str]:
+    """What operators have logged of exceptions that nobody foresaw: the looking goes on, and only seconds are lost."""
+    return [
+        f"{log.parent.parent.name}: {line}"
+        for log in sorted((cluster.work_dir / "pods").rglob("*.log"))
+        for line in log.read_text(encoding="utf-8", errors="replace").splitlines()
+        if "look-failed" in line
+    ]
+
+
 def machine_of(pod: dict[str, Any]) -> str:
     return str(pod["spec"].get("nodeName") or "")
 

@@ -177,8 +177,8 @@ def test_only_the_leader_acts_and_a_successor_takes_over(connect: Connect) -> No
     assert not second.lead({"pid": 2})
     assert first.lead({"pid": 1})
     first.tell({"rule": "start-waits"})
-    raw, _ = second.client.get(f"{second.root}/{paths.COORDINATOR}")
-    assert json.loads(raw) == {"rule": "start-waits"}
+    said = f"{second.root}/{paths.COORDINATOR}"
+    until(lambda: json.loads(second.client.get(said)[0]) == {"rule": "start-waits"}, "what it says")
     first.client.stop()
     assert not first.lead({"pid": 1})
     until(lambda: second.lead({"pid": 2}), "the successor leads")

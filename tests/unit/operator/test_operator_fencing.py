@@ -170,13 +170,13 @@ def test_of_a_registration_and_a_decision_at_once_one_fails(place: Place) -> Non
     until(lambda: store.read().snapshot.session, "the session is trusted")
     reading = store.read()
     records._members.pop("e1", None)
-    original = records._version
-    records._version = lambda pod: 0  # type: ignore[method-assign]
+    original = records._versions
+    records._versions = lambda pods: dict.fromkeys(pods, 0)  # type: ignore[method-assign]
     records.fence("e1", "by another operator")
     desired = Desired(2, 1, 0, "1", {})
     with pytest.raises(StaleError):
         store.commit(reading, Decision(Outcome.ACT, "r", "", (WriteDesired(desired),)))
-    records._version = original  # type: ignore[method-assign]
+    records._versions = original  # type: ignore[method-assign]
 
 
 def test_records_of_another_object_of_that_name_are_removed(place: Place, server: ZooKeeperServer) -> None:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from controller.operator.pace import LONGEST_S, SHARE, SHORTEST_S, Look, Pace
+from controller.operator.pace import (
+    LONGEST_S,
+    LONGEST_WHOLE_S,
+    SHARE,
+    SHORTEST_S,
+    SHORTEST_WHOLE_S,
+    WHOLE_SHARE,
+    Look,
+    Pace,
+)
 
 
 @pytest.mark.parametrize("look", Look)
@@ -39,3 +48,18 @@ def test_one_slow_look_does_not_slow_down_all() -> None:
     before = pace.between_s(Look.GLANCE)
     pace.note(Look.GLANCE, 0.02)
     assert pace.between_s(Look.GLANCE) < 2.5 * before
+
+
+@pytest.mark.parametrize(
+    ("count", "between"),
+    [(3, SHORTEST_WHOLE_S), (1000, 1000 * 0.010 / WHOLE_SHARE), (10_000, LONGEST_WHOLE_S)],
+)
+def test_quiet_topologies_are_looked_at_as_a_whole_as_often_as_there_is_time(
+    count: int, between: float
+) -> None:
+    pace = Pace()
+    for _ in range(count):
+        pace.enter(Look.GLANCE)
+    pace.note(Look.DECIDE, 0.004)
+    pace.note(Look.FOLLOW, 0.006)
+    assert pace.whole_s() == pytest.approx(between)

@@ -8,13 +8,15 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from controller.operator import watching
 from controller.operator.pace import Pace
-from controller.operator.rush import Rush
+from controller.operator.rush import MANY, Rush
 from controller.operator.surroundings import Surroundings
 from controller.operator.watching import Watching
+from scheduler.steps import Decision, Outcome
 
 AROUND = Surroundings({}, None)
 
@@ -56,12 +58,17 @@ class FakeController:
         self.news = False
         self.fails = 0
         self.hold: threading.Event | None = None
+        self.answers: list[Decision] = []
+        """Of the next looks, in order."""
+        self.times: list[float] = []
 
-    def decide(self, _body: Mapping[str, Any], _around: Surroundings) -> None:
+    def decide(self, _body: Mapping[str, Any], _around: Surroundings) -> Decision | None:
         self.log.append("decide")
+        self.times.append(time.time())
         if self.fails:
             self.fails -= 1
             raise RuntimeError("a defect")
+        return self.answers.pop(0) if self.answers else None
 
     def follow(self, _around: Surroundings) -> float:
         if self.hold is not None:
@@ -78,13 +85,20 @@ class FakeController:
         return 0.02
 
 
-def watch(controller: FakeController, script: Callable[[asyncio.Event], Any]) -> None:
+def watch(
+    controller: FakeController, script: Callable[[asyncio.Event], Any], rush: Rush | None = None
+) -> None:
     """Run the loop while `script` acts on it."""
 
     async def both() -> None:
-        runtime, stopped, woken = FakeRuntime(), Stopped(), asyncio.Event()
+        runtime, stopped, woken = FakeRuntime(rush=rush or Rush()), Stopped(), asyncio.Event()
         loop = Watching(
-            runtime, controller, woken, stopped, lambda: {"metadata": {"name": "x"}}, lambda: AROUND
+            runtime,
+            controller,
+            woken,
+            stopped,
+            lambda: {"metadata": {"name": "x", "uid": "u1"}},
+            lambda: AROUND,
         )  # type: ignore[arg-type]
         task = asyncio.create_task(loop.run())
         await script(woken)
@@ -151,3 +165,70 @@ def test_a_defect_in_one_look_does_not_end_the_looking(monkeypatch: Any) -> None
         assert controller.log.count("decide") == 3
 
     watch(controller, script)
+
+
+def test_a_detected_failure_is_looked_at_again_when_it_has_settled_and_not_before() -> None:
+    controller, rush = FakeController(), Rush()
+    settles = time.time() + 0.6
+    controller.answers = [
+        Decision(Outcome.ACT, "failure-detected", "", until=settles),
+        Decision(Outcome.ACT, "plan-first", ""),
+    ]
+
+    async def script(woken: asyncio.Event) -> None:
+        await seen(controller, lambda log: "decide" in log)
+        woken.set()  # reports and heartbeats of the rest of the burst
+        await seen(controller, lambda log: log.count("decide") == 2)
+
+    watch(controller, script, rush)
+    assert settles <= controller.times[1] < settles + 0.5
+
+
+def test_where_time_alone_changes_nothing_a_call_is_waited_for() -> None:
+    controller = FakeController()
+    controller.hold = threading.Event()
+    controller.answers = [Decision(Outcome.WAIT, "nothing-to-do", "", until=inf)]
+
+    async def script(woken: asyncio.Event) -> None:
+        await asyncio.sleep(0.8)  # a few times as long as the shortest time between two looks
+        assert controller.log == ["decide"]
+        woken.set()
+        await seen(controller, lambda log: log.count("decide") == 2)
+        assert controller.hold is not None
+        controller.hold.set()
+
+    watch(controller, script)
+
+
+def test_while_many_wait_for_plans_a_quiet_topology_is_let_be_unless_it_is_called() -> None:
+    controller, rush = FakeController(), Rush()
+
+    async def script(woken: asyncio.Event) -> None:
+        await seen(controller, lambda log: "glance" in log)
+        for other in range(MANY + 1):
+            rush.decided(f"u{other}", Decision(Outcome.ACT, "failure-detected", ""))
+        await asyncio.sleep(0.1)  # what has begun ends
+        glances = controller.log.count("glance")
+        await asyncio.sleep(0.5)
+        assert controller.log.count("glance") == glances
+        woken.set()
+        await seen(controller, lambda log: log.count("decide") == 2)
+
+    watch(controller, script, rush)
+
+
+def test_while_many_wait_for_plans_one_that_has_its_plan_waits() -> None:
+    controller, rush = FakeController(), Rush()
+    controller.answers = [Decision(Outcome.ACT, "plan-first", "")]
+
+    async def script(woken: asyncio.Event) -> None:
+        await seen(controller, lambda log: "follow" in log)
+        for other in range(MANY + 1):
+            rush.decided(f"u{other}", Decision(Outcome.ACT, "failure-detected", ""))
+        woken.set()
+        await asyncio.sleep(0.5)
+        assert controller.log.count("decide") == 1
+        rush.decided("u0", Decision(Outcome.ACT, "plan-first", ""))
+        await seen(controller, lambda log: log.count("decide") == 2)
+
+    watch(controller, script, rush)

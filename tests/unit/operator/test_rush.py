@@ -33,24 +33,24 @@ def rush(clock: Clock) -> Rush:
 
 def test_with_few_failed_topologies_nothing_waits(rush: Rush) -> None:
     for key in range(MANY):
-        rush.decided(key, DETECTED)
+        rush.decided(f"u{key}", DETECTED)
     assert not rush.on
 
 
 def test_with_many_it_is_on_until_enough_have_their_plan(rush: Rush) -> None:
     for key in range(MANY + 2):
-        rush.decided(key, DETECTED)
-        rush.decided(key, SETTLING)
-        rush.decided(key, None)
-    rush.decided(0, PLANNED)
+        rush.decided(f"u{key}", DETECTED)
+        rush.decided(f"u{key}", SETTLING)
+        rush.decided(f"u{key}", None)
+    rush.decided("u0", PLANNED)
     assert rush.on
-    rush.decided(1, PLANNED)
+    rush.decided("u1", PLANNED)
     assert not rush.on
 
 
 def test_a_topology_whose_plan_does_not_come_holds_nobody_up(rush: Rush, clock: Clock) -> None:
     for key in range(MANY + 1):
-        rush.decided(key, DETECTED)
+        rush.decided(f"u{key}", DETECTED)
     clock.now += PATIENCE_S
     assert not rush.on
 
@@ -59,11 +59,11 @@ def test_what_waits_goes_on_with_the_plan_that_ends_the_rush() -> None:
     async def both() -> None:
         rush = Rush()
         for key in range(MANY + 1):
-            rush.decided(key, DETECTED)
+            rush.decided(f"u{key}", DETECTED)
         waiting = asyncio.ensure_future(rush.over())
         await asyncio.sleep(0)
         assert not waiting.done()
-        rush.decided(0, PLANNED)
+        rush.decided("u0", PLANNED)
         await asyncio.wait_for(waiting, 0.4)
 
     asyncio.run(both())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 from recovery_simulator import World, diamond
 
@@ -38,6 +40,19 @@ def test_the_kind_is_settled_once_the_burst_is_over(lost: int, apart: float, kin
     assert w.incident.kind is kind
     assert len(w.incident.lost) == lost
     assert len(w.plans) == 1  # one plan serves the burst
+
+
+def test_a_decision_says_until_when_nothing_comes_of_looking_again() -> None:
+    w = world()
+    assert w.look()[1].until == inf
+    w.kill("n1", "n2")
+    detected = next(d for d in iter(w.coordinate, None) if d.rule == "failure-detected")
+    assert w.incident is not None
+    assert detected.until == w.incident.settle_until > w.now
+    settling = w.look()[1]
+    assert (settling.rule, settling.until) == ("settling", w.incident.settle_until)
+    w.run(3.0)
+    assert w.look()[1].until == 0.0  # waits for nodes, which others tell of
 
 
 def test_the_first_plan_rolls_back_and_switches_on_buffering() -> None:

@@ -1,0 +1,43 @@
+"""kazoo's handler of threads with a cheaper wait for sockets.
+
+kazoo waits before every read and write, four or five times a request, and makes, fills and closes an epoll object each time.
+One call of poll does the same; in an operator with a thousand topologies that is a tenth of a core.
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Sequence
+from typing import Any
+
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.handlers.utils import fileobj_to_fd
+
+Ready = tuple[list[Any], list[Any], list[Any]]
+
+
+class PollHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """As its base class, for any number of open files."""
+
+    def select(
+        self,
+        rlist: Sequence[Any],
+        wlist: Sequence[Any],
+        _xlist: Sequence[Any] = (),
+        timeout: float | None = None,
+    ) -> Ready:
+        """Those that can be read, and those that can be written, within `timeout` seconds (None: for ever).  Raises
+        TypeError for a socket that was closed, as the base class does."""
+        poll = select.poll()
+        wanted: dict[int, int] = {}
+        for sockets, event in ((rlist, select.POLLIN), (wlist, select.POLLOUT)):
+            for socket in sockets:
+                number = fileobj_to_fd(socket)
+                wanted[number] = wanted.get(number, 0) | event
+        for number, events in wanted.items():
+            poll.register(number, events)
+        # an error or a hang-up is for him to find who reads or writes
+        found = dict(poll.poll(None if timeout is None else max(0.0, timeout) * 1000.0))
+        readable = [s for s in rlist if found.get(fileobj_to_fd(s), 0) & ~select.POLLOUT]
+        writable = [s for s in wlist if found.get(fileobj_to_fd(s), 0) & ~select.POLLIN]
+        return readable, writable, []
