@@ -75,6 +75,7 @@ class Jvm:
 
     java_home: Path
     log_config: Path
+    """In the cluster's scratch folder, which has the temporary files of all JVMs as well: one that is killed leaves some."""
     options: tuple[str, ...] = ()
     archive: Path | None = None
     home: Path = field(default_factory=spark_home)
@@ -82,7 +83,8 @@ class Jvm:
     def flags(self) -> tuple[str, ...]:
         """Options common to all JVMs, the executors included."""
         archive = (f"-XX:SharedArchiveFile={self.archive}",) if self.archive else ()
-        return (*FAST_START, *archive, f"-Dlog4j2.configurationFile={self.log_config}", *self.options)
+        places = f"-Dlog4j2.configurationFile={self.log_config}", f"-Djava.io.tmpdir={self.log_config.parent}"
+        return (*FAST_START, *archive, *places, *self.options)
 
     def command(self, main: str, *arguments: str, heap_mb: int, before: str = "") -> list[str]:
         """Command line for one of the daemons; `before`: class path entries that come before Spark's."""

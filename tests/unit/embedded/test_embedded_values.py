@@ -198,3 +198,6 @@ def test_executors_get_the_flags_of_the_daemons(home: Path, tmp_path: Path) -> N
     )  # Spark refuses a heap size among the options
     assert set(jvm.flags()) < set(command)
     assert {"-Dx=y", f"-XX:SharedArchiveFile={tmp_path}/a.jsa"} < set(jvm.flags())
+    assert (
+        f"-Djava.io.tmpdir={tmp_path}" in jvm.flags()
+    )  # what a killed one leaves there goes with the cluster
