@@ -49,11 +49,12 @@ class Rush:
             self._until.pop(uid, None)
 
     async def over(self) -> None:
-        """Returns when there is none."""
-        while self.on:
-            if self._end is None or self._end.done():
-                self._end = asyncio.ensure_future(self._watch())
-            await asyncio.shield(self._end)
+        """Returns when there is none, or after PATIENCE_S.  All who wait share one look at the clock."""
+        if not self.on:
+            return
+        if self._end is None or self._end.done():
+            self._end = asyncio.ensure_future(self._watch())
+        await asyncio.wait({self._end}, timeout=PATIENCE_S)
 
     async def _watch(self) -> None:
         while self.on:

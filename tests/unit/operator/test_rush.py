@@ -67,3 +67,26 @@ def test_what_waits_goes_on_with_the_plan_that_ends_the_rush() -> None:
         await asyncio.wait_for(waiting, 0.4)
 
     asyncio.run(both())
+
+
+def test_nobody_waits_for_ever_for_topologies_that_fail_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("controller.operator.rush.PATIENCE_S", 0.3)
+
+    async def both() -> None:
+        rush = Rush()
+
+        async def failing() -> None:
+            for key in range(10_000):
+                for more in range(MANY + 1):
+                    rush.decided(f"u{key}-{more}", DETECTED)
+                await asyncio.sleep(0.1)
+
+        burst = asyncio.ensure_future(failing())
+        await asyncio.sleep(0)
+        await asyncio.wait_for(rush.over(), 2.0)
+        assert rush.on
+        burst.cancel()
+
+    asyncio.run(both())
