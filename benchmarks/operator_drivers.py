@@ -89,9 +89,7 @@ def statistics(member: Member, turn: int) -> bytes:
 
 def _checkpoint(position: int) -> tuple[str, bytes]:
     """Name and content of the record of a complete one."""
-    return f"{paths.CHECKPOINTS}/{position:08d}", json.dumps(
-        {"position": position, "time": time.time()}
-    ).encode()
+    return paths.checkpoint(position), json.dumps({"position": position, "time": time.time()}).encode()
 
 
 class Drivers:

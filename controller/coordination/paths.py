@@ -17,5 +17,10 @@ PAUSED = "commands/paused"
 FOLDERS = (NODES, CHECKPOINTS, INCIDENTS, PLANS, "commands")
 
 
+def checkpoint(position: int) -> str:
+    """The record of a complete one, below the root; names sort as positions do."""
+    return f"{CHECKPOINTS}/{position:08d}"
+
+
 def root_of(namespace: str, topology: str) -> str:
     return f"/reprise/{namespace}/{topology}"

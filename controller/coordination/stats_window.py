@@ -71,18 +71,15 @@ class StatsWindow:
 
 def _typical(samples: list[_Sample]) -> dict[str, PartitionStats]:
     """High medians of CPU and rate; the newest size of the state."""
-    by_names: dict[tuple[str, ...], list[_Sample]] = {}
-    for sample in samples:
-        by_names.setdefault(sample.partitions, []).append(sample)
-    if len(by_names) > 1:
+    if not samples:
+        return {}
+    newest = samples[-1]
+    if any(sample.partitions != newest.partitions for sample in samples):
         return _typical_of_each(samples)
-    found = {}
-    for partitions, alike in by_names.items():
-        ordered = np.sort([sample.loads[:, :2] for sample in alike], axis=0)[len(alike) // 2]
-        sizes = alike[-1].loads[:, 2].astype(np.int64).tolist()
-        rows = zip(partitions, ordered.tolist(), sizes, strict=True)
-        found = {partition: PartitionStats(cpu, rate, size) for partition, (cpu, rate), size in rows}
-    return found
+    medians = np.sort([sample.loads[:, :2] for sample in samples], axis=0)[len(samples) // 2].tolist()
+    sizes = newest.loads[:, 2].astype(np.int64).tolist()
+    rows = zip(newest.partitions, medians, sizes, strict=True)
+    return {partition: PartitionStats(cpu, rate, size) for partition, (cpu, rate), size in rows}
 
 
 def _typical_of_each(samples: list[_Sample]) -> dict[str, PartitionStats]:

@@ -18,6 +18,7 @@ from typing import Any
 from pyspark import SparkContext
 
 from controller import logs
+from controller.coordination import paths
 from controller.driver.channel import Channel, ChannelError
 from controller.metrics.collect import serve
 from controller.metrics.driver import DriverMetrics
@@ -221,7 +222,7 @@ class Driver:
             "seconds": round(self._engine.figures.checkpoint_s, 3),
             "offsets": dict(manifest.offsets),
         }
-        self.channel.publish(f"checkpoints/{position:08d}", record)
+        self.channel.publish(paths.checkpoint(position), record)
         self.channel.forget_checkpoints(self.resource.checkpoint.keep)
 
     def _write_events(self, events: Any) -> None:

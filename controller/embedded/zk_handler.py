@@ -28,16 +28,16 @@ class PollHandler(SequentialThreadingHandler):  # type: ignore[misc]
     ) -> Ready:
         """Those that can be read, and those that can be written, within `timeout` seconds (None: for ever).  Raises
         TypeError for a socket that was closed, as the base class does."""
+        readers = [(fileobj_to_fd(socket), socket) for socket in rlist]
+        writers = [(fileobj_to_fd(socket), socket) for socket in wlist]
+        wanted = dict.fromkeys((number for number, _ in readers), select.POLLIN)
+        for number, _ in writers:
+            wanted[number] = wanted.get(number, 0) | select.POLLOUT
         poll = select.poll()
-        wanted: dict[int, int] = {}
-        for sockets, event in ((rlist, select.POLLIN), (wlist, select.POLLOUT)):
-            for socket in sockets:
-                number = fileobj_to_fd(socket)
-                wanted[number] = wanted.get(number, 0) | event
         for number, events in wanted.items():
             poll.register(number, events)
-        # an error or a hang-up is for him to find who reads or writes
         found = dict(poll.poll(None if timeout is None else max(0.0, timeout) * 1000.0))
-        readable = [s for s in rlist if found.get(fileobj_to_fd(s), 0) & ~select.POLLOUT]
-        writable = [s for s in wlist if found.get(fileobj_to_fd(s), 0) & ~select.POLLIN]
+        # an error or a hang-up is for him to find who reads or writes
+        readable = [socket for number, socket in readers if found.get(number, 0) & ~select.POLLOUT]
+        writable = [socket for number, socket in writers if found.get(number, 0) & ~select.POLLIN]
         return readable, writable, []

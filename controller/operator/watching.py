@@ -79,12 +79,12 @@ class Watching:
             self._following = asyncio.ensure_future(self._follow())
         follow = self._following  # the same one while it waits in the queue
         if left == inf:  # nothing is to be decided; what calls meanwhile may have changed that
-            await self._first_of(self._woken.wait(), self._stopped.wait(), also=follow)
-        elif left > 0:
-            self._settled = time.monotonic() + left
-            await asyncio.wait({follow}, timeout=left)
+            await self._first_of(self._woken.wait(), self._stopped.wait(), asyncio.shield(follow))
         else:
-            await asyncio.wait({follow}, timeout=self._runtime.pace.between_s(Look.DECIDE))
+            self._settled = time.monotonic() + left
+            await asyncio.wait(
+                {follow}, timeout=left if left > 0 else self._runtime.pace.between_s(Look.DECIDE)
+            )
         if not follow.done():
             return 0.0
         self._following = None
@@ -111,14 +111,11 @@ class Watching:
         return self._woken.is_set()
 
     @staticmethod
-    async def _first_of(
-        *events: Awaitable[Any], also: asyncio.Future[float] | None = None, seconds: float | None = None
-    ) -> None:
-        """`also` goes on when another one is first."""
-        waits: set[asyncio.Future[Any]] = {asyncio.ensure_future(event) for event in events}
-        every = waits | ({also} if also else set())
-        await asyncio.wait(every, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        for task in waits:
+    async def _first_of(*events: Awaitable[Any], seconds: float | None = None) -> None:
+        """The others are cancelled."""
+        waits = {asyncio.ensure_future(event) for event in events}
+        _, rest = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for task in rest:
             task.cancel()
 
     @staticmethod

@@ -194,7 +194,7 @@ class Observer:
         """The record of the one that the driver names; the driver writes it a moment after it has said so."""
         newest = progress.checkpoint if progress else 0
         if newest > 0 and (self._checkpoint is None or self._checkpoint.position != newest):
-            found = self._parsed(f"{paths.CHECKPOINTS}/{newest:08d}", parse_checkpoint)
+            found = self._parsed(paths.checkpoint(newest), parse_checkpoint)
             self._checkpoint = found or self._checkpoint
         return self._checkpoint
 

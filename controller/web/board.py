@@ -2,7 +2,8 @@
 
 Whoever observes a topology anyway leaves the observation here, which costs an assignment and keeps nothing that its
 observer has not.  A document is made of it only when somebody asks, and once for everybody who asks until it is due again:
-after half a second, or ten times what making it took, so that the page of a huge topology takes a tenth of a core at most.
+after half a second, or ten times what making it took, but three seconds at most, so that the page of a huge topology takes
+a tenth of a core as a rule.
 Invariant: `show` never waits for a document that is being made.
 """
 
@@ -108,10 +109,7 @@ class Board:
         observation, but not before it is due.  None of what is not known."""
         with self._lock:
             entry = self._entries.get(key)
-            if entry is None:
-                return None
-            made = entry.made.get(False)
-            return entry.version if made is None or self._clock() >= made.due else made.version
+            return None if entry is None else self._due(entry, False)
 
     def document(self, key: Key, wiring: bool = True) -> Rendered | None:
         """The status document; None of what is not known.  Without `wiring`: partitions without what they read and which
@@ -144,9 +142,14 @@ class Board:
         with entry.making:
             entry.asked = self._clock()
             made = entry.made.get(wiring)
-            if made is None or (made.version != entry.version and self._clock() >= made.due):
+            if made is None or made.version != self._due(entry, wiring):
                 made = entry.made[wiring] = self._make(entry, wiring)
             return made
+
+    def _due(self, entry: _Entry, wiring: bool) -> int:
+        """Version of the observation that a document should show now."""
+        made = entry.made.get(wiring)
+        return entry.version if made is None or self._clock() >= made.due else made.version
 
     def _make(self, entry: _Entry, wiring: bool) -> _Made:
         began = self._clock()

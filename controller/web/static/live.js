@@ -62,7 +62,7 @@ export function follow(url, stream, show, say) {
   }
 
   addEventListener("pagehide", rest);
-  addEventListener("pageshow", wake);
+  addEventListener("pageshow", (event) => event.persisted && wake());
   document.addEventListener("visibilitychange", () => (document.hidden ? rest() : wake()));
   wake();
   setInterval(() => {
