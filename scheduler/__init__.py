@@ -7,6 +7,7 @@ which is what lets a killed coordinator's successor go on in the middle.
 
 from scheduler.decide import decide
 from scheduler.errors import InvariantViolation, SchedulerError
+from scheduler.foresight import Foreseen
 from scheduler.incident import Event, Incident, Kind, LostNode, Phase, PlanRecord, QueryTimeline
 from scheduler.model import (
     Desired,
@@ -38,6 +39,7 @@ __all__ = [
     "Decision",
     "Desired",
     "Event",
+    "Foreseen",
     "Incident",
     "InvariantViolation",
     "Kind",

@@ -7,15 +7,18 @@ snapshot alone, so a coordinator that starts in the middle is in the right state
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from math import inf
 
+from algorithms import PlanningError
 from scheduler import rules, start
-from scheduler.incident import Phase
+from scheduler.errors import InvariantViolation
+from scheduler.foresight import Clock, Foreseen, Planner
+from scheduler.incident import Incident, Phase
 from scheduler.invariants import check
 from scheduler.model import Policy, Snapshot
 from scheduler.observe import observe
-from scheduler.planning import Clock
 from scheduler.situation import Situation
 from scheduler.steps import Decision, Outcome, WriteIncident, act, wait
 from scheduler.view import look
@@ -85,19 +88,55 @@ def state_of(snapshot: Snapshot) -> State:
     return State.STEADY if snapshot.incident is None else _BY_PHASE[snapshot.incident.phase]
 
 
-def decide(snapshot: Snapshot, policy: Policy, clock: Clock = None) -> Decision:
-    """What to do now. `clock` times the planner (monotonic seconds); without one, plans count work instead.
+def decide(
+    snapshot: Snapshot, policy: Policy, clock: Clock = None, foreseen: Foreseen | None = None
+) -> Decision:
+    """What to do now. `clock` times the planner (monotonic seconds); without one, plans count work instead. `foreseen`:
+    a plan that is not made again if it is the one.
 
     Raises InvariantViolation instead of answering with what must not be done, and what `algorithms.solve`
     raises.
     """
+    return _decide(snapshot, policy, Planner(clock, foreseen))
+
+
+def settling(snapshot: Snapshot, decision: Decision) -> Incident | None:
+    """The incident whose burst settles after `decision` on `snapshot`."""
+    incident = decision.incident or snapshot.incident
+    return incident if incident is not None and incident.phase is Phase.SETTLING else None
+
+
+def foresee(
+    snapshot: Snapshot, decision: Decision, policy: Policy, clock: Clock = None, known: Foreseen | None = None
+) -> Foreseen | None:
+    """The plan that is due when the burst has settled, should nothing more happen after `decision` on `snapshot`: `known`,
+    if it is that.  None when no burst settles then, or no plan comes of it."""
+    incident = settling(snapshot, decision)
+    if incident is None:
+        return None
+    settled = replace(
+        snapshot,
+        now=incident.settle_until
+        + rules.ANSWER_S,  # when even an answer of the driver is no longer waited for
+        desired=decision.desired or snapshot.desired,
+        incident=incident,
+    )
+    planner = Planner(clock, known)
+    try:
+        _decide(settled, policy, planner)
+    except (InvariantViolation, PlanningError):
+        return None  # whoever decides in earnest will say it
+    return planner.known
+
+
+def _decide(snapshot: Snapshot, policy: Policy, planner: Planner) -> Decision:
     if not snapshot.session:
         return Decision(Outcome.UNKNOWN, "no-session", "read without a session: nothing is known")
     if snapshot.progress is None:
         return wait("no-driver", "no driver has reported yet")
     view = look(snapshot, policy)
     incident = observe(view, snapshot.incident) if snapshot.incident else None
-    situation = Situation(view, incident, clock)
+    situation = Situation(view, incident, planner)
     for rule in TABLE[state_of(snapshot)]:
         decision = rule(situation)
         if decision is not None and decision.outcome is Outcome.ACT:

@@ -8,17 +8,16 @@ be complete.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost, Plan, solve
+from algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost, Plan
 from scheduler.costs import free_capacity
+from scheduler.foresight import Planner
 from scheduler.incident import Candidate
 from scheduler.model import QueryView, Strategy
 from scheduler.placement import spread
 from scheduler.view import View
-
-Clock = Callable[[], float] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +34,14 @@ class Planned:
 
 
 def plan_recovery(
-    view: View, costs: Mapping[str, int], held: Mapping[str, str], failed: Iterable[str], clock: Clock
+    view: View, costs: Mapping[str, int], held: Mapping[str, str], failed: Iterable[str], planner: Planner
 ) -> Planned:
     """The best choice among `failed` partitions for what the usable nodes have free beside `held`."""
     wanted = tuple(failed)
     free = free_capacity(view, costs, held)
     candidates, left_out = _candidates(view, costs, held, frozenset(wanted))
-    answer = solve(
-        _instance(view, costs, free, wanted, candidates), _algorithm(view), view.policy.time_limit_s, clock
+    answer = planner.plan(
+        _instance(view, costs, free, wanted, candidates), _algorithm(view), view.policy.time_limit_s
     )
     added = dict(answer.placement or {})
     left_out |= {e.query: e.reason for e in answer.excluded}

@@ -36,7 +36,7 @@ def plan_by_plan(s: Situation, first: bool) -> Decision | None:
         return _taken_off(s) if lost else None
     if not first and not lost and s.nothing_more(candidates):
         return None
-    planned = plan_recovery(view, s.costs, view.survivors, candidates, s.clock)
+    planned = plan_recovery(view, s.costs, view.survivors, candidates, s.planner)
     trigger = _trigger(s, first, bool(lost))
     plan_id = s.plan_id()
     after = before.next(
@@ -82,7 +82,7 @@ def restore_whole(s: Situation, first: bool) -> Decision | None:
     fewer = last is not None and last.waiting != frozenset(candidates)
     if not candidates or (not first and not fewer and s.nothing_more(candidates)):
         return None
-    planned = plan_recovery(view, s.costs, view.survivors, candidates, s.clock)
+    planned = plan_recovery(view, s.costs, view.survivors, candidates, s.planner)
     if set(planned.added) != set(candidates):
         return _not_yet(s, planned, candidates)
     after = before.next(

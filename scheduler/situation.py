@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from algorithms import plan_to_json
+from scheduler.foresight import Planner
 from scheduler.incident import Considered, Incident, PlanRecord
 from scheduler.model import Desired
-from scheduler.planning import Clock, Planned
+from scheduler.planning import Planned
 from scheduler.steps import AddPlan, Decision, WriteDesired, WriteIncident, act
 from scheduler.view import View
 
@@ -23,7 +24,7 @@ class Situation:
     view: View
     incident: Incident | None
     """With what the snapshot shows already noted."""
-    clock: Clock
+    planner: Planner
 
     @property
     def desired(self) -> Desired:

@@ -52,7 +52,7 @@ def _all_failed(view: View) -> View:
 
 
 def _partial(s: Situation, costs: dict[str, int], start: Desired) -> Decision:
-    planned = plan_recovery(s.view, costs, {}, s.view.failed, s.clock)
+    planned = plan_recovery(s.view, costs, {}, s.view.failed, s.planner)
     start = replace(start, assignment=dict(planned.added))
     if len(planned.added) == len(s.view.failed):
         return act("start", "everything fits, by an exact packing", WriteDesired(start))

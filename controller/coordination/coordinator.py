@@ -20,7 +20,8 @@ from controller.coordination import history
 from controller.coordination.errors import RecordError, SessionError, StaleError
 from controller.coordination.store import Reading, Store
 from controller.coordination.told import tell, tell_again
-from scheduler import Decision, InvariantViolation, Outcome, Policy, decide
+from scheduler import Decision, Foreseen, InvariantViolation, Outcome, Policy, Snapshot, decide
+from scheduler.decide import foresee, settling
 from scheduler.steps import CloseIncident
 
 log = logging.getLogger("reprise.coordinator")
@@ -66,6 +67,9 @@ class Coordinator:
     _leading: bool | None = None
     _said: tuple[str, str] = ("", "")
     _told: bool = False
+    _settling: tuple[Snapshot, Decision] | None = None
+    """The last look, if it found that a burst settles."""
+    _foreseen: Foreseen | None = None
 
     def run(self) -> None:
         """Until `stop`."""
@@ -73,12 +77,14 @@ class Coordinator:
             self.store.changed.clear()
             try:
                 self.turn()
+                self.foresee()
             except Exception:
                 log.exception("event=turn-failed")
             self.store.changed.wait(TICK_S)
 
     def turn(self) -> Decision | None:
         """One look, and one decision at most; None when this coordinator is not the one to act, or could not."""
+        self._settling = None
         if not self._lead():
             return None
         try:
@@ -87,7 +93,7 @@ class Coordinator:
                 self.store.changed.set()
                 return None
             self._look_at(reading)
-            decision = decide(reading.snapshot, self.policy, self.clock)
+            decision = decide(reading.snapshot, self.policy, self.clock, self._foreseen)
         except (RecordError, InvariantViolation, PlanningError) as error:
             self._say("error", f"{type(error).__name__}: {error}", logging.ERROR)
             return None
@@ -95,9 +101,23 @@ class Coordinator:
             self._say("held-back", f"{decision.rule}: {decision.reason}")
             return None
         if decision.outcome is Outcome.ACT:
-            return decision if self._carry_out(reading, decision) else None
-        self._say(decision.rule, decision.reason)
+            if not self._carry_out(reading, decision):
+                return None
+        else:
+            self._say(decision.rule, decision.reason)
+        if settling(reading.snapshot, decision):
+            self._settling = reading.snapshot, decision
+        else:
+            self._foreseen = None
         return decision
+
+    def foresee(self) -> None:
+        """After a turn that found that a burst settles: make the plan that will be due, so that it need not be made when
+        it is.  Nothing else follows from it, so it may be left out."""
+        if self._settling is not None:
+            snapshot, decision = self._settling
+            self._settling = None
+            self._foreseen = foresee(snapshot, decision, self.policy, self.clock, self._foreseen)
 
     def _look_at(self, reading: Reading) -> None:
         """The incident whose ids the following lines of the log have."""

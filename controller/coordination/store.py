@@ -13,6 +13,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from kazoo.client import KazooClient, KazooState
@@ -28,9 +29,9 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from controller.coordination import paths
 from controller.coordination.errors import RecordError, SessionError, StaleError
+from controller.coordination.node_list import NodeList
 from controller.coordination.records import (
     parse_desired,
-    parse_node,
     parse_poison,
     parse_progress,
     parse_stats,
@@ -38,13 +39,17 @@ from controller.coordination.records import (
 from controller.coordination.recovery_records import parse_incident
 from controller.coordination.stats_window import StatsWindow
 from controller.coordination.transaction import Operation, Versions, operations
-from scheduler.model import Node, PartitionStats, Snapshot, TopologyView
+from scheduler.model import PartitionStats, Snapshot, TopologyView
 from scheduler.steps import Decision
 
 log = logging.getLogger("reprise.coordinator")
 
 ANSWER_S = 10.0
 """Longest wait for one answer of the server; after it the outcome is unknown."""
+_WRITTEN: Mapping[str, Callable[[bytes, str], Any]] = MappingProxyType(
+    {paths.DESIRED: parse_desired, paths.INCIDENT: parse_incident, paths.POISON: parse_poison}
+)
+"""Records that the coordinator itself writes."""
 _NO_SESSION = (ConnectionLoss, ConnectionClosedError, SessionExpiredError, KazooTimeoutError)
 
 
@@ -81,11 +86,18 @@ class Store:
     """Set in place of `changed` by a report of the driver; None: `changed` stands for that as well."""
     _connections: int = 0
     _trusted_from: float = 0.0
-    _nodes: tuple[Node, ...] | None = None
+    _nodes: NodeList = field(init=False)
     _leads: bool = False
     """By the last answer in this session."""
     _commanded: int = 0
+    _kept: dict[str, tuple[Any, int]] = field(default_factory=dict)
+    """Desired state and incident with their versions, as this coordinator has written them last, while an incident is open:
+    only the leader writes them, and its next transaction checks their versions."""
     _window: StatsWindow = field(default_factory=StatsWindow)
+
+    def __post_init__(self) -> None:
+        folder = self._path(paths.NODES)
+        self._nodes = NodeList(self.client, folder, self.changed.set, self._await)
 
     def open(self) -> None:
         """Create the folders; the client has been started. Raises SessionError."""
@@ -135,17 +147,20 @@ class Store:
         # not there any more is gone, and not yet to come.
         # All are asked before the first is waited for: a session answers in order, and a wait is a change of threads.
         leader = self.client.exists_async(self._path(paths.COORDINATOR))
-        first = [self._ask(name) for name in (paths.DESIRED, paths.INCIDENT, paths.POISON)]
-        nodes = self._read_nodes()
+        first = {name: self._ask(name) for name in _WRITTEN if name not in self._kept}
+        nodes = self._nodes.read()
         folder = self.client.get_children_async(f"{self.root}/{paths.CHECKPOINTS}")
         asked, commands = self._ask(paths.STATS), self._ask(paths.PAUSED)
         progress = self._get(
             paths.PROGRESS, watch=self._saw_report
         )  # the last one: all others are there by then
-        desired, incident, poison = map(self._found, first)
+        found = {name: self._parsed(name, answer) for name, answer in first.items()} | self._kept
+        desired, incident, poison = (found.get(name) for name in _WRITTEN)
         stats, paused = self._found(asked), self._await(commands)
         self._commanded = int(paused[1].mzxid) if paused else 0
         self._leads = self._mine(self._await(leader))
+        if not self._leads:
+            self._kept.clear()
         records = self._await(folder) or []
         now = self.clock()
         snapshot = Snapshot(
@@ -155,9 +170,9 @@ class Store:
             progress=progress and parse_progress(progress[0], self._path(paths.PROGRESS)),
             stats=self._window.add(now, stats and stats[0], self._stats),
             checkpoints=frozenset(sorted(int(k) for k in records if k.isdigit())[-self.keep :]),
-            desired=desired and parse_desired(desired[0], self._path(paths.DESIRED)),
-            incident=incident and parse_incident(incident[0], self._path(paths.INCIDENT)),
-            poison=poison and parse_poison(poison[0], self._path(paths.POISON)),
+            desired=desired and desired[0],
+            incident=incident and incident[0],
+            poison=poison and poison[0],
             paused=self._paused(paused and paused[0]),
         )
         versions = Versions(desired and desired[1], incident and incident[1], poison and poison[1])
@@ -176,26 +191,9 @@ class Store:
             raise SessionError(f"{self._path(paths.STATS)}: {error!r}") from error
         self._window.note(self.clock(), found and found[0], self._stats)
 
-    def _read_nodes(self) -> tuple[Node, ...]:
-        """Read again only after the folder has changed: a node's record never does while the node lives."""
-        if self._nodes is not None:
-            return self._nodes
-        folder = f"{self.root}/{paths.NODES}"
-        self._nodes = ()
-        names = self._await(self.client.get_children_async(folder, watch=self._saw_nodes)) or []
-        found: list[Node] = []
-        try:
-            asked = [(f"{folder}/{name}", self._ask(f"{paths.NODES}/{name}")) for name in sorted(names)]
-            for path, answer in asked:
-                raw = self._found(answer)
-                if raw is not None:
-                    found += _node(raw[0], path)
-        except Exception:
-            self._nodes = None
-            raise
-        if self._nodes is not None:  # else the folder changed meanwhile: good for now, read again next time
-            self._nodes = tuple(found)
-        return tuple(found)
+    def _parsed(self, name: str, answer: Any) -> tuple[Any, int] | None:
+        raw = self._found(answer)
+        return raw and (_WRITTEN[name](raw[0], self._path(name)), raw[1])
 
     def _stats(self, raw: bytes) -> Mapping[str, PartitionStats]:
         """Without statistics the declared costs hold."""
@@ -238,8 +236,10 @@ class Store:
     def commit(self, reading: Reading, decision: Decision) -> None:
         """All steps of a decision or none. Raises StaleError when someone has written since the reading, and
         SessionError when it is not known whether the decision is carried out; either way: read again."""
+        self._kept.clear()
         if not self.connected:
             raise SessionError("no session: the decision is dropped")
+        connections = self._connections
         transaction = self.client.transaction()
         more = self.also(reading.snapshot, decision)
         for operation in (*operations(self.root, reading.versions, decision), *more):
@@ -251,6 +251,8 @@ class Store:
         failures = [result for result in results if isinstance(result, Exception)]
         if failures:
             raise StaleError(f"refused: {', '.join(type(f).__name__ for f in failures)}")
+        if connections == self._connections:
+            self._kept |= _left_by(reading, decision)
 
     def lead(self, who: Mapping[str, object]) -> bool:
         """Whether this coordinator is the one to act; takes the place when it is free.  One that has it is not asked about
@@ -284,7 +286,9 @@ class Store:
 
     def _listen(self, state: str) -> None:
         self._connections += 1
-        self._nodes, self._leads = None, False
+        self._leads = False
+        self._nodes.forget()
+        self._kept.clear()
         if state == KazooState.CONNECTED:
             self._trusted_from = self.clock() + self.grace_s
         log.info("event=zookeeper state=%s", state)
@@ -296,18 +300,25 @@ class Store:
     def _saw_report(self, _: Any) -> None:
         (self.reported or self.changed).set()
 
-    def _saw_nodes(self, _: Any) -> None:
-        self._nodes = None
-        self.changed.set()
-
     def _path(self, name: str) -> str:
         return f"{self.root}/{name}"
 
 
-def _node(raw: bytes, path: str) -> list[Node]:
-    """A node whose record cannot be read is not there; it must not stop the topology."""
-    try:
-        return [parse_node(raw, path)]
-    except RecordError as error:
-        log.warning("event=node-ignored reason=%r", str(error))
-        return []
+def _left_by(reading: Reading, decision: Decision) -> dict[str, tuple[Any, int]]:
+    """Desired state and incident after `decision` on what was read, with their versions; nothing where no incident is open
+    then."""
+    snapshot, versions = reading.snapshot, reading.versions
+    desired, incident = decision.desired or snapshot.desired, decision.incident or snapshot.incident
+    if incident is None or incident.closed_at is not None or desired is None:
+        return {}
+    return {
+        paths.DESIRED: (desired, _next(versions.desired, decision.desired is not None)),
+        paths.INCIDENT: (incident, _next(versions.incident, decision.incident is not None)),
+    }
+
+
+def _next(version: int | None, written: bool) -> int:
+    """Of a record: new ones begin at 0."""
+    if version is None:
+        return 0
+    return version + written

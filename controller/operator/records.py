@@ -233,7 +233,11 @@ class Records:
         alive = {node.id for node in snapshot.nodes}
         kept = set(decision.desired.assignment.values())
         gone = sorted(set(snapshot.desired.assignment.values()) - alive - kept)
-        for pod, version in self._versions([node.rpartition("#")[0] for node in gone]).items():
+        pods = [node.rpartition("#")[0] for node in gone]
+        known = {
+            pod: self._members[pod] for pod in pods if pod in self._members
+        }  # else the transaction is refused
+        for pod, version in {**self._versions([p for p in pods if p not in known]), **known}.items():
             if version == membership.JOINED_VERSION:
                 path = membership.path_of(self.root, pod)
                 yield _rewrite(path, membership.fenced(f"lost: {decision.rule}"), version)

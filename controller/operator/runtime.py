@@ -18,6 +18,7 @@ from controller.metrics.control import Look
 from controller.metrics.process import session_of
 from controller.operator.api import Api, collection
 from controller.operator.capacity import load_view
+from controller.operator.deciders import Deciders
 from controller.operator.errors import OperatorError
 from controller.operator.informer import Informer
 from controller.operator.pace import Pace
@@ -50,7 +51,7 @@ class Runtime:
     settings: OperatorSettings
     api: Api
     client: KazooClient
-    deciding: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(DECIDING, "decide"))
+    deciding: Deciders = field(default_factory=lambda: Deciders(DECIDING))
     following: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(FOLLOWING, "follow"))
     pace: Pace = field(default_factory=Pace)
     rush: Rush = field(default_factory=Rush)

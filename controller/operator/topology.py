@@ -159,6 +159,12 @@ class TopologyController:
                 self._failed(error)
             return None
 
+    def plan_ahead(self) -> None:
+        """After a look that found that a burst settles, while there is time for it."""
+        with self._lock:
+            if self._records is not None:
+                self._records.coordinator.foresee()
+
     def follow(self, around: Surroundings) -> float:
         """What follows from it: pods are ended and created, objects and status written; seconds until the next look."""
         with self._lock, self._timed(Look.FOLLOW):

@@ -82,6 +82,8 @@ class Watching:
             await self._first_of(self._woken.wait(), self._stopped.wait(), asyncio.shield(follow))
         else:
             self._settled = time.monotonic() + left
+            if left > 0:
+                self._runtime.deciding.later(self._controller.plan_ahead)
             await asyncio.wait(
                 {follow}, timeout=left if left > 0 else self._runtime.pace.between_s(Look.DECIDE)
             )

@@ -11,13 +11,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from samples import INCIDENT, PLAN, POLICY, TOPOLOGY, replace
 
+from algorithms import solve
 from controller.coordination import history, paths
+from controller.coordination import store as store_module
 from controller.coordination.coordinator import Coordinator
 from controller.coordination.errors import RecordError, SessionError, StaleError
 from controller.coordination.records import encode_progress, parse_desired
@@ -27,6 +30,7 @@ from controller.embedded.zk_client import make_client
 from controller.embedded.zookeeper import ZooKeeperServer
 from scheduler import (
     AddPlan,
+    CloseIncident,
     Decision,
     Desired,
     Outcome,
@@ -35,6 +39,7 @@ from scheduler import (
     WriteDesired,
     WriteIncident,
     decide,
+    foresight,
 )
 from spark_jobs.topology import load_topology, to_json
 from tests.waiting import until
@@ -202,6 +207,134 @@ def test_the_coordinator_starts_a_topology_and_waits_for_news(connect: Connect) 
     store.client.delete(f"{store.root}/nodes/n1")
     until(lambda: [n.id for n in store.read().snapshot.nodes] == ["n2#1"], "the node is gone")
     assert coordinator.turn().rule == "failure-detected"  # type: ignore[union-attr]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Store], list[str]]:
+    """What a store asks for from now on, by the names of its records."""
+
+    def note(store: Store) -> list[str]:
+        names: list[str] = []
+        get = store.client.get_async
+
+        def noting(path: str, watch: Callable[[Any], None] | None = None) -> Any:
+            names.append(path.removeprefix(f"{store.root}/"))
+            return get(path, watch=watch)
+
+        monkeypatch.setattr(store.client, "get_async", noting)
+        return names
+
+    return note
+
+
+def nodes(store: Store) -> list[str]:
+    return [node.id for node in store.read().snapshot.nodes]
+
+
+def test_of_nodes_that_stay_the_record_is_not_read_again_and_of_others_it_is(
+    connect: Connect, asked: Callable[[Store], list[str]]
+) -> None:
+    store = connect()
+    ready(store, "n1", "n2", "n3")
+    until(lambda: nodes(store) == ["n1#1", "n2#1", "n3#1"], "all are there")
+    names = asked(store)
+    store.client.delete(f"{store.root}/nodes/n1")
+    until(lambda: nodes(store) == ["n2#1", "n3#1"], "one has gone")
+    assert "nodes/n2" not in names
+    store.client.delete(f"{store.root}/nodes/n2")  # gone and back between two looks, the names are the same
+    add_node(store, "n2", 2)
+    until(lambda: nodes(store) == ["n2#2", "n3#1"], "its second life")
+    assert "nodes/n2" in names
+
+
+def test_a_server_that_is_silent_for_a_while_has_no_node_lost(
+    connect: Connect, server: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request for the list gets no answer in time, and the session lives on."""
+    store = connect()
+    ready(store, "n1", "n2")
+    until(lambda: nodes(store) == ["n1#1", "n2#1"], "both are there")
+    store.client.delete(f"{store.root}/nodes/n2")
+    add_node(store, "n2", 2)
+    until(store.changed.is_set, "a watch fires")
+    monkeypatch.setattr(store_module, "ANSWER_S", 0.1)
+    server.freeze()
+    try:
+        assert not store.read().snapshot.session
+        assert store.connected
+    finally:
+        server.thaw()
+    monkeypatch.undo()
+    until(lambda: store.read().snapshot.session, "it answers again")
+    assert nodes(store) == ["n1#1", "n2#2"]
+
+
+def test_what_the_leader_has_written_in_an_incident_is_not_read_again(
+    connect: Connect, asked: Callable[[Store], list[str]]
+) -> None:
+    store, other = connect(), connect()
+    ready(store, "n1", "n2")
+    assert store.lead({"pid": 1})
+    desired = Desired(1, 1, 0, "1", {"sink.0": "n1#1"})
+    names = asked(store)
+    store.commit(store.read(), acts(WriteDesired(desired)))
+    assert store.read().snapshot.desired == desired
+    assert names.count(paths.DESIRED) == 2  # no incident is open: anybody's word counts
+    opened = replace(INCIDENT, closed_at=None)
+    store.commit(store.read(), acts(WriteDesired(desired.next()), WriteIncident(opened)))
+    del names[:]
+    reading = store.read()
+    assert (reading.snapshot.desired, reading.snapshot.incident) == (desired.next(), opened)
+    assert not {paths.DESIRED, paths.INCIDENT} & set(names)
+    later = replace(opened, generation=7)
+    store.commit(reading, acts(WriteIncident(later)))
+    assert store.read().snapshot.incident == later
+    # another one has written: what is kept is refused, and read anew
+    other.commit(other.read(), acts(WriteDesired(desired.next().next())))
+    with pytest.raises(StaleError):
+        store.commit(store.read(), acts(WriteIncident(opened)))
+    found = store.read().snapshot
+    assert (found.desired, found.incident) == (desired.next().next(), later)
+    store.commit(
+        store.read(), acts(WriteDesired(found.desired.next()), CloseIncident(replace(later, closed_at=1.0)))
+    )  # type: ignore[union-attr]
+    del names[:]
+    assert store.read().snapshot.incident is None
+    assert {paths.DESIRED, paths.INCIDENT} <= set(names)
+
+
+def test_the_plan_is_made_while_the_burst_settles(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, made = connect(), list[float]()
+
+    def noting(*arguments: Any) -> Any:
+        made.append(time.time())
+        return solve(*arguments)
+
+    monkeypatch.setattr(foresight, "solve", noting)
+    ready(store, "n1", "n2")
+    coordinator = Coordinator(store, replace(POLICY, settle_s=1.0))
+    until(lambda: ruled(coordinator) == "start", "it starts")
+    on = {"seq": 1, "generation": 1, "positions": {"source.0": 1, "sink.0": 1}}
+    report(store, nodes=frozenset({"n1#1", "n2#1"}), **on)
+    until(lambda: ruled(coordinator) == "nothing-to-do", "it runs")
+    assigned = store.read().snapshot.desired
+    assert assigned is not None
+    lost = next(iter(assigned.assignment.values())).partition("#")[0]
+    store.client.delete(f"{store.root}/nodes/{lost}")
+    until(lambda: ruled(coordinator) == "failure-detected", "it is noticed")
+    coordinator.foresee()
+    assert len(made) == 1
+    settled = store.read().snapshot.incident.settle_until  # type: ignore[union-attr]
+    assert made[0] < settled
+    report(store, nodes=frozenset({"n1#1", "n2#1"} - {f"{lost}#1"}), **{**on, "seq": 2})
+    until(lambda: "plan" in ruled(coordinator), "the plan", 20)
+    assert time.time() >= settled
+    assert len(made) == 1
+
+
+def ruled(coordinator: Coordinator) -> str:
+    decision = coordinator.turn()
+    return decision.rule if decision else ""
 
 
 def test_a_broken_record_stops_decisions_and_says_why(

@@ -12,6 +12,7 @@ from math import inf
 from typing import Any
 
 from controller.operator import watching
+from controller.operator.deciders import Deciders
 from controller.operator.pace import Pace
 from controller.operator.rush import MANY, Rush
 from controller.operator.surroundings import Surroundings
@@ -23,7 +24,7 @@ AROUND = Surroundings({}, None)
 
 @dataclass
 class FakeRuntime:
-    deciding: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2))
+    deciding: Deciders = field(default_factory=lambda: Deciders(2))
     following: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     pace: Pace = field(default_factory=Pace)
     rush: Rush = field(default_factory=Rush)
@@ -69,6 +70,9 @@ class FakeController:
             self.fails -= 1
             raise RuntimeError("a defect")
         return self.answers.pop(0) if self.answers else None
+
+    def plan_ahead(self) -> None:
+        self.log.append("ahead")
 
     def follow(self, _around: Surroundings) -> float:
         if self.hold is not None:
@@ -182,6 +186,9 @@ def test_a_detected_failure_is_looked_at_again_when_it_has_settled_and_not_befor
 
     watch(controller, script, rush)
     assert settles <= controller.times[1] < settles + 0.5
+    decided = [entry for entry in controller.log if entry != "follow"]
+    assert decided[:3] == ["decide", "ahead", "decide"]  # and the plan is made meanwhile
+    assert decided.count("ahead") == 1
 
 
 def test_where_time_alone_changes_nothing_a_call_is_waited_for() -> None:

@@ -1,0 +1,107 @@
+"""Plans that are made while a burst settles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from recovery_simulator import World, diamond
+
+from algorithms import Plan, solve
+from scheduler import Decision, Foreseen, Policy, Strategy, decide, foresight
+from scheduler.decide import foresee
+
+PLANNING = [s for s in Strategy if s is not Strategy.BLOCKING]
+
+
+@pytest.fixture
+def solved(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
+    """All plans that were computed, in order."""
+    found: list[Plan] = []
+
+    def counted(*args: Any) -> Plan:
+        found.append(solve(*args))
+        return found[-1]
+
+    monkeypatch.setattr(foresight, "solve", counted)
+    return found
+
+
+def world(strategy: Strategy = Strategy.INCREMENTAL) -> World:
+    return World(diamond(3, 200, True), Policy(nodes_wanted=5, strategy=strategy)).started(5)
+
+
+def burst(w: World, *names: str) -> tuple[Decision, Foreseen | None]:
+    """These nodes are lost; the detection, and what is foreseen with it."""
+    w.kill(*names)
+    while True:
+        w.now += 0.1
+        w.drive()
+        before = w.snapshot()
+        decision = w.coordinate()
+        if decision.rule == "failure-detected":
+            return decision, foresee(before, decision, w.policy)
+
+
+def settled(w: World, foreseen: Foreseen | None) -> Decision:
+    """The first decision after the burst has settled."""
+    while True:
+        w.now += 0.1
+        w.drive()
+        version, _ = w.look()
+        decision = decide(w.snapshot(), w.policy, foreseen=foreseen)
+        w.basis[id(decision)] = (decision, w.progress)
+        w.commit(version, decision)
+        if decision.rule.startswith(("plan-", "wait-", "stop")):
+            return decision
+
+
+@pytest.mark.parametrize("strategy", PLANNING)
+def test_a_plan_made_ahead_is_the_plan(strategy: Strategy, solved: list[Plan]) -> None:
+    w = world(strategy)
+    _, foreseen = burst(w, "n1", "n2")
+    assert foreseen is not None
+    assert len(solved) == 1
+    twin = world(strategy)
+    burst(twin, "n1", "n2")
+    del solved[:]
+    decision = settled(w, foreseen)
+    assert decision.plan is not None
+    ahead, solved[:] = list(solved), []
+    assert settled(twin, None) == decision
+    assert len(solved) == len(ahead) + 1  # the simulator's own looks apart, the plan was not computed again
+
+
+def test_a_loss_while_the_burst_settles_makes_another_plan(solved: list[Plan]) -> None:
+    w = world()
+    _, foreseen = burst(w, "n1", "n2")
+    w.kill("n3")
+    decision = settled(w, foreseen)
+    assert decision.plan is not None
+    assert {node.rpartition("#")[0] for node in decision.plan.free} == {"n4", "n5"}
+    assert decision.plan.plan != solved[0]
+
+
+def test_what_is_known_is_not_planned_again(solved: list[Plan]) -> None:
+    w = world()
+    _, foreseen = burst(w, "n1", "n2")
+    w.now += 0.1
+    w.drive()
+    before = w.snapshot()
+    decision = w.coordinate()
+    assert decision.rule in ("settling", "observed")
+    del solved[:]
+    assert foresee(before, decision, w.policy, known=foreseen) is foreseen
+    assert not solved
+
+
+def test_nothing_is_foreseen_where_no_burst_settles() -> None:
+    w = world()
+    before = w.snapshot()
+    assert foresee(before, w.coordinate(), w.policy) is None
+
+
+def test_a_strategy_that_waits_for_all_nodes_needs_no_plan(solved: list[Plan]) -> None:
+    _, foreseen = burst(world(Strategy.BLOCKING), "n1", "n2")
+    assert foreseen is None
+    assert not solved
