@@ -2,9 +2,9 @@
 
 What follows from a decision (pods, objects, status) takes several times as long as the decision, threads of one process
 take turns, and looks at topologies where nothing goes on, or that have their plan, are many: a hundred topologies that
-wait for their plans among all that wait for seconds.  So while more than `MANY` topologies have failed and have no plan
-yet, the rest waits; but never longer than `PATIENCE_S`, as a lost pod must be taken from Spark, too.  With few topologies
-nothing waits.
+wait for their plans among all that wait for seconds.  So when more than `MANY` topologies have failed and have no plan
+yet, the rest waits until all of them have theirs; but never longer than `PATIENCE_S`, as a lost pod must be taken from
+Spark, too.  With few topologies nothing waits.
 
 Used in the event loop alone.
 """
@@ -31,14 +31,17 @@ class Rush:
         self._clock = clock
         self._until: dict[str, float] = {}
         self._end: asyncio.Future[None] | None = None
+        self._on = False
 
     @property
     def on(self) -> bool:
         """Whether everything else should wait."""
-        if len(self._until) > MANY:
+        if self._on or len(self._until) > MANY:
             now = self._clock()
             self._until = {uid: until for uid, until in self._until.items() if until > now}
-        return len(self._until) > MANY
+            # the last ones would not get far among all that has waited
+            self._on = len(self._until) > (0 if self._on else MANY)
+        return self._on
 
     def decided(self, uid: str, decision: Decision | None) -> None:
         """What was decided about a topology: the detection of a failure begins the wait for a plan, and anything but

@@ -37,14 +37,17 @@ def test_with_few_failed_topologies_nothing_waits(rush: Rush) -> None:
     assert not rush.on
 
 
-def test_with_many_it_is_on_until_enough_have_their_plan(rush: Rush) -> None:
+def test_with_many_it_is_on_until_all_have_their_plan(rush: Rush) -> None:
     for key in range(MANY + 2):
         rush.decided(f"u{key}", DETECTED)
         rush.decided(f"u{key}", SETTLING)
         rush.decided(f"u{key}", None)
-    rush.decided("u0", PLANNED)
-    assert rush.on
-    rush.decided("u1", PLANNED)
+    for key in range(MANY + 1):
+        rush.decided(f"u{key}", PLANNED)
+        assert rush.on  # the last ones are not left alone with all that has waited
+    rush.decided(f"u{MANY + 1}", PLANNED)
+    assert not rush.on
+    rush.decided("u0", DETECTED)
     assert not rush.on
 
 
@@ -63,7 +66,8 @@ def test_what_waits_goes_on_with_the_plan_that_ends_the_rush() -> None:
         waiting = asyncio.ensure_future(rush.over())
         await asyncio.sleep(0)
         assert not waiting.done()
-        rush.decided("u0", PLANNED)
+        for key in range(MANY + 1):
+            rush.decided(f"u{key}", PLANNED)
         await asyncio.wait_for(waiting, 0.4)
 
     asyncio.run(both())
