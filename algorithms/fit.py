@@ -13,6 +13,10 @@ from algorithms.packing import Placement, most_free, pack
 from algorithms.problem import Problem, bits
 
 
+Packed = tuple[tuple[int, ...], Placement]
+"""Queries and where each of their partitions goes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fitted:
     """`given_up` are queries that would fit in sum beside `queries` and whose partitions found no node."""
@@ -29,41 +33,59 @@ def fit_nodes(problem: Problem, chosen: tuple[int, ...], free: tuple[int, ...]) 
     placement = _pack(problem, problem.union(chosen), free)
     if placement is not None:
         return Fitted(chosen, placement)
-    everyone = _by_density(problem, range(len(problem.masks)))
-    starts = [_fill(problem, _by_density(problem, chosen), ((), {}), free)]
-    for query in sorted(chosen, key=lambda q: (problem.priority[q], q)):
-        rest = tuple(q for q in chosen if q != query)
-        placement = _pack(problem, problem.union(rest), free, search=False)
-        if placement is not None:
-            starts.append((rest, placement))
-            break
+    everyone = _by_density(problem)
+    own = set(chosen)
+    starts = [_fill(problem, [q for q in everyone if q in own], ((), {}), free)]
+    starts += _without_one(problem, chosen, free)
     filled = [_fill(problem, everyone, start, free) for start in starts]
     best, where = max(filled, key=lambda entry: (problem.value_of(entry[0]), tuple(-q for q in entry[0])))
     return Fitted(best, where, given_up(problem, best))
 
 
-def _fill(
-    problem: Problem, order: list[int], start: tuple[tuple[int, ...], Placement], free: tuple[int, ...]
-) -> tuple[tuple[int, ...], Placement]:
+def _without_one(problem: Problem, chosen: tuple[int, ...], free: tuple[int, ...]) -> list[Packed]:
+    """All of `chosen` but the first, by priority, without which the rest packs; none where there is no such query."""
+    in_vain: set[tuple[int, ...]] = set()
+    for query in sorted(chosen, key=lambda q: (problem.priority[q], q)):
+        rest = tuple(q for q in chosen if q != query)
+        needed = problem.union(rest)
+        costs = tuple(sorted(problem.costs_in(needed)))
+        if costs in in_vain:
+            continue
+        placement = _pack(problem, needed, free, search=False)
+        if placement is not None:
+            return [(rest, placement)]
+        in_vain.add(costs)
+    return []
+
+
+def _fill(problem: Problem, order: list[int], start: Packed, free: tuple[int, ...]) -> Packed:
     """Add queries in `order` to the packed `start` as long as everything packs. A query is first put beside
-    what lies; only if that fails is all packed anew."""
+    what lies; only if that fails is all packed anew. Whether it packs is decided by costs alone, so queries that lack
+    the same costs as one that failed are passed over until something was added."""
     kept, placement = set(start[0]), dict(start[1])
     covered, room = problem.union(kept), _room(problem, placement, free)
+    left = problem.capacity - problem.cost_of(covered)
+    in_vain: set[tuple[int, ...]] = set()
     for query in order:
         fresh = problem.masks[query] & ~covered
-        if query in kept or problem.cost_of(covered | fresh) > problem.capacity:
+        costs = problem.costs_in(fresh)
+        price = sum(costs)
+        if query in kept or price > left or costs in in_vain:
             continue
         trial = list(room)
-        beside = most_free([(k, problem.cost[k]) for k in bits(fresh)], trial)
+        beside = most_free(list(zip(bits(fresh), costs, strict=True)), trial)
         if beside is not None:
             placement |= beside
         else:
             anew = _pack(problem, covered | fresh, free, search=False)
             if anew is None:
+                in_vain.add(costs)
                 continue
             placement, trial = anew, _room(problem, anew, free)
-        room, covered = trial, covered | fresh
         kept.add(query)
+        if fresh:
+            room, covered, left = trial, covered | fresh, left - price
+            in_vain.clear()
     return tuple(sorted(kept)), placement
 
 
@@ -74,21 +96,21 @@ def _room(problem: Problem, placement: Placement, free: tuple[int, ...]) -> list
     return room
 
 
-def _by_density(problem: Problem, queries: range | tuple[int, ...]) -> list[int]:
-    return sorted(queries, key=lambda q: (problem.cost_of(problem.masks[q]) / problem.priority[q], q))
+def _by_density(problem: Problem) -> list[int]:
+    """All queries, those with most priority for their cost first."""
+    price = [problem.cost_of(mask) / worth for mask, worth in zip(problem.masks, problem.priority, strict=True)]
+    return sorted(range(len(price)), key=price.__getitem__)
 
 
 def _pack(problem: Problem, mask: int, free: tuple[int, ...], search: bool = True) -> Placement | None:
-    if problem.cost_of(mask) > problem.capacity:
+    costs = problem.costs_in(mask)
+    if sum(costs) > problem.capacity:
         return None
-    return pack([(k, problem.cost[k]) for k in bits(mask)], free, search)
+    return pack(list(zip(bits(mask), costs, strict=True)), free, search)
 
 
 def given_up(problem: Problem, kept: tuple[int, ...]) -> frozenset[int]:
     covered = problem.union(kept)
     room = problem.capacity - problem.cost_of(covered)
-    return frozenset(
-        q
-        for q, mask in enumerate(problem.masks)
-        if q not in set(kept) and problem.cost_of(mask & ~covered) <= room
-    )
+    others = set(range(len(problem.masks))).difference(kept)
+    return frozenset(q for q in others if problem.cost_of(problem.masks[q] & ~covered) <= room)

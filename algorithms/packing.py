@@ -27,7 +27,7 @@ Placement = dict[int, int]
 def pack(costs: Sequence[tuple[int, int]], free: Sequence[int], search: bool = True) -> Placement | None:
     """A node index for each (partition, cost), or None when no way was found. `free` is indexed by node;
     without `search` only the two greedy rules are tried."""
-    if sum(cost for _, cost in costs) > sum(free):
+    if sum([cost for _, cost in costs]) > sum(free):
         return None
     order = sorted(costs, key=lambda entry: (-entry[1], entry[0]))
     if order and order[0][1] > max(free, default=0):
