@@ -19,9 +19,9 @@ import highspy
 import pulp
 
 from algorithms.dp import dp
-from algorithms.frontier import frontier_of
 from algorithms.problem import Deadline, Outcome, Problem, bits
 from algorithms.reduce import Reduced, components, reduce_problem
+from algorithms.structure import frontier_of
 
 NODES_A_SECOND = 500
 """Nodes that stand for a second where no clock was injected."""

@@ -19,11 +19,12 @@ EXACT_ENTRY_QUERIES = 14
 def choices(problem: Problem, chosen: tuple[int, ...]) -> tuple[Choice, ...]:
     """The chosen queries in the order to restore them: most priority for the capacity that each adds comes
     first."""
-    covered, left, found = 0, set(chosen), []
+    covered, found = 0, []
     alone = {q: problem.cost_of(problem.masks[q]) for q in chosen}
     prices = dict(alone)
-    while left:
-        query = min(left, key=lambda q: (prices[q] / problem.priority[q], q))
+    rates = {q: alone[q] / problem.priority[q] for q in sorted(chosen)}
+    while rates:
+        query = min(rates, key=rates.__getitem__)
         fresh = problem.masks[query] & ~covered
         found.append(
             Choice(
@@ -35,10 +36,11 @@ def choices(problem: Problem, chosen: tuple[int, ...]) -> tuple[Choice, ...]:
             )
         )
         covered |= fresh
-        left.discard(query)
-        for other in left:
+        del rates[query]
+        for other in rates if fresh else ():
             if problem.masks[other] & fresh:
                 prices[other] = problem.cost_of(problem.masks[other] & ~covered)
+                rates[other] = prices[other] / problem.priority[other]
     return tuple(found)
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from algorithms.packing import Placement, most_free, pack
 from algorithms.problem import Problem, bits
 
-
 Packed = tuple[tuple[int, ...], Placement]
 """Queries and where each of their partitions goes."""
 
@@ -98,7 +97,9 @@ def _room(problem: Problem, placement: Placement, free: tuple[int, ...]) -> list
 
 def _by_density(problem: Problem) -> list[int]:
     """All queries, those with most priority for their cost first."""
-    price = [problem.cost_of(mask) / worth for mask, worth in zip(problem.masks, problem.priority, strict=True)]
+    price = [
+        problem.cost_of(mask) / worth for mask, worth in zip(problem.masks, problem.priority, strict=True)
+    ]
     return sorted(range(len(price)), key=price.__getitem__)
 
 

@@ -14,7 +14,6 @@ from math import lcm
 
 from algorithms.model import MAX_TOTAL, Instance
 
-
 DENSE_BITS = 5
 """Set bits from which, and an eighth of the length, it is quicker to select from all indices than to seek them."""
 
@@ -49,7 +48,7 @@ class Problem:
         return tuple(compress(self.cost, flags(mask)))
 
     def value_of(self, queries: Iterable[int]) -> int:
-        return sum(self.priority[query] for query in queries)
+        return sum([self.priority[query] for query in queries])
 
     def closure(self, mask: int) -> tuple[int, ...]:
         """All queries that are complete once the partitions of `mask` are restored."""
@@ -61,12 +60,12 @@ def compile_problem(instance: Instance) -> Problem:
     queries = sorted(instance.queries, key=lambda query: query.id)
     cost_by_id = {partition.id: partition.cost for partition in instance.partitions}
     used = sorted({member for query in queries for member in query.partitions})
-    index = {name: k for k, name in enumerate(used)}
+    bit = {name: 1 << k for k, name in enumerate(used)}
     return make_problem(
         capacity=instance.budget(),
         query_ids=tuple(query.id for query in queries),
         priority=tuple(query.priority for query in queries),
-        masks=tuple(sum(1 << index[name] for name in set(query.partitions)) for query in queries),
+        masks=tuple([sum(map(bit.__getitem__, set(query.partitions))) for query in queries]),
         partition_ids=tuple(used),
         cost=tuple(cost_by_id[name] for name in used),
     )

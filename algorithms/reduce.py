@@ -32,12 +32,12 @@ def reduce_problem(problem: Problem) -> Reduced:
     """All reductions, once; each leaves nothing for the ones before it."""
     costly = sum(1 << k for k, cost in enumerate(problem.cost) if cost)
     by_mask: dict[int, list[int]] = {}
-    taken: list[int] = []
     for query, mask in enumerate(problem.masks):
-        if not mask & costly:
-            taken.append(query)
-        elif problem.cost_of(mask) <= problem.capacity:
-            by_mask.setdefault(mask & costly, []).append(query)
+        by_mask.setdefault(mask & costly, []).append(query)
+    taken = by_mask.pop(0, [])
+    by_mask = {
+        mask: queries for mask, queries in by_mask.items() if problem.cost_of(mask) <= problem.capacity
+    }
     if problem.cost_of(_union(by_mask)) <= problem.capacity:
         taken += [q for queries in by_mask.values() for q in queries]
         by_mask = {}
@@ -52,13 +52,14 @@ def reduce_problem(problem: Problem) -> Reduced:
     for group, together in enumerate(groups):
         for user in together:
             masks[user] |= 1 << group
-    small = make_problem(
+    small = Problem(
         capacity=problem.capacity,
         query_ids=tuple(problem.query_ids[queries[0]] for queries in by_mask.values()),
         priority=tuple(problem.value_of(queries) for queries in by_mask.values()),
         masks=tuple(masks),
         partition_ids=tuple(problem.partition_ids[members[0]] for members in groups.values()),
-        cost=tuple(sum(problem.cost[k] for k in members) for members in groups.values()),
+        cost=tuple([sum([problem.cost[k] for k in members]) for members in groups.values()]),
+        sharers=tuple(groups),
     )
     return Reduced(small, tuple(map(tuple, by_mask.values())), tuple(sorted(taken)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import accumulate
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,10 +11,11 @@ from planning_cases import brute_force, instances
 
 from algorithms import FailedQuery, Instance, PartitionCost, exact, solve
 from algorithms.candidate_run import all_candidates
-from algorithms.frontier import frontier_of, laminar_forest
+from algorithms.frontier import Frontier, long_sums, short_sums
 from algorithms.generators import sukp
 from algorithms.problem import Deadline, StepClock, compile_problem
 from algorithms.reduce import components, reduce_problem, restrict
+from algorithms.structure import frontier_of, laminar_forest
 
 
 @given(instance=instances())
@@ -57,6 +59,23 @@ def test_frontiers_answer_every_capacity(instance: Instance) -> None:
         assert reduced.problem.cost_of(reduced.problem.union(queries)) == frontier.costs[index]
     best = frontier.best(problem.capacity)
     assert frontier.values[best] + problem.value_of(reduced.taken) == brute_force(instance)
+
+
+@st.composite
+def frontiers(draw: st.DrawFn) -> Frontier:
+    steps = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3)), max_size=12)
+    values, costs = zip((0, 0), *draw(steps), strict=True)
+    return Frontier(list(accumulate(values)), list(accumulate(costs)), lambda _: ([], []))
+
+
+@given(first=frontiers(), second=frontiers(), capacity=st.integers(0, 60))
+@settings(max_examples=200, deadline=None)
+def test_sorted_sums_and_the_table_of_values_join_alike(
+    first: Frontier, second: Frontier, capacity: int
+) -> None:
+    small, large = sorted((first, second), key=lambda frontier: len(frontier.values))
+    table = long_sums(small, large, capacity)
+    assert short_sums(small, large, capacity) == tuple([int(number) for number in row] for row in table)
 
 
 @st.composite
