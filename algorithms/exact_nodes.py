@@ -19,24 +19,8 @@ from algorithms.problem import Deadline, Outcome, Problem
 
 MAX_PLACES = 1_500
 """Partitions times nodes that HiGHS gets; a few seconds at most, and the deadline ends it earlier."""
-MAX_ROOM = 1_000_000
-"""Room of a node up to which sums of costs are enumerated."""
 MIN_TIME = 0.02
 """Seconds left below which there is no point in starting."""
-
-
-def within_reach(problem: Problem, free: tuple[int, ...]) -> Problem:
-    """The same with no more capacity than its partitions can fill: of each node only the greatest sum of costs that does
-    not exceed its room.  Sums are the bits of one integer, so this takes microseconds where HiGHS takes tens of
-    milliseconds, and it often proves as much."""
-    if max(free, default=0) > MAX_ROOM:
-        return problem
-    sums = 1
-    for cost in problem.cost:
-        if cost <= max(free, default=0):
-            sums |= (sums << cost) & ((1 << max(free) + 1) - 1)
-    reachable = sum((sums & ((1 << room + 1) - 1)).bit_length() - 1 for room in free)
-    return replace(problem, capacity=min(problem.capacity, reachable))
 
 
 def worth_it(problem: Problem, free: tuple[int, ...], deadline: Deadline) -> bool:

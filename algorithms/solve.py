@@ -15,7 +15,7 @@ from algorithms.bounds import split_bound
 from algorithms.dp import dp
 from algorithms.errors import UnknownAlgorithm
 from algorithms.exact import SUBSET_QUERIES
-from algorithms.exact_nodes import improve_on_nodes, within_reach, worth_it
+from algorithms.exact_nodes import improve_on_nodes, worth_it
 from algorithms.explain import choices, exclusions
 from algorithms.fit import Fitted, fit_nodes
 from algorithms.local_search import best_density, local_search
@@ -115,8 +115,8 @@ def _decide_on_nodes(
     """A better plan or a tighter bound: first from the sum problem with the room that can be filled at all, which
     settles most plans, then from the exact problem with nodes."""
     (fitted, outcome), (algorithm, deadline) = found, how
-    tight = within_reach(problem, free)
-    if tight.capacity < problem.capacity and worth_it(problem, free, deadline):
+    tight = fitted.tight
+    if tight is not None and tight.capacity < problem.capacity and worth_it(problem, free, deadline):
         again = PLANNERS[algorithm](tight, deadline)
         repacked = fit_nodes(problem, again.queries, free)
         if problem.value_of(repacked.queries) > problem.value_of(fitted.queries):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost, compiled, solve
-from algorithms.exact_nodes import within_reach
+from algorithms.fit import within_reach
 from algorithms.packing import most_free, pack
 from algorithms.problem import compile_problem
 
