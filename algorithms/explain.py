@@ -10,7 +10,7 @@ import numpy as np
 
 from algorithms.dp import subset_tables
 from algorithms.model import Choice, Exclusion
-from algorithms.problem import Problem, bits
+from algorithms.problem import Problem
 
 EXACT_ENTRY_QUERIES = 14
 """Up to this many queries `enters_at` is exact: all subsets are compared for each one left out."""
@@ -20,8 +20,8 @@ def choices(problem: Problem, chosen: tuple[int, ...]) -> tuple[Choice, ...]:
     """The chosen queries in the order to restore them: most priority for the capacity that each adds comes
     first."""
     covered, found = 0, []
-    alone = {q: problem.cost_of(problem.masks[q]) for q in chosen}
-    prices = dict(alone)
+    alone = problem.costs_alone()
+    prices = list(alone)
     rates = {q: alone[q] / problem.priority[q] for q in sorted(chosen)}
     while rates:
         query = min(rates, key=rates.__getitem__)
@@ -32,7 +32,7 @@ def choices(problem: Problem, chosen: tuple[int, ...]) -> tuple[Choice, ...]:
                 priority=problem.priority[query],
                 cost=prices[query],
                 cost_alone=alone[query],
-                restores=tuple(problem.partition_ids[k] for k in bits(fresh)),
+                restores=problem.names_in(fresh),
             )
         )
         covered |= fresh
@@ -86,7 +86,7 @@ def _exclusion(
     return Exclusion(
         query=problem.query_ids[query],
         reason=reason,
-        missing=tuple(problem.partition_ids[k] for k in bits(missing)),
+        missing=problem.names_in(missing),
         missing_capacity=lacking,
         competes_with=names,
         enters_at=spent + price if entry is None else entry,

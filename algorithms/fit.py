@@ -96,10 +96,15 @@ def _fill(problem: Problem, order: list[int], start: Packed, free: tuple[int, ..
     left = problem.capacity - problem.cost_of(covered)
     in_vain: set[tuple[int, ...]] = set()
     for query in order:
+        if query in kept:
+            continue
         fresh = problem.masks[query] & ~covered
+        if not fresh:
+            kept.add(query)
+            continue
         costs = problem.costs_in(fresh)
         price = sum(costs)
-        if query in kept or price > left or costs in in_vain:
+        if price > left or costs in in_vain:
             continue
         trial = list(room)
         beside = most_free(list(zip(bits(fresh), costs, strict=True)), trial)
@@ -112,9 +117,8 @@ def _fill(problem: Problem, order: list[int], start: Packed, free: tuple[int, ..
                 continue
             placement, trial = anew, _room(problem, anew, free)
         kept.add(query)
-        if fresh:
-            room, covered, left = trial, covered | fresh, left - price
-            in_vain.clear()
+        room, covered, left = trial, covered | fresh, left - price
+        in_vain.clear()
     return tuple(sorted(kept)), placement
 
 
@@ -127,9 +131,7 @@ def _room(problem: Problem, placement: Placement, free: tuple[int, ...]) -> list
 
 def _by_density(problem: Problem) -> list[int]:
     """All queries, those with most priority for their cost first."""
-    price = [
-        problem.cost_of(mask) / worth for mask, worth in zip(problem.masks, problem.priority, strict=True)
-    ]
+    price = [cost / worth for cost, worth in zip(problem.costs_alone(), problem.priority, strict=True)]
     return sorted(range(len(price)), key=price.__getitem__)
 
 

@@ -85,7 +85,8 @@ def validate(instance: Instance) -> None:
             raise InstanceError(where, "is empty: a failed query has a failed partition")
         if query.priority < 1:
             raise InstanceError(f"queries[{i}].priority", "must be at least 1")
-        for member in _unique(list(query.partitions), where, entries="") - known:
+        if not known.issuperset(_unique(query.partitions, where, entries="")):
+            member = next(name for name in query.partitions if name not in known)
             raise InstanceError(where, f"names unknown partition {member!r}")
     for i, edge in enumerate(instance.edges):
         for end in edge:
@@ -177,12 +178,11 @@ def _decimals(number: Decimal) -> int:
     return max(0, -(exponent + trailing))
 
 
-def _unique(ids: list[str], where: str, entries: str = ".id") -> set[str]:
-    seen: set[str] = set()
-    for i, name in enumerate(ids):
-        if name in seen:
-            raise InstanceError(f"{where}[{i}]{entries}", f"{name!r} is there twice")
-        seen.add(name)
+def _unique(ids: Sequence[str], where: str, entries: str = ".id") -> set[str]:
+    seen = set(ids)
+    if len(seen) < len(ids):
+        i, name = next((i, name) for i, name in enumerate(ids) if name in ids[:i])
+        raise InstanceError(f"{where}[{i}]{entries}", f"{name!r} is there twice")
     return seen
 
 

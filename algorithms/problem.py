@@ -43,6 +43,15 @@ class Problem:
     def cost_of(self, mask: int) -> int:
         return sum(compress(self.cost, flags(mask)))
 
+    def costs_alone(self) -> list[int]:
+        """What each query takes with nothing shared; queries with the same partitions are looked at once."""
+        known = {mask: self.cost_of(mask) for mask in set(self.masks)}
+        return [known[mask] for mask in self.masks]
+
+    def names_in(self, mask: int) -> tuple[str, ...]:
+        """The ids of the partitions of a set, in the order of `bits`."""
+        return tuple(compress(self.partition_ids, flags(mask)))
+
     def costs_in(self, mask: int) -> tuple[int, ...]:
         """The cost of each partition of a set, in the order of `bits`."""
         return tuple(compress(self.cost, flags(mask)))

@@ -15,7 +15,7 @@ from algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost, Plan
 from scheduler.costs import free_capacity
 from scheduler.foresight import Planner
 from scheduler.incident import Candidate
-from scheduler.model import QueryView, Strategy
+from scheduler.model import Strategy
 from scheduler.placement import spread
 from scheduler.view import View
 
@@ -61,8 +61,10 @@ def _candidates(
 ) -> tuple[tuple[Candidate, ...], dict[str, str]]:
     found: list[Candidate] = []
     left_out: dict[str, str] = {}
+    order = {p.id: k for k, p in enumerate(view.snapshot.topology.partitions)}
+    down = order.keys() - held.keys()
     for query in view.snapshot.topology.queries:
-        missing = [p for p in _ordered(view, query) if p not in held]
+        missing = sorted(query.partitions & down, key=order.__getitem__)
         if not missing:
             continue
         poison = view.poisoned(query)
@@ -75,10 +77,6 @@ def _candidates(
             cost = sum(costs[p] for p in missing)
             found.append(Candidate(query.id, query.priority, cost, tuple(missing)))
     return tuple(found), left_out
-
-
-def _ordered(view: View, query: QueryView) -> list[str]:
-    return [p.id for p in view.snapshot.topology.partitions if p.id in query.partitions]
 
 
 def _instance(
