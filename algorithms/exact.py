@@ -55,9 +55,17 @@ def by_structure(problem: Problem, reduced: Reduced) -> Outcome | None:
     frontier = frontier_of(small)
     if frontier is None:
         return None
-    found = tuple(frontier.queries(frontier.best(small.capacity)))
     note = f"frontiers of {len(components(small))} independent parts joined"
-    return Outcome(reduced.expand(found), sure + small.value_of(found), note, "frontier")
+
+    def answer(capacity: int) -> Outcome:
+        found = tuple(frontier.queries(frontier.best(capacity)))
+        return Outcome(reduced.expand(found), sure + small.value_of(found), note, "frontier", with_less)
+
+    def with_less(capacity: int) -> Outcome | None:
+        same = max(small.costs_alone()) <= capacity and frontier.holds(capacity)  # else reductions go further
+        return answer(capacity) if same else None
+
+    return answer(small.capacity)
 
 
 def by_subsets(problem: Problem, reduced: Reduced, deadline: Deadline) -> Outcome | None:

@@ -38,10 +38,27 @@ class Frontier:
     values: Row
     costs: Row
     step: Callable[[int], Step]
+    parts: tuple[Frontier, ...] = ()
+    """What it is made of; of a join the shorter first."""
+    swapped: bool = False
+    """Whether that is the second of the two that were joined."""
 
     def best(self, capacity: int) -> int:
         """Index of the most valuable entry within `capacity`."""
         return bisect_right(self.costs, capacity) - 1
+
+    def holds(self, capacity: int) -> bool:
+        """Whether, up to less capacity, it is entry by entry what joins with no more than that would have given. It
+        is where in each join the same one is the shorter, as that decides between equal sums."""
+        work = [self]
+        while work:
+            frontier = work.pop()
+            work += frontier.parts
+            if len(frontier.parts) == 2:
+                small, large = (bisect_right(part.costs, capacity) for part in frontier.parts)
+                if small + frontier.swapped > large:
+                    return False
+        return True
 
     def queries(self, index: int) -> list[int]:
         """The queries of an entry; a work list, because a chain of partitions may be deeper than Python's
@@ -66,7 +83,8 @@ NOTHING = Frontier([0], [0], _nothing)
 def join(first: Frontier, second: Frontier, capacity: int) -> Frontier | None:
     """All sums of an entry of one and an entry of the other, pruned to `capacity`, to which both are pruned; None when
     that is too much work. Of equal sums the one with least of the shorter frontier stands."""
-    small, large = (first, second) if len(first.values) <= len(second.values) else (second, first)
+    swapped = len(first.values) > len(second.values)
+    small, large = (second, first) if swapped else (first, second)
     top = int(small.values[-1]) + int(large.values[-1])
     if max(top, len(small.values) * len(large.values)) > MAX_JOIN:
         return None
@@ -79,7 +97,7 @@ def join(first: Frontier, second: Frontier, capacity: int) -> Frontier | None:
         i = int(part[index])
         return [], [(small, i), (large, bisect_left(large.values, values[index] - small.values[i]))]
 
-    return Frontier(values, costs, step)
+    return Frontier(values, costs, step, (small, large), swapped)
 
 
 def short_sums(small: Frontier, large: Frontier, capacity: int) -> tuple[Row, Row, Row]:
@@ -135,6 +153,7 @@ def paid(below: Frontier, cost: int, own: list[int], worth: int, capacity: int) 
         _after_nothing(below.values[start:end], worth),
         _after_nothing(below.costs[start:end], cost),
         lambda i: (own, [(below, start + i - 1)]) if i else ([], []),
+        (below,),
     )
 
 

@@ -184,9 +184,11 @@ class StepClock:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What an algorithm found for the sum problem: query indices, a proven upper bound on the value (None:
-    none computed), a note on how it went, and the planner that ran where that was not the one asked for."""
+    none computed), a note on how it went, and the planner that ran where that was not the one asked for.
+    `with_less` gives what the same planner would find for less capacity, where that is known without running it."""
 
     queries: tuple[int, ...]
     bound: int | None = None
     note: str = ""
     algorithm: str = ""
+    with_less: Callable[[int], Outcome | None] = field(default=lambda _: None, compare=False)

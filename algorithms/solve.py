@@ -117,7 +117,7 @@ def _decide_on_nodes(
     (fitted, outcome), (algorithm, deadline) = found, how
     tight = fitted.tight
     if tight is not None and tight.capacity < problem.capacity and worth_it(problem, free, deadline):
-        again = PLANNERS[algorithm](tight, deadline)
+        again = outcome.with_less(tight.capacity) or PLANNERS[algorithm](tight, deadline)
         repacked = fit_nodes(problem, again.queries, free)
         if problem.value_of(repacked.queries) > problem.value_of(fitted.queries):
             fitted, outcome = repacked, replace(again, bound=outcome.bound)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from algorithms.dp import subset_tables
-from algorithms.frontier import NOTHING, Frontier, join, paid, pareto
+from algorithms.frontier import NOTHING, Frontier, Step, join, paid, pareto
 from algorithms.problem import Problem, bits
 from algorithms.reduce import components, restrict
 
@@ -91,4 +91,7 @@ def _lattice_frontier(problem: Problem) -> Frontier:
 
 
 def _renamed(frontier: Frontier, names: tuple[int, ...]) -> Frontier:
-    return Frontier(frontier.values, frontier.costs, lambda i: ([names[q] for q in frontier.queries(i)], []))
+    def step(index: int) -> Step:
+        return [names[q] for q in frontier.queries(index)], []
+
+    return Frontier(frontier.values, frontier.costs, step, (frontier,))

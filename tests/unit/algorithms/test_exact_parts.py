@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import accumulate
 
 from hypothesis import given, settings
@@ -102,6 +103,35 @@ def test_trees_are_found_laminar_and_solved(instance: Instance) -> None:
     for part in components(reduced.problem):
         assert laminar_forest(restrict(reduced.problem, part)) is not None
     assert solve(instance, "ilp").value == brute_force(instance)
+
+
+@given(instance=trees() | instances(), less=st.integers(0, 60))
+@settings(max_examples=400, deadline=None)
+def test_what_frontiers_say_of_less_capacity_is_what_planning_anew_finds(
+    instance: Instance, less: int
+) -> None:
+    problem = compile_problem(instance)
+    outcome = exact.by_structure(problem, reduce_problem(problem))
+    assert outcome is not None
+    tight = replace(problem, capacity=max(0, problem.capacity - less))
+    assert outcome.with_less(tight.capacity) in (None, exact.by_structure(tight, reduce_problem(tight)))
+
+
+def test_less_capacity_that_queries_still_fit_into_needs_no_new_plan() -> None:
+    """Twelve alike; eleven fit, and then five."""
+    problem = compile_problem(
+        Instance(
+            23,
+            tuple(PartitionCost(f"p{k:02}", 2) for k in range(12)),
+            tuple(FailedQuery(f"q{k:02}", 1 + k % 3, (f"p{k:02}",)) for k in range(12)),
+        )
+    )
+    outcome = exact.by_structure(problem, reduce_problem(problem))
+    assert outcome is not None
+    fewer = outcome.with_less(11)
+    assert fewer is not None
+    assert problem.value_of(fewer.queries) == 3 * 4 + 2
+    assert outcome.with_less(1) is None  # no query fits: reductions would settle it
 
 
 def test_crossing_partitions_are_not_laminar() -> None:
