@@ -6,6 +6,8 @@ again for a recorded plan.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from algorithms.dp import subset_tables
@@ -14,6 +16,16 @@ from algorithms.problem import Problem
 
 EXACT_ENTRY_QUERIES = 14
 """Up to this many queries `enters_at` is exact: all subsets are compared for each one left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A plan: the mask of what it restores costs `spent`, and is `whole` where that is just what is chosen."""
+
+    chosen: tuple[int, ...]
+    restored: int
+    spent: int
+    whole: bool
 
 
 def choices(problem: Problem, chosen: tuple[int, ...]) -> tuple[Choice, ...]:
@@ -49,31 +61,31 @@ def exclusions(
 ) -> tuple[Exclusion, ...]:
     """One entry for each query that is not chosen. `restored` is the mask of partitions that the plan
     restores, `unpacked` the queries that were given up because no node had room for their pieces."""
-    left_out = [q for q in range(len(problem.masks)) if q not in set(chosen)]
+    left_out = sorted(set(range(len(problem.masks))).difference(chosen))
     entry = _exact_entry(problem, left_out) if len(problem.masks) <= EXACT_ENTRY_QUERIES else {}
+    made = _Made(chosen, restored, problem.cost_of(restored), restored == problem.union(chosen))
     return tuple(
-        _exclusion(problem, chosen, restored, query, unpacked=query in unpacked, entry=entry.get(query))
-        for query in left_out
+        [
+            _exclusion(problem, made, query, unpacked=query in unpacked, entry=entry.get(query))
+            for query in left_out
+        ]
     )
 
 
-def _exclusion(
-    problem: Problem, chosen: tuple[int, ...], restored: int, query: int, *, unpacked: bool, entry: int | None
-) -> Exclusion:
-    missing = problem.masks[query] & ~restored
-    spent, price = problem.cost_of(restored), problem.cost_of(missing)
-    free = problem.capacity - spent
+def _exclusion(problem: Problem, made: _Made, query: int, *, unpacked: bool, entry: int | None) -> Exclusion:
+    missing, alone = problem.masks[query] & ~made.restored, problem.cost_of(problem.masks[query])
+    price = problem.cost_of(missing)
+    free = problem.capacity - made.spent
     lacking = max(0, price - free)
-    rivals = _rivals(problem, chosen, query, lacking)
+    rivals = _rivals(problem, made.chosen, query, lacking)
     names = tuple(problem.query_ids[rival] for rival in rivals)
-    if problem.cost_of(problem.masks[query]) > problem.capacity:
+    if alone > problem.capacity:
         code = "too-large"
-        alone = problem.cost_of(problem.masks[query])
         reason = f"needs {alone} alone, more than the capacity of {problem.capacity}"
     elif unpacked:
         code = "packing"
         reason = f"needs {price} more and {free} is free in sum, but not on nodes where its partitions fit"
-    elif restored != problem.union(chosen):
+    elif not made.whole:
         code = "not-completed"
         reason = f"the planner restores partition by partition and left {price} of this query undone"
     elif not lacking:
@@ -89,7 +101,7 @@ def _exclusion(
         missing=problem.names_in(missing),
         missing_capacity=lacking,
         competes_with=names,
-        enters_at=spent + price if entry is None else entry,
+        enters_at=made.spent + price if entry is None else entry,
         entry_exact=entry is not None,
         code=code,
     )

@@ -14,7 +14,7 @@ from math import lcm
 
 from algorithms.model import MAX_TOTAL, Instance
 
-DENSE_BITS = 5
+DENSE_BITS = 3
 """Set bits from which, and an eighth of the length, it is quicker to select from all indices than to seek them."""
 
 
