@@ -6,11 +6,12 @@ from itertools import product
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planning_cases import instances
 
-from algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost, compiled, solve
+from algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost, compiled, fit, solve
 from algorithms.fit import within_reach
 from algorithms.packing import most_free, pack
-from algorithms.problem import compile_problem
+from algorithms.problem import Problem, bits, compile_problem
 
 
 def packable(costs: list[int], free: list[int]) -> bool:
@@ -121,6 +122,41 @@ def test_capacity_that_no_partition_can_fill_does_not_count(instance: Instance) 
         for room in free
     ]  # fmt: skip
     assert within_reach(problem, free).capacity == min(problem.capacity, sum(reached))
+
+
+def filled_one_by_one(problem: Problem, free: tuple[int, ...]) -> tuple[int, ...]:
+    """Each query in its turn, beside what lies or with all packed anew; nothing is passed over."""
+    kept: list[int] = []
+    covered, placement = 0, dict[int, int]()
+    for query in fit._by_density(problem):
+        fresh = list(bits(problem.masks[query] & ~covered))
+        if problem.cost_of(covered | problem.masks[query]) > problem.capacity:
+            continue
+        room = list(free)
+        for k, node in placement.items():
+            room[node] -= problem.cost[k]
+        beside = most_free([(k, problem.cost[k]) for k in fresh], room)
+        wanted = [(k, problem.cost[k]) for k in bits(covered | problem.masks[query])]
+        found = {**placement, **beside} if beside is not None else pack(wanted, free, search=False)
+        if found is not None:
+            kept, covered, placement = [*kept, query], covered | problem.masks[query], found
+    return tuple(sorted(kept))
+
+
+@given(instance=tight() | instances(nodes=True))
+@settings(max_examples=300, deadline=None)
+def test_what_is_passed_over_would_not_have_packed(instance: Instance) -> None:
+    problem = compile_problem(instance)
+    free = tuple(node.free for node in instance.nodes)
+    tight_problem = within_reach(problem, free)
+    filled, _ = fit._fill(tight_problem, fit._by_density(problem), ((), {}), free)
+    assert filled == filled_one_by_one(problem, free)
+
+
+@given(mask=st.integers(0, 2**60))
+def test_bits_are_those_that_are_set(mask: int) -> None:
+    for some in (mask, mask & mask >> 7, mask & -mask):
+        assert list(bits(some)) == [k for k in range(61) if some >> k & 1]
 
 
 @given(instance=tight())
