@@ -134,6 +134,25 @@ def test_less_capacity_that_queries_still_fit_into_needs_no_new_plan() -> None:
     assert outcome.with_less(1) is None  # no query fits: reductions would settle it
 
 
+def test_where_another_frontier_is_the_shorter_with_less_capacity_equals_are_chosen_anew() -> None:
+    costs = {"a": 1, "b": 3, "c": 2, "d": 1, "e": 2}
+    needs = ((3, "a"), (1, "ab"), (3, "c"), (1, "d"), (3, "de"))
+    problem = compile_problem(
+        Instance(
+            7,
+            tuple(PartitionCost(name, cost) for name, cost in costs.items()),
+            tuple(FailedQuery(f"q{i}", worth, tuple(names)) for i, (worth, names) in enumerate(needs)),
+        )
+    )
+    outcome = exact.by_structure(problem, reduce_problem(problem))
+    assert outcome is not None
+    tight = replace(problem, capacity=5)
+    anew = exact.by_structure(tight, reduce_problem(tight))
+    assert anew is not None
+    assert anew.queries == (0, 3, 4)  # and not 0, 2 and 3, for which the frontiers for 7 decide
+    assert outcome.with_less(5) is None
+
+
 def test_crossing_partitions_are_not_laminar() -> None:
     instance = Instance(
         9,
