@@ -1,17 +1,17 @@
-"""The threads that decide, and that plan ahead while nothing is to be decided."""
+"""The threads that decide, and that look ahead or around while nothing is to be decided."""
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 T = TypeVar("T")
 P = ParamSpec("P")
-log = logging.getLogger("reprise.operator")
+_Job = tuple["Future[Any]", Callable[[], Any]]
 
 
 class Deciders(Executor):
@@ -19,8 +19,8 @@ class Deciders(Executor):
 
     def __init__(self, threads: int) -> None:
         self._something = threading.Condition()
-        self._first: deque[tuple[Future[Any], Callable[[], None]]] = deque()
-        self._later: deque[Callable[[], None]] = deque()
+        self._first: deque[_Job] = deque()
+        self._later: deque[_Job] = deque()
         self._ending = False
         self._threads = [
             threading.Thread(target=self._run, daemon=True, name=f"decide-{number}")
@@ -31,40 +31,32 @@ class Deciders(Executor):
 
     def submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Raises RuntimeError after `shutdown`, as any executor."""
+        return self._put(self._first, partial(work, *args, **kwargs))
+
+    def later(self, work: Callable[[], T]) -> Future[T]:
+        """As `submit`, for what can wait until no decision does."""
+        return self._put(self._later, work)
+
+    def _put(self, queue: deque[_Job], work: Callable[[], T]) -> Future[T]:
         future: Future[T] = Future()
-
-        def run() -> None:
-            if not future.set_running_or_notify_cancel():
-                return
-            try:
-                future.set_result(work(*args, **kwargs))
-            except BaseException as error:
-                future.set_exception(error)
-
         with self._something:
             if self._ending:
                 raise RuntimeError("the threads that decide have been told to end")
-            self._first.append((future, run))
+            queue.append((future, work))
             self._something.notify()
         return future
 
-    def later(self, work: Callable[[], None]) -> None:
-        """Nobody waits for it, and it may never be done."""
-        with self._something:
-            if not self._ending:
-                self._later.append(work)
-                self._something.notify()
-
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """What was submitted is done first, unless it is to be dropped."""
+        """What waits is done first, unless it is to be dropped."""
+        dropped: list[_Job] = []
         with self._something:
             self._ending = True
-            self._later.clear()
-            dropped = [future for future, _ in self._first] if cancel_futures else []
             if cancel_futures:
+                dropped = [*self._first, *self._later]
                 self._first.clear()
+                self._later.clear()
             self._something.notify_all()
-        for future in dropped:
+        for future, _ in dropped:
             future.cancel()
         for thread in self._threads if wait else ():
             thread.join()
@@ -73,13 +65,13 @@ class Deciders(Executor):
         while True:
             with self._something:
                 self._something.wait_for(lambda: self._first or self._later or self._ending)
-                if self._first:
-                    _, work = self._first.popleft()
-                elif self._later:
-                    work = self._later.popleft()
-                else:
+                queue = self._first or self._later
+                if not queue:
                     return
+                future, work = queue.popleft()
+            if not future.set_running_or_notify_cancel():
+                continue
             try:
-                work()
-            except Exception:  # of what nobody waits for; the thread is needed for the next
-                log.exception("event=planning-ahead-failed")
+                future.set_result(work())
+            except BaseException as error:
+                future.set_exception(error)

@@ -53,6 +53,8 @@ class Runtime:
     client: KazooClient
     deciding: Deciders = field(default_factory=lambda: Deciders(DECIDING))
     following: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(FOLLOWING, "follow"))
+    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(FOLLOWING))
+    """As many as `following` has threads: who waits for one waits here, where it can still be told to wait longer."""
     pace: Pace = field(default_factory=Pace)
     rush: Rush = field(default_factory=Rush)
     cluster: Cluster = field(init=False)

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from math import inf
 from typing import Any, TypeVar
 
@@ -58,8 +58,8 @@ class Watching:
         if not awake and self._controller.quiet and self._following is None:
             if self._runtime.rush.on:
                 return self._runtime.pace.between_s(Look.GLANCE)
-            pause = await self._on(
-                self._runtime.deciding, lambda: self._controller.glance(self._body(), self._around())
+            pause = await asyncio.wrap_future(
+                self._runtime.deciding.later(lambda: self._controller.glance(self._body(), self._around()))
             )
         return await self._look() if pause is None else pause
 
@@ -83,7 +83,7 @@ class Watching:
         else:
             self._settled = time.monotonic() + left
             if left > 0:
-                self._runtime.deciding.later(self._controller.plan_ahead)
+                self._plan_ahead()
             await asyncio.wait(
                 {follow}, timeout=left if left > 0 else self._runtime.pace.between_s(Look.DECIDE)
             )
@@ -92,10 +92,18 @@ class Watching:
         self._following = None
         return follow.result()
 
+    def _plan_ahead(self) -> None:
+        """Nobody waits for it."""
+        try:
+            self._runtime.deciding.later(self._controller.plan_ahead).add_done_callback(_said)
+        except RuntimeError:  # the operator ends
+            return
+
     async def _follow(self) -> float:
-        if self._runtime.rush.on:
-            await self._runtime.rush.over()
-        return await self._on(self._runtime.following, lambda: self._controller.follow(self._around()))
+        async with self._runtime.turns:
+            if self._runtime.rush.on:  # asked last: it may have begun while this one waited for its turn
+                await self._runtime.rush.over()
+            return await self._on(self._runtime.following, lambda: self._controller.follow(self._around()))
 
     async def _sleep(self, seconds: float) -> bool:
         """Whether something has woken it.  Who is woken again and again is looked at no more often than there is time
@@ -123,3 +131,8 @@ class Watching:
     @staticmethod
     async def _on(pool: Executor, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(pool, work)
+
+
+def _said(done: Future[None]) -> None:
+    if not done.cancelled() and (error := done.exception()) is not None:
+        log.error("event=planning-ahead-failed", exc_info=error)

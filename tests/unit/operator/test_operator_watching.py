@@ -26,6 +26,7 @@ AROUND = Surroundings({}, None)
 class FakeRuntime:
     deciding: Deciders = field(default_factory=lambda: Deciders(2))
     following: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
+    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     pace: Pace = field(default_factory=Pace)
     rush: Rush = field(default_factory=Rush)
 
@@ -90,12 +91,16 @@ class FakeController:
 
 
 def watch(
-    controller: FakeController, script: Callable[[asyncio.Event], Any], rush: Rush | None = None
+    controller: FakeController,
+    script: Callable[[asyncio.Event], Any],
+    rush: Rush | None = None,
+    turns: asyncio.Semaphore | None = None,
 ) -> None:
     """Run the loop while `script` acts on it."""
 
     async def both() -> None:
         runtime, stopped, woken = FakeRuntime(rush=rush or Rush()), Stopped(), asyncio.Event()
+        runtime.turns = turns or runtime.turns
         loop = Watching(
             runtime,
             controller,
@@ -212,8 +217,7 @@ def test_while_many_wait_for_plans_a_quiet_topology_is_let_be_unless_it_is_calle
 
     async def script(woken: asyncio.Event) -> None:
         await seen(controller, lambda log: "glance" in log)
-        for other in range(MANY + 1):
-            rush.decided(f"u{other}", Decision(Outcome.ACT, "failure-detected", ""))
+        failed(rush)
         await asyncio.sleep(0.1)  # what has begun ends
         glances = controller.log.count("glance")
         await asyncio.sleep(0.5)
@@ -224,18 +228,44 @@ def test_while_many_wait_for_plans_a_quiet_topology_is_let_be_unless_it_is_calle
     watch(controller, script, rush)
 
 
+def failed(rush: Rush) -> None:
+    """More than fit in beside everything else."""
+    for other in range(MANY + 1):
+        rush.decided(f"u{other}", Decision(Outcome.ACT, "failure-detected", ""))
+
+
+def planned(rush: Rush) -> None:
+    for other in range(MANY + 1):
+        rush.decided(f"u{other}", Decision(Outcome.ACT, "plan-first", ""))
+
+
+def test_what_follows_and_waits_for_its_turn_waits_longer_when_many_fail_meanwhile() -> None:
+    controller, rush, turns = FakeController(), Rush(), asyncio.Semaphore(0)
+
+    async def script(_: asyncio.Event) -> None:
+        await seen(controller, lambda log: "decide" in log)
+        await asyncio.sleep(0.1)  # it has asked for its turn
+        failed(rush)
+        turns.release()
+        await asyncio.sleep(0.4)
+        assert "follow" not in controller.log
+        planned(rush)
+        await seen(controller, lambda log: "follow" in log)
+
+    watch(controller, script, rush, turns)
+
+
 def test_while_many_wait_for_plans_one_that_has_its_plan_waits() -> None:
     controller, rush = FakeController(), Rush()
     controller.answers = [Decision(Outcome.ACT, "plan-first", "")]
 
     async def script(woken: asyncio.Event) -> None:
         await seen(controller, lambda log: "follow" in log)
-        for other in range(MANY + 1):
-            rush.decided(f"u{other}", Decision(Outcome.ACT, "failure-detected", ""))
+        failed(rush)
         woken.set()
         await asyncio.sleep(0.5)
         assert controller.log.count("decide") == 1
-        rush.decided("u0", Decision(Outcome.ACT, "plan-first", ""))
+        planned(rush)
         await seen(controller, lambda log: log.count("decide") == 2)
 
     watch(controller, script, rush)
