@@ -58,10 +58,16 @@ class Watching:
         if not awake and self._controller.quiet and self._following is None:
             if self._runtime.rush.on:
                 return self._runtime.pace.between_s(Look.GLANCE)
-            pause = await asyncio.wrap_future(
-                self._runtime.deciding.later(lambda: self._controller.glance(self._body(), self._around()))
-            )
+            pause = await self._glance()
         return await self._look() if pause is None else pause
+
+    async def _glance(self) -> float | None:
+        """None when everything must be looked at; also when something calls before it was this one's turn."""
+        glance = asyncio.wrap_future(
+            self._runtime.deciding.later(lambda: self._controller.glance(self._body(), self._around()))
+        )
+        await self._first_of(glance, self._woken.wait())
+        return None if glance.cancelled() else glance.result()
 
     async def _look(self) -> float:
         """Decide, and see that it is followed; seconds until the next look is due."""

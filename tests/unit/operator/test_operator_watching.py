@@ -24,11 +24,11 @@ AROUND = Surroundings({}, None)
 
 @dataclass
 class FakeRuntime:
-    deciding: Deciders = field(default_factory=lambda: Deciders(2))
+    deciding: Deciders
+    rush: Rush
+    turns: asyncio.Semaphore
     following: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
-    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     pace: Pace = field(default_factory=Pace)
-    rush: Rush = field(default_factory=Rush)
 
     def close(self) -> None:
         self.deciding.shutdown()
@@ -95,12 +95,15 @@ def watch(
     script: Callable[[asyncio.Event], Any],
     rush: Rush | None = None,
     turns: asyncio.Semaphore | None = None,
+    deciding: Deciders | None = None,
 ) -> None:
     """Run the loop while `script` acts on it."""
 
     async def both() -> None:
-        runtime, stopped, woken = FakeRuntime(rush=rush or Rush()), Stopped(), asyncio.Event()
-        runtime.turns = turns or runtime.turns
+        runtime = FakeRuntime(
+            deciding or Deciders(2), rush=rush or Rush(), turns=turns or asyncio.Semaphore(1)
+        )
+        stopped, woken = Stopped(), asyncio.Event()
         loop = Watching(
             runtime,
             controller,
@@ -253,6 +256,23 @@ def test_what_follows_and_waits_for_its_turn_waits_longer_when_many_fail_meanwhi
         await seen(controller, lambda log: "follow" in log)
 
     watch(controller, script, rush, turns)
+
+
+def test_a_call_does_not_wait_for_a_glance_that_waits_for_decisions() -> None:
+    controller, deciding, go = FakeController(), Deciders(1), threading.Event()
+
+    async def script(woken: asyncio.Event) -> None:
+        await seen(controller, lambda log: "glance" in log)
+        deciding.submit(go.wait, 10)  # a decision about another one
+        await asyncio.sleep(0.2)  # the next glance is due, and waits
+        del controller.log[:]
+        woken.set()
+        await asyncio.sleep(0.1)
+        go.set()
+        await seen(controller, lambda log: len(log) >= 1)
+        assert controller.log[0] == "decide"
+
+    watch(controller, script, deciding=deciding)
 
 
 def test_while_many_wait_for_plans_one_that_has_its_plan_waits() -> None:
