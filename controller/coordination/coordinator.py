@@ -70,6 +70,8 @@ class Coordinator:
     _settling: tuple[Snapshot, Decision] | None = None
     """The last look, if it found that a burst settles."""
     _foreseen: Foreseen | None = None
+    _ahead: threading.Lock = field(default_factory=threading.Lock)
+    """Held while a plan is made ahead: a decision that finds it begun waits, as it would take as long itself."""
 
     def run(self) -> None:
         """Until `stop`."""
@@ -93,7 +95,9 @@ class Coordinator:
                 self.store.changed.set()
                 return None
             self._look_at(reading)
-            decision = decide(reading.snapshot, self.policy, self.clock, self._foreseen)
+            with self._ahead:
+                foreseen = self._foreseen
+            decision = decide(reading.snapshot, self.policy, self.clock, foreseen)
         except (RecordError, InvariantViolation, PlanningError) as error:
             self._say("error", f"{type(error).__name__}: {error}", logging.ERROR)
             return None
@@ -113,11 +117,11 @@ class Coordinator:
 
     def foresee(self) -> None:
         """After a turn that found that a burst settles: make the plan that will be due, so that it need not be made when
-        it is.  Nothing else follows from it, so it may be left out."""
-        if self._settling is not None:
-            snapshot, decision = self._settling
-            self._settling = None
-            self._foreseen = foresee(snapshot, decision, self.policy, self.clock, self._foreseen)
+        it is.  Nothing else follows from it, so it may be left out; from any thread."""
+        with self._ahead:
+            found, self._settling = self._settling, None
+            if found is not None:
+                self._foreseen = foresee(*found, self.policy, self.clock, self._foreseen)
 
     def _look_at(self, reading: Reading) -> None:
         """The incident whose ids the following lines of the log have."""

@@ -160,10 +160,11 @@ class TopologyController:
             return None
 
     def plan_ahead(self) -> None:
-        """After a look that found that a burst settles, while there is time for it."""
-        with self._lock:
-            if self._records is not None:
-                self._records.coordinator.foresee()
+        """After a look that found that a burst settles, while there is time for it.  What follows from that look is not
+        held up."""
+        records = self._records
+        if records is not None:
+            records.coordinator.foresee()
 
     def follow(self, around: Surroundings) -> float:
         """What follows from it: pods are ended and created, objects and status written; seconds until the next look."""

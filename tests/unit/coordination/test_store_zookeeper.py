@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -304,10 +305,11 @@ def test_what_the_leader_has_written_in_an_incident_is_not_read_again(
 
 
 def test_the_plan_is_made_while_the_burst_settles(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, made = connect(), list[float]()
+    store, made, go = connect(), list[float](), threading.Event()
 
     def noting(*arguments: Any) -> Any:
         made.append(time.time())
+        assert go.wait(30)
         return solve(*arguments)
 
     monkeypatch.setattr(foresight, "solve", noting)
@@ -322,14 +324,17 @@ def test_the_plan_is_made_while_the_burst_settles(connect: Connect, monkeypatch:
     lost = next(iter(assigned.assignment.values())).partition("#")[0]
     store.client.delete(f"{store.root}/nodes/{lost}")
     until(lambda: ruled(coordinator) == "failure-detected", "it is noticed")
-    coordinator.foresee()
-    assert len(made) == 1
+    ahead = threading.Thread(target=coordinator.foresee)
+    ahead.start()
+    until(lambda: made, "planning ahead has begun")
     settled = store.read().snapshot.incident.settle_until  # type: ignore[union-attr]
     assert made[0] < settled
     report(store, nodes=frozenset({"n1#1", "n2#1"} - {f"{lost}#1"}), **{**on, "seq": 2})
+    threading.Timer(settled + 0.3 - time.time(), go.set).start()  # takes longer than the burst
     until(lambda: "plan" in ruled(coordinator), "the plan", 20)
-    assert time.time() >= settled
+    assert time.time() >= settled + 0.3
     assert len(made) == 1
+    ahead.join()
 
 
 def ruled(coordinator: Coordinator) -> str:
