@@ -23,6 +23,8 @@ from controller.operator.topology import TopologyController
 
 T = TypeVar("T")
 FAILED_S = 3.0
+CALM_S = 1.0
+"""As long as a burst settles by default.  Where it is told to settle for longer, a driver may start anew meanwhile."""
 log = logging.getLogger("reprise.operator")
 
 
@@ -114,10 +116,12 @@ class Watching:
     async def _sleep(self, seconds: float) -> bool:
         """Whether something has woken it.  Who is woken again and again is looked at no more often than there is time
         for; the first call after a quiet time is answered at once.  While a burst settles there is nothing to decide, so
-        calls wait, and its end is a call."""
+        calls wait, for CALM_S at least, and its end is a call."""
         settles = self._settled - time.monotonic()
         if settles > 0:
-            await self._first_of(self._stopped.wait(), seconds=settles)
+            await self._first_of(self._stopped.wait(), seconds=min(settles, CALM_S))
+            if settles > CALM_S:
+                await self._first_of(self._woken.wait(), self._stopped.wait(), seconds=settles - CALM_S)
             return True
         if seconds > 0:
             await self._first_of(self._woken.wait(), self._stopped.wait(), seconds=seconds)

@@ -199,6 +199,20 @@ def test_a_detected_failure_is_looked_at_again_when_it_has_settled_and_not_befor
     assert decided.count("ahead") == 1
 
 
+def test_a_burst_that_settles_for_long_is_looked_at_when_something_calls() -> None:
+    controller = FakeController()
+    began = time.time()
+    controller.answers = [Decision(Outcome.ACT, "failure-detected", "", until=began + 30.0)]
+
+    async def script(woken: asyncio.Event) -> None:
+        await seen(controller, lambda log: "decide" in log)
+        woken.set()
+        await seen(controller, lambda log: log.count("decide") == 2)
+
+    watch(controller, script)
+    assert began + watching.CALM_S <= controller.times[1] < began + 5.0
+
+
 def test_where_time_alone_changes_nothing_a_call_is_waited_for() -> None:
     controller = FakeController()
     controller.hold = threading.Event()
