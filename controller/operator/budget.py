@@ -26,7 +26,8 @@ class Urgency(Enum):
     ROUTINE = 0.7  # positions, checkpoint ages
 
 
-_WINDOW_S = 1.0
+_WINDOW_S = 1.05
+"""A second, and what one request is later than another when it reaches the server, which counts by its own clock."""
 
 
 class WriteBudget:
