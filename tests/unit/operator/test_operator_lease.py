@@ -128,7 +128,7 @@ def test_no_more_writes_than_the_budget_allows() -> None:
     for _ in range(220):
         budget.take()
     assert budget.taken == 220
-    assert (220 - 20) / (clock.now - began) == pytest.approx(20, rel=0.02)  # the first second's at once
+    assert 18 < (220 - 20) / (clock.now - began) <= 20  # the first second's at once
     clock.now += 10
     slept.clear()
     for _ in range(20):
