@@ -235,9 +235,8 @@ def strike(world: World, results: Results, process: subprocess.Popen[bytes], bur
     at = world.drivers.cut(burst.group, burst.pods)
     after = threading.Timer(NOT_READY_AFTER_S, world.fleet.not_ready, (burst.machines,))
     after.start()
-    time.sleep(
-        LOOK_AFTER_S
-    )  # records say when they were made, and asking for them takes its share of two cores
+    # records say when they were made, and asking for them takes its share of two cores
+    time.sleep(LOOK_AFTER_S)
     until(lambda: len(world.plans(burst.names, at)) == len(burst.names), "plans", 120, 1.0)
     planned = cost(process)
     delays = sorted(t - at for t in world.plans(burst.names, at).values())

@@ -5,7 +5,7 @@ I/O, no knowledge of ZooKeeper, Spark or Kubernetes. Whoever has the same snapsh
 which is what lets a killed coordinator's successor go on in the middle.
 """
 
-from scheduler.decide import decide
+from scheduler.decide import decide, foresee, settling
 from scheduler.errors import InvariantViolation, SchedulerError
 from scheduler.foresight import Foreseen
 from scheduler.incident import Event, Incident, Kind, LostNode, Phase, PlanRecord, QueryTimeline
@@ -64,4 +64,6 @@ __all__ = [
     "WriteIncident",
     "WritePoison",
     "decide",
+    "foresee",
+    "settling",
 ]

@@ -116,8 +116,8 @@ def foresee(
         return None
     settled = replace(
         snapshot,
-        now=incident.settle_until
-        + rules.ANSWER_S,  # when even an answer of the driver is no longer waited for
+        # when even an answer of the driver is no longer waited for
+        now=incident.settle_until + rules.ANSWER_S,
         desired=decision.desired or snapshot.desired,
         incident=incident,
     )

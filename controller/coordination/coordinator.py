@@ -20,8 +20,17 @@ from controller.coordination import history
 from controller.coordination.errors import RecordError, SessionError, StaleError
 from controller.coordination.store import Reading, Store
 from controller.coordination.told import tell, tell_again
-from scheduler import Decision, Foreseen, InvariantViolation, Outcome, Policy, Snapshot, decide
-from scheduler.decide import foresee, settling
+from scheduler import (
+    Decision,
+    Foreseen,
+    InvariantViolation,
+    Outcome,
+    Policy,
+    Snapshot,
+    decide,
+    foresee,
+    settling,
+)
 from scheduler.steps import CloseIncident
 
 log = logging.getLogger("reprise.coordinator")

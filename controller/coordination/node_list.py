@@ -33,33 +33,32 @@ class NodeList:
         wait: Callable[[Any], Any],
     ) -> None:
         self._client, self._folder, self._changed, self._wait = client, folder, changed, wait
-        self._nodes: tuple[Node, ...] | None = None
+        self._fresh = False
         self._version, self._known = -1, _NOTHING
 
     def forget(self) -> None:
         """The session is another one, or may be: nothing is known."""
-        self._nodes, self._version, self._known = None, -1, _NOTHING
+        self._fresh, self._version = False, -1
 
     def read(self) -> tuple[Node, ...]:
         """By name."""
-        if self._nodes is not None:
-            return self._nodes
-        self._nodes = ()  # None again when the folder changes while it is read
-        try:
-            answer = self._client.get_children_async(self._folder, self._saw, include_data=True)
-            names, stat = self._wait(answer) or ((), None)
-            version = -1 if stat is None else int(stat.cversion)
-            known = self._still(names, version)
-            if known is None:
-                known = self._read_each(names)
-        except BaseException:
-            self._nodes = None
-            raise
-        self._version, self._known = version, known
-        found = tuple(node for _, node in sorted(known.items()) if node is not None)
-        if self._nodes is not None:  # else: good for now, read again next time
-            self._nodes = found
-        return found
+        known = self._known
+        if not self._fresh:
+            self._fresh = True  # until the folder changes, be it while it is read
+            try:
+                self._version, known = self._newest()
+                self._known = known
+            except BaseException:
+                self._fresh = False
+                raise
+        return tuple(node for node in known.values() if node is not None)
+
+    def _newest(self) -> tuple[int, Mapping[str, Node | None]]:
+        answer = self._client.get_children_async(self._folder, self._saw, include_data=True)
+        names, stat = self._wait(answer) or ((), None)
+        version, names = -1 if stat is None else int(stat.cversion), sorted(names)
+        known = self._still(names, version)
+        return version, self._read_each(names) if known is None else known
 
     def _still(self, names: Sequence[str], version: int) -> dict[str, Node | None] | None:
         """The nodes of these names, if all that has happened since is that others have gone: the folder's version counts
@@ -70,16 +69,15 @@ class NodeList:
         return {name: self._known[name] for name in names}
 
     def _read_each(self, names: Sequence[str]) -> dict[str, Node | None]:
-        asked = [(name, f"{self._folder}/{name}") for name in names]
-        answers = [(name, path, self._client.get_async(path)) for name, path in asked]
+        answers = {name: self._client.get_async(f"{self._folder}/{name}") for name in names}
         found: dict[str, Node | None] = {}
-        for name, path, answer in answers:
+        for name, answer in answers.items():
             raw = self._wait(answer)
-            found[name] = None if raw is None else _node(raw[0], path)
+            found[name] = None if raw is None else _node(raw[0], f"{self._folder}/{name}")
         return found
 
     def _saw(self, _: Any) -> None:
-        self._nodes = None
+        self._fresh = False
         self._changed()
 
 

@@ -147,14 +147,13 @@ class Store:
         # not there any more is gone, and not yet to come.
         # All are asked before the first is waited for: a session answers in order, and a wait is a change of threads.
         leader = self.client.exists_async(self._path(paths.COORDINATOR))
-        first = {name: self._ask(name) for name in _WRITTEN if name not in self._kept}
+        kept = dict(self._kept)
+        first = {name: self._ask(name) for name in _WRITTEN if name not in kept}
         nodes = self._nodes.read()
         folder = self.client.get_children_async(f"{self.root}/{paths.CHECKPOINTS}")
         asked, commands = self._ask(paths.STATS), self._ask(paths.PAUSED)
-        progress = self._get(
-            paths.PROGRESS, watch=self._saw_report
-        )  # the last one: all others are there by then
-        found = {name: self._parsed(name, answer) for name, answer in first.items()} | self._kept
+        progress = self._found(self._ask(paths.PROGRESS, self._saw_report))  # with the last all are there
+        found = {name: self._parsed(name, answer) for name, answer in first.items()} | kept
         desired, incident, poison = (found.get(name) for name in _WRITTEN)
         stats, paused = self._found(asked), self._await(commands)
         self._commanded = int(paused[1].mzxid) if paused else 0
@@ -202,9 +201,6 @@ class Store:
         except RecordError as error:
             log.warning("event=stats-ignored reason=%r", str(error))
             return {}
-
-    def _get(self, name: str, watch: Callable[[Any], None] | None = None) -> tuple[bytes, int] | None:
-        return self._found(self._ask(name, watch))
 
     def _ask(self, name: str, watch: Callable[[Any], None] | None = None) -> Any:
         return self.client.get_async(self._path(name), watch=watch)

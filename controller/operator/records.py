@@ -233,22 +233,21 @@ class Records:
         alive = {node.id for node in snapshot.nodes}
         kept = set(decision.desired.assignment.values())
         gone = sorted(set(snapshot.desired.assignment.values()) - alive - kept)
-        pods = [node.rpartition("#")[0] for node in gone]
-        known = {
-            pod: self._members[pod] for pod in pods if pod in self._members
-        }  # else the transaction is refused
-        for pod, version in {**self._versions([p for p in pods if p not in known]), **known}.items():
+        # what was known is good enough: where it is not any more, the transaction is refused
+        for pod, version in self._versions([node.rpartition("#")[0] for node in gone], anew=False).items():
             if version == membership.JOINED_VERSION:
                 path = membership.path_of(self.root, pod)
                 yield _rewrite(path, membership.fenced(f"lost: {decision.rule}"), version)
                 self._members.pop(pod, None)
 
-    def _versions(self, pods: Iterable[str]) -> dict[str, int | None]:
-        """Of membership records; one that was rewritten never changes again, so it is read once."""
+    def _versions(self, pods: Iterable[str], anew: bool = True) -> dict[str, int | None]:
+        """Of membership records; one that was rewritten never changes again, so it is read once.  With `anew` False, one
+        that had not been rewritten is not read again either."""
         found: dict[str, int | None] = {}
         asked = {}
         for pod in pods:
-            if (known := self._members.get(pod, 0)) > membership.JOINED_VERSION:
+            known = self._members.get(pod)
+            if known is not None and (known > membership.JOINED_VERSION or not anew):
                 found[pod] = known
             else:
                 asked[pod] = self._client.exists_async(membership.path_of(self.root, pod))

@@ -296,9 +296,8 @@ def test_what_the_leader_has_written_in_an_incident_is_not_read_again(
         store.commit(store.read(), acts(WriteIncident(opened)))
     found = store.read().snapshot
     assert (found.desired, found.incident) == (desired.next().next(), later)
-    store.commit(
-        store.read(), acts(WriteDesired(found.desired.next()), CloseIncident(replace(later, closed_at=1.0)))
-    )  # type: ignore[union-attr]
+    closing = CloseIncident(replace(later, closed_at=1.0))
+    store.commit(store.read(), acts(WriteDesired(desired.next().next().next()), closing))
     del names[:]
     assert store.read().snapshot.incident is None
     assert {paths.DESIRED, paths.INCIDENT} <= set(names)

@@ -171,7 +171,7 @@ def test_of_a_registration_and_a_decision_at_once_one_fails(place: Place) -> Non
     reading = store.read()
     records._members.pop("e1", None)
     original = records._versions
-    records._versions = lambda pods: dict.fromkeys(pods, 0)  # type: ignore[method-assign]
+    records._versions = lambda pods, **_: dict.fromkeys(pods, 0)  # type: ignore[method-assign]
     records.fence("e1", "by another operator")
     desired = Desired(2, 1, 0, "1", {})
     with pytest.raises(StaleError):
