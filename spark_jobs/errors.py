@@ -19,7 +19,19 @@ class WireError(DataPlaneError):
 
 
 class CheckpointError(DataPlaneError):
-    """A checkpoint file that is missing, damaged or not writable; names the file."""
+    """A file below the checkpoint location that cannot be used; names the file."""
+
+
+class StoreError(CheckpointError):
+    """A store that cannot be read or written just now.  It says nothing of the files: the attempt is repeated."""
+
+
+class DamagedError(CheckpointError):
+    """A file whose bytes are there and wrong, or that a manifest names and that is missing, after it was read twice."""
+
+
+class SupersededError(DataPlaneError):
+    """A later driver has begun with the same checkpoint location: this one must release and complete nothing more."""
 
 
 class SinkError(DataPlaneError):
