@@ -265,10 +265,11 @@ class Host:
     def _publish(self, runtime: OperatorRuntime, upto: int) -> None:
         try:
             runtime.publish(upto)
-        except SinkError as error:
-            self._problems.append(f"{runtime.partition.id}: output waits: {error}")
         except ENDS as error:
             self._end(runtime.partition.id, error)
+        except WAITS as error:  # what was not taken is offered again with the next command
+            if not isinstance(error, NotYetError):
+                self._problems.append(f"{runtime.partition.id}: output waits: {error}")
 
     # -- stepping ------------------------------------------------------------------------------------------------------
 
@@ -345,6 +346,8 @@ class Host:
                     self._problems.append(f"{partition}: output waits: {trouble}")
             except ENDS as error:
                 self._end(partition, error)
+            except Exception as error:  # of a client library: it passes
+                self._problems.append(f"{partition}: output waits: {type(error).__name__}: {error}")
             self._outputs += [(partition, batch, at) for batch, at in runtime.sink.shown()]
             if partition in self._owed:
                 self._freeze(partition)
@@ -385,5 +388,5 @@ class Host:
             self._end(runtime.partition.id, error)
         except NotYetError:
             return
-        except SourceError as error:
+        except (SourceError, OSError) as error:  # of the source, or of the disk that output was spilled to
             self._problems.append(f"{runtime.partition.id}: rows for {target} wait: {error}")

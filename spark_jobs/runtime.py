@@ -3,7 +3,8 @@
 The one rule of progress (design, section 3): batch b is applied when every upstream's output for b is here (b - 1 over a
 feedback edge), in the order of the upstreams, exactly once.  What was applied is skipped when it comes again.
 A batch counts as applied only when its output is in the buffers and, for an output partition, in the sink; until then the
-stepped batch waits in `unfinished`, so that a full disk delays a batch and never loses one.
+stepped batch waits in `unfinished`, so that a full disk delays a batch and never loses one.  What was done of a batch is
+remembered there, so that trying it again repeats nothing: neither the step, nor the sink's write, nor what a target has.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from spark_jobs.buffers import IN_FLIGHT, Budget, EdgeBuffer
 from spark_jobs.contract import Inbox, Input, Operator, Range, Source, Tables
-from spark_jobs.errors import NotYetError, SourceError, StepError
+from spark_jobs.errors import FencedError, NotYetError, SinkError, SourceError, StepError
 from spark_jobs.ledger import has_ended
 from spark_jobs.operators.frames import END_OF_TIME
 from spark_jobs.sinks import Sink
@@ -30,6 +32,19 @@ FEEDBACK = "feedback/"
 
 STAGED = "staged/"
 """Prefix of the checkpointed tables that hold output which is not shown yet, by batch."""
+
+
+@dataclass(slots=True)
+class Output:
+    """What a step gave for one batch, and where it has gone so far."""
+
+    batch: int
+    watermark: int | None
+    table: pa.Table | None
+    handed: bool = False
+    """Whether the sink has taken it, or it is staged."""
+    emitted: set[str] = field(default_factory=set)
+    """Targets whose buffer has it; it may have been sent, applied and dropped there since."""
 
 
 class Runtime(ABC):
@@ -48,26 +63,38 @@ class Runtime(ABC):
             for t in d.targets
         }
 
-    def emit(
-        self, batch: int, watermark: int | None, table: pa.Table | None, wanted: Callable[[str], bool]
-    ) -> None:
-        """Put one batch's output, split by target, into the buffers of the targets that are wanted; idempotent."""
-        for target, body in self._bodies(table, wanted):
-            self._put(target, batch, watermark, body)
+    def emit(self, output: Output, wanted: Callable[[str], bool]) -> None:
+        """Put one batch's output, split by target, into the buffers of the targets that are wanted and have not got it."""
 
-    def _bodies(self, table: pa.Table | None, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+        def lacking(target: str) -> bool:
+            return target not in output.emitted and (target in self.feedback or wanted(target))
+
+        for target, body in self._bodies(output.batch, output.table, lacking):
+            self._put(target, output.batch, output.watermark, body)
+            output.emitted.add(target)
+
+    def _bodies(
+        self, batch: int, table: pa.Table | None, wanted: Callable[[str], bool]
+    ) -> Iterator[tuple[str, bytes]]:
         """The encoded rows for each wanted target; those of one table that several get are encoded once."""
         for down in self.partition.downstream:
+            targets = [t for t in down.targets if wanted(t)]
             parts: Mapping[int, pa.Table] = {}
-            if table is not None and any(wanted(t) for t in down.targets):
-                parts = route(table, down.grouping, down.parallelism, self.partition.place.index)
+            if table is not None and targets:
+                try:
+                    parts = route(table, down.grouping, down.parallelism, self.partition.place.index)
+                except Exception as error:  # no such column, or one that holds what cannot be grouped by
+                    raise self._step_error(batch, error) from error
             bodies: dict[int, bytes] = {}
-            for target in down.targets:
-                if wanted(target) or target in self.feedback:
-                    part = parts.get(int(target.rpartition(".")[2]))
-                    if id(part) not in bodies:
-                        bodies[id(part)] = encode_table(part)
-                    yield target, bodies[id(part)]
+            for target in targets:
+                part = parts.get(int(target.rpartition(".")[2]))
+                if id(part) not in bodies:
+                    bodies[id(part)] = encode_table(part)
+                yield target, bodies[id(part)]
+
+    def _step_error(self, batch: int, error: Exception) -> StepError:
+        place = self.partition.place
+        return StepError(place.operator, place.partition, batch, error)
 
     def _put(self, target: str, batch: int, watermark: int | None, body: bytes) -> None:
         """Buffer one batch for one target.  A partition that holds nothing older may do so on a full node: else the one
@@ -150,7 +177,7 @@ class SourceRuntime(Runtime):
         except (SourceError, NotYetError):
             raise
         except Exception as error:
-            raise StepError(place.operator, place.partition, batch, error) from error
+            raise self._step_error(batch, error) from error
 
     def forget(self, upto: int) -> None:
         """Ranges up to batch `upto` are not asked for again."""
@@ -159,7 +186,7 @@ class SourceRuntime(Runtime):
                 del known[old]
 
     def _put(self, target: str, batch: int, watermark: int | None, body: bytes) -> None:
-        with suppress(BufferError):  # it can be read again
+        with suppress(BufferError, OSError):  # it can be read again
             self.buffers[target].put(batch, watermark, body)
 
     def _readable(self, batch: int) -> bool:
@@ -171,7 +198,7 @@ class SourceRuntime(Runtime):
             return False
         began = time.thread_time()
         table, watermark = self._read(batch)
-        self.emit(batch, watermark, table, wanted)
+        self.emit(Output(batch, watermark, table), wanted)
         self.position = batch
         if table is not None:
             self.tuples += table.num_rows
@@ -195,7 +222,7 @@ class SourceRuntime(Runtime):
     def _again(self, target: str, batch: int) -> tuple[Message, bytes]:
         if self._replayed is None or self._replayed[0] != batch:
             table, watermark = self._read(batch)
-            self._replayed = (batch, dict(self._bodies(table, lambda _: True)), watermark)
+            self._replayed = (batch, dict(self._bodies(batch, table, lambda _: True)), watermark)
         _, bodies, watermark = self._replayed
         return Message(self.partition.id, target, batch, watermark, None), bodies[target]
 
@@ -228,7 +255,7 @@ class OperatorRuntime(Runtime):
         self.sink = sink
         self.inbox: dict[str, dict[int, Message]] = {u.partition: {} for u in partition.upstream}
         self.needs = tuple((u.partition, 1 if u.feedback else 0) for u in partition.upstream)
-        self.unfinished: tuple[int | None, pa.Table | None] | None = None
+        self.unfinished: Output | None = None
         self.duplicates = 0
         self.staged: dict[int, pa.Table | None] | None = None
         """Output not yet shown, where a replay could differ: it becomes visible with the checkpoint that covers it."""
@@ -257,24 +284,45 @@ class OperatorRuntime(Runtime):
 
     def advance(self, wanted: Callable[[str], bool]) -> bool:
         batch = self.position + 1
+        if self.unfinished is None and not self._ready(batch):
+            return False
         began = time.thread_time()
-        if self.unfinished is None:
-            if any(batch > d and batch - d not in self.inbox[u] for u, d in self.needs):
-                return False
-            self.unfinished = self._step(batch)
-        watermark, table = self.unfinished
-        if self.staged is not None:
-            self.staged[batch] = table
-        elif self.sink is not None:
-            self.sink.write(batch, table)
-        self.emit(batch, watermark, table, wanted)
+        try:
+            if self.unfinished is None:
+                self.unfinished = self._step(batch)
+            self._hand_over(self.unfinished)
+            self.emit(self.unfinished, wanted)
+        finally:
+            self.cpu_s += time.thread_time() - began
         self.unfinished = None
         self.position = batch
-        self.cpu_s += time.thread_time() - began
         return True
 
-    def _step(self, batch: int) -> tuple[int | None, pa.Table | None]:
-        place = self.partition.place
+    def _ready(self, batch: int) -> bool:
+        return all(batch <= d or batch - d in self.inbox[u] for u, d in self.needs)
+
+    def _hand_over(self, output: Output) -> None:
+        """Give a batch to the sink, or stage it, once."""
+        if output.handed:
+            return
+        if self.staged is not None:
+            self.staged[output.batch] = output.table
+        else:
+            self._write(output.batch, output.table)
+        output.handed = True
+
+    def _write(self, batch: int, table: pa.Table | None) -> None:
+        """A sink's client library may raise what it likes: what is none of the sink's own errors passes, as SinkError."""
+        if self.sink is None:
+            return
+        try:
+            self.sink.write(batch, table)
+        except (SinkError, NotYetError, FencedError, StepError, OSError):
+            raise
+        except Exception as error:
+            raise SinkError(f"{type(error).__name__}: {error}") from error
+
+    def _step(self, batch: int) -> Output:
         messages = [self.inbox[u].pop(batch - d) for u, d in self.needs if batch > d]
         marks = [m.watermark for m, (_, d) in zip(messages, self._heard(batch), strict=True) if not d]
         if marks and None not in marks:
@@ -287,8 +335,8 @@ class OperatorRuntime(Runtime):
         try:
             self.state, table = self.operator.step(self.state, Inbox(batch, self.watermark, inputs))
         except Exception as error:
-            raise StepError(place.operator, place.partition, batch, error) from error
-        return self.watermark, table
+            raise self._step_error(batch, error) from error
+        return Output(batch, self.watermark, table)
 
     def _heard(self, batch: int) -> list[tuple[str, int]]:
         return [(u, d) for u, d in self.needs if batch > d]
@@ -319,7 +367,7 @@ class OperatorRuntime(Runtime):
         if self.staged is None or self.sink is None:
             return
         for batch in sorted(b for b in self.staged if self._handed < b <= upto):
-            self.sink.write(batch, self.staged[batch])
+            self._write(batch, self.staged[batch])
             self._handed = batch
         for batch in [b for b in self.staged if b <= min(self._handed, self.sink.visible)]:
             del self.staged[batch]

@@ -86,6 +86,8 @@ class KafkaSink(Sink):
             raise SpecError("buffer", str(error)) from None
         self._state = threading.Condition()
         self._waiting: deque[tuple[int, pa.Table | None]] = deque()
+        self._taken = 0
+        """The last batch that was accepted; it is not accepted a second time, whoever asks."""
         self._bytes = 0
         self._shown: list[tuple[int, float]] = []
         self._since = time.monotonic()
@@ -117,15 +119,19 @@ class KafkaSink(Sink):
     def write(self, batch: int, table: pa.Table | None) -> None:
         with self._state:
             self._raise_end()
+            if batch <= self._taken:
+                return
             if self._marked and not self._waiting and (table is None or table.num_rows == 0):
                 self.visible = batch
                 self._shown.append((batch, time.time()))
                 self._marked = not self._session.stale
+                self._taken = batch
                 return
             size = 0 if table is None else table.nbytes
             if self._waiting and self._bytes + size > self.buffer:
                 raise SinkError(self._trouble) if self._trouble else NotYetError("the sink's buffer is full")
             self._waiting.append((batch, table))
+            self._taken = batch
             self._bytes += size
             if self._thread is None:
                 self._thread = threading.Thread(target=self._write_forever, daemon=True)
