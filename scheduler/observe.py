@@ -16,12 +16,25 @@ from scheduler.view import View
 
 def observe(view: View, incident: Incident) -> Incident:
     """The incident with all that the snapshot shows; the same object's equal if that is nothing."""
+    incident = _on_this_clock(view, incident)
     incident = _nodes_lost(view, incident)
     incident = _queries_lost(view, incident)
     if view.acked:
         incident = _queries_restored(view, incident)
         incident = _waiting_or_recovering(view, incident)
     return incident
+
+
+def _on_this_clock(view: View, incident: Incident) -> Incident:
+    """Deadlines are times of whoever led when they were set.  On a clock that is behind that leader's they would last longer
+    than the policy ever asks for, so none is later than if it were set now."""
+    settle = min(incident.settle_until, view.now + view.policy.settle_s)
+    driver = incident.driver_until
+    if driver is not None:
+        driver = min(driver, view.now + view.policy.driver_grace_s)
+    if (settle, driver) == (incident.settle_until, incident.driver_until):
+        return incident
+    return replace(incident, settle_until=settle, driver_until=driver)
 
 
 def lost_now(view: View) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -80,12 +81,14 @@ class Store:
     paused: bool = False
     keep: int = 3
     grace_s: float = 1.0
+    elapsed: Callable[[], float] = time.monotonic
+    """Seconds that only grow, for how long ago something was: `clock` may be set while we run."""
     also: Callable[[Snapshot, Decision], Iterable[Operation]] = _nothing_more
     changed: threading.Event = field(default_factory=threading.Event)
     reported: threading.Event | None = None
     """Set in place of `changed` by a report of the driver; None: `changed` stands for that as well."""
     _connections: int = 0
-    _trusted_from: float = 0.0
+    _trusted_from: float = float("-inf")
     _nodes: NodeList = field(init=False)
     _leads: bool = False
     """By the last answer in this session."""
@@ -113,9 +116,9 @@ class Store:
         self.client.remove_listener(self._listen)
 
     @property
-    def trusted_from(self) -> float:
-        """By `clock`: earlier, absence means nothing, as sessions are being renewed."""
-        return self._trusted_from
+    def trusted_for_s(self) -> float:
+        """Since when absence means something again, in seconds; negative while sessions are being renewed."""
+        return self.elapsed() - self._trusted_from
 
     @property
     def connected(self) -> bool:
@@ -134,7 +137,7 @@ class Store:
         for a record that is needed and cannot be read."""
         try:
             connections = self._connections
-            if self.connected and self.clock() >= self._trusted_from:
+            if self.connected and self.trusted_for_s >= 0:
                 reading = self._read()
                 if self.connected and connections == self._connections:
                     return reading
@@ -286,7 +289,7 @@ class Store:
         self._nodes.forget()
         self._kept.clear()
         if state == KazooState.CONNECTED:
-            self._trusted_from = self.clock() + self.grace_s
+            self._trusted_from = self.elapsed() + self.grace_s
         log.info("event=zookeeper state=%s", state)
         self.changed.set()
 

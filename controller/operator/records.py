@@ -174,7 +174,7 @@ class Records:
         """Of every pod that ever was a member; None while ZooKeeper cannot be believed: when it does not answer, and for
         as long after a reconnection as agents take to renew their sessions."""
         store = self.coordinator.store
-        if not self.connected or time.time() < store.trusted_from + self._settings.session_s:
+        if not self.connected or store.trusted_for_s < self._settings.session_s:
             self._missing_since.clear()
             return None
         try:

@@ -258,3 +258,27 @@ def test_pause_and_resume() -> None:
     w.run(1.0)
     assert not w.desired.paused  # type: ignore[union-attr]
     assert rules(w) == ["start", "pause", "resume"]
+
+
+@pytest.mark.parametrize("behind", [0.0, 300.0])
+def test_a_leader_whose_clock_is_behind_waits_no_longer_for_the_rest_of_a_burst(behind: float) -> None:
+    w = world()
+    w.kill("n1")
+    w.drive()
+    assert w.coordinate().rule == "failure-detected"
+    w.now -= behind
+    w.run(6.0)
+    assert w.healthy(), w.log
+
+
+def test_a_leader_whose_clock_is_behind_waits_no_longer_for_the_nodes_of_a_new_driver() -> None:
+    w = world(cpu=200, driver_grace_s=10.0)
+    w.kill("n1", "n2")
+    w.start_driver()
+    w.drive()
+    assert w.coordinate().rule == "driver-restarted"
+    w.now -= 3600.0
+    w.run(9.0)
+    assert not w.plans, "still within the grace"
+    w.run(6.0)
+    assert w.plans, w.log
