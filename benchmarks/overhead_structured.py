@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -83,7 +82,7 @@ def process(
     ]
     submit = ["--driver-memory", "768m", "--driver-java-options", cluster.driver_java_options()]
     submit += ["--driver-class-path", class_path] if class_path else []
-    spark = {**cluster.spark_env(), "PYSPARK_SUBMIT_ARGS": shlex.join([*submit, "pyspark-shell"])}
+    spark = {**cluster.spark_env(), "PYSPARK_SUBMIT_ARGS": cluster.submit_arguments(*submit)}
     here = {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
     return Service("structured", command, {MARK: cluster.token} | spark | here, out / "log.txt")
 

@@ -5,6 +5,7 @@ however that ends. Nodes are killed and frozen as a set in one sweep: a correlat
 cluster is for.
 """
 
+import shlex
 import subprocess
 import sys
 import threading
@@ -26,6 +27,7 @@ from controller.embedded.java import find_java
 from controller.embedded.jvm import MASTER, WORKER, Jvm
 from controller.embedded.node_tree import NodeRecord
 from controller.embedded.processes import Session
+from controller.embedded.spark_secret import SparkSecret
 from controller.embedded.warden import Warden
 from controller.embedded.zk_client import make_client
 from controller.embedded.zookeeper import ZooKeeperServer
@@ -95,6 +97,8 @@ class EmbeddedCluster:
             heap_mb=config.daemon_heap_mb,
         )  # fmt: skip
         self.zookeeper.launch()
+        self._secret = SparkSecret(warden.scratch / "spark-driver.conf")
+        self._secret.write()
         self._start_master(head)
         self.zookeeper.wait_ready()
         self._zk = make_client(self.zk_hosts, 10.0)
@@ -116,9 +120,9 @@ class EmbeddedCluster:
             str(ui_port),
             heap_mb=self.config.daemon_heap_mb,
         )
-        command[1:1] = _daemon_options()
+        command[1:1] = self._daemon_options()
         log = self.log_dir / "master.log"
-        process, _ = launch.spawn(command, self._jvm.environment(head) | self._warden.environment(), log)
+        process, _ = launch.spawn(command, self._daemon_environment(head), log)
         self._master = process
         launch.wait_until(
             lambda: launch.accepts(head, port),
@@ -157,14 +161,15 @@ class EmbeddedCluster:
     def add_node(self, name: str | None = None) -> str:
         """Start a node and return its name at once; it has arrived when its znode is there (`wait_for`)."""
         with self._lock:
-            warden = self._running()
+            self._running()
             name = name or self._fresh_name()
             if name in self._nodes:
                 raise NodeIsAliveError(f"node {name} is alive")
             host = self._hosts.take()
-            environment = self._jvm.environment(host) | warden.environment()
             process, session = launch.spawn(
-                self._agent_command(name, host), environment, self.log_dir / f"{name}-agent.log"
+                self._agent_command(name, host),
+                self._daemon_environment(host),
+                self.log_dir / f"{name}-agent.log",
             )
             self._nodes[name] = _Node(host, process, session)
             return name
@@ -176,7 +181,7 @@ class EmbeddedCluster:
             WORKER, "--host", host, "--cores", "1", "--memory", f"{config.worker_memory_mb}m", "--webui-port",
             "0", "--work-dir", str(scratch / "work"), self.master_url, heap_mb=config.daemon_heap_mb,
         )  # fmt: skip
-        worker[1:1] = _daemon_options()
+        worker[1:1] = self._daemon_options()
         return [
             sys.executable, "-m", "controller.embedded.node_agent", "--node", name, "--host", host,
             "--zk", self.zk_hosts, "--cpu-milli", str(config.cpu_milli),
@@ -314,7 +319,12 @@ class EmbeddedCluster:
         return self._jvm.environment(head) | {
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "PYSPARK_SUBMIT_ARGS": self.submit_arguments(),
         }
+
+    def submit_arguments(self, *more: str) -> str:
+        """For PYSPARK_SUBMIT_ARGS, with `more` options; a driver without them is answered by nobody."""
+        return shlex.join(self._secret.submit_arguments(*more))
 
     def executor_java_options(self) -> str:
         """For `spark.executor.extraJavaOptions`."""
@@ -325,6 +335,14 @@ class EmbeddedCluster:
         return " ".join(self._jvm.flags())
 
     # inside
+
+    def _daemon_options(self) -> list[str]:
+        return [*_DAEMON_OPTIONS, *self._secret.daemon_options()]
+
+    def _daemon_environment(self, host: str) -> dict[str, str]:
+        """Of the master, and of an agent and the Worker below it."""
+        mark = self._running().environment()
+        return self._jvm.environment(host) | mark | self._secret.daemon_environment()
 
     def _running(self) -> Warden:
         if self._warden is None:
@@ -346,5 +364,8 @@ class EmbeddedCluster:
             return {name: self._nodes[name] for name in names}
 
 
-def _daemon_options() -> list[str]:
-    return [f"-Dspark.worker.timeout={WORKER_TIMEOUT_S}", "-Dspark.deploy.maxExecutorRetries=-1"]
+_DAEMON_OPTIONS = (
+    f"-Dspark.worker.timeout={WORKER_TIMEOUT_S}",
+    "-Dspark.deploy.maxExecutorRetries=-1",
+    "-Dspark.ui.killEnabled=false",  # the master's page asks nobody who they are
+)

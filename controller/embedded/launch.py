@@ -26,7 +26,7 @@ def spawn(
     inherited = {
         k: v
         for k, v in os.environ.items()
-        if not k.startswith(("SPARK_", "PYSPARK_", "JAVA_TOOL", "JDK_JAVA"))
+        if not k.startswith(("SPARK_", "_SPARK_", "PYSPARK_", "JAVA_TOOL", "JDK_JAVA"))
     }
     log.parent.mkdir(parents=True, exist_ok=True)
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 
 from controller import logs
@@ -35,7 +34,7 @@ def services_of(config: RunConfig, layout: Layout, cluster: EmbeddedCluster, roo
         *([f"--metrics-port={config.metrics_port + 1}"] if config.metrics_port else []),
     ]
     submit = ["--driver-memory", f"{DRIVER_HEAP_MB}m", "--driver-java-options", cluster.driver_java_options()]
-    spark = {**cluster.spark_env(), "PYSPARK_SUBMIT_ARGS": shlex.join([*submit, "pyspark-shell"])}
+    spark = {**cluster.spark_env(), "PYSPARK_SUBMIT_ARGS": cluster.submit_arguments(*submit)}
     coordinator = [sys.executable, "-m", "controller.coordination", *common]
     return {
         "coordinator": Service("coordinator", coordinator, environment, layout.log("coordinator")),

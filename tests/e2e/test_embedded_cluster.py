@@ -61,6 +61,7 @@ def start_driver(cluster: EmbeddedCluster, executors: int, **environment: str) -
         env=os.environ | dict(cluster.spark_env()) | environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
     )
 
@@ -99,6 +100,27 @@ def test_a_job_runs_on_every_node_and_a_kill_leaves_no_process_of_a_node(cluster
     finally:
         driver.communicate("")
     assert driver.returncode == 0, "the application outlives a node"
+
+
+def test_an_application_without_the_secret_is_refused(cluster: EmbeddedCluster) -> None:
+    """By the master, to which RPC of a stranger would be code; and the secret is in no command line."""
+    stranger = start_driver(cluster, 1, PYSPARK_SUBMIT_ARGS="--conf spark.ui.enabled=false pyspark-shell")
+    try:
+        assert stranger.stdout is not None
+        said = next(
+            line for line in stranger.stdout if line.startswith("HOSTS") or "Failed to connect" in line
+        )
+        assert "Failed to connect to master" in said
+    finally:
+        stranger.kill()
+        stranger.communicate()
+    properties = cluster.scratch / "spark-driver.conf"
+    assert properties.stat().st_mode & 0o777 == 0o600
+    secret = properties.read_text().rpartition(" ")[2].strip()
+    assert len(secret) == 64
+    lines = [Path(f"/proc/{p.pid}/cmdline").read_bytes() for p in marked(cluster.token)]
+    assert len(lines) > 2
+    assert not [line for line in lines if secret.encode() in line]
 
 
 def test_an_added_node_arrives_under_every_served_root(cluster: EmbeddedCluster) -> None:
