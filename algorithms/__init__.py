@@ -18,6 +18,7 @@ from algorithms.parse import loads_instance, parse_instance, validate
 from algorithms.plan_json import plan_from_json, plan_to_json
 from algorithms.plan_table import plan_table
 from algorithms.solve import ALGORITHMS, solve
+from algorithms.strict import solve_strict
 
 __all__ = [
     "ALGORITHMS",
@@ -39,5 +40,6 @@ __all__ = [
     "plan_table",
     "plan_to_json",
     "solve",
+    "solve_strict",
     "validate",
 ]

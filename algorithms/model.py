@@ -105,6 +105,7 @@ CODES = {
     "packing": "the capacity suffices in sum, but no node has room for the pieces",
     "not-completed": "a planner that works partition by partition did not complete it",
     "not-found": "it fits beside the plan; the planner that ran did not look at it",
+    "order": "a query of higher priority comes first, and there is no room for that one yet",
 }
 
 

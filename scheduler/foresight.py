@@ -10,38 +10,43 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from algorithms import Instance, Plan, solve
+from algorithms import Instance, Plan, solve, solve_strict
+from scheduler.model import Order
 
 Clock = Callable[[], float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a planner is asked."""
+
+    instance: Instance
+    order: Order
+    algorithm: str
+    time_limit_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
     """A plan, and what it is the answer to."""
 
-    instance: Instance
-    algorithm: str
-    time_limit_s: float
+    question: Question
     plan: Plan
 
 
 @dataclass(slots=True)
 class Planner:
-    """`algorithms.solve` with a clock (monotonic seconds; None: plans count work instead), which does not ask twice."""
+    """The planners with a clock (monotonic seconds; None: plans count work instead), which does not ask twice."""
 
     clock: Clock = None
     known: Foreseen | None = None
     """The last answer: made ahead, or by this planner."""
 
-    def plan(self, instance: Instance, algorithm: str, time_limit_s: float) -> Plan:
+    def plan(self, question: Question) -> Plan:
         """Raises what `algorithms.solve` raises."""
-        known = self.known
-        if known and (known.instance, known.algorithm, known.time_limit_s) == (
-            instance,
-            algorithm,
-            time_limit_s,
-        ):
-            return known.plan
-        plan = solve(instance, algorithm, time_limit_s, self.clock)
-        self.known = Foreseen(instance, algorithm, time_limit_s, plan)
+        if self.known is not None and self.known.question == question:
+            return self.known.plan
+        by = solve_strict if question.order is Order.STRICT else solve
+        plan = by(question.instance, question.algorithm, question.time_limit_s, self.clock)
+        self.known = Foreseen(question, plan)
         return plan

@@ -24,6 +24,13 @@ class Strategy(StrEnum):
     BEST_CASE = "best-case"  # as incremental, with standby nodes that are ready at once
 
 
+class Order(StrEnum):
+    """Which of several queries come back first."""
+
+    VALUE = "value"  # those that together have the most priority for the capacity that is there
+    STRICT = "strict"  # the most valuable first, whatever it costs: none before one of a higher priority
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """The settings of decisions."""
@@ -35,6 +42,7 @@ class Policy:
     """Losses further apart than this are not counted together."""
     cpu_cap: float = 0.8
     """Share of a node's CPU that plans may fill."""
+    order: Order = Order.VALUE
     algorithm: str = "auto"
     """Planner by its registered name; the operator-centric strategy has its own."""
     time_limit_s: float = 1.0

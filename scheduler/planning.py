@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost, Plan
+from algorithms import Exclusion, FailedQuery, Instance, NodeCapacity, PartitionCost, Plan
 from scheduler.costs import free_capacity
-from scheduler.foresight import Planner
+from scheduler.foresight import Planner, Question
 from scheduler.incident import Candidate
 from scheduler.model import Strategy
 from scheduler.placement import spread
@@ -40,15 +40,27 @@ def plan_recovery(
     wanted = tuple(failed)
     free = free_capacity(view, costs, held)
     candidates, left_out = _candidates(view, costs, held, frozenset(wanted))
-    answer = planner.plan(
-        _instance(view, costs, free, wanted, candidates), _algorithm(view), view.policy.time_limit_s
-    )
+    policy = view.policy
+    instance = _instance(view, costs, free, wanted, candidates)
+    answer = planner.plan(Question(instance, policy.order, _algorithm(view), policy.time_limit_s))
     added = dict(answer.placement or {})
-    left_out |= {e.query: e.reason for e in answer.excluded}
+    left_over = free_capacity(view, costs, {**held, **added})
+    left_out |= {e.query: _reason(e, costs, left_over) for e in answer.excluded}
     if len(answer.queries) == len(candidates):
-        room = free_capacity(view, costs, {**held, **added})
-        added |= _unneeded([p for p in wanted if p not in added], costs, room)
+        added |= _unneeded([p for p in wanted if p not in added], costs, left_over)
     return Planned(free, candidates, answer, added, left_out, sum(costs[p] for p in wanted))
+
+
+def _reason(exclusion: Exclusion, costs: Mapping[str, int], left_over: Mapping[str, int]) -> str:
+    """Why a query stays down.  Where the sum would do and the nodes do not, it waits for room on one node."""
+    if exclusion.code != "packing" or not exclusion.missing or not left_over:
+        return exclusion.reason
+    largest = max(exclusion.missing, key=lambda p: (costs[p], p))
+    most = max(left_over, key=lambda n: (left_over[n], n))
+    return (
+        f"{exclusion.reason}: its largest partition {largest} needs {costs[largest]}, and the most that one node has left "
+        f"is {left_over[most]} ({most}); running partitions are not moved, so it waits for another node"
+    )
 
 
 def _algorithm(view: View) -> str:
@@ -62,6 +74,10 @@ def _candidates(
     found: list[Candidate] = []
     left_out: dict[str, str] = {}
     order = {p.id: k for k, p in enumerate(view.snapshot.topology.partitions)}
+    greatest = max(
+        view.policy.cap_of(cpu)
+        for cpu in (view.policy.node_cpu_milli, *(n.cpu_milli for n in view.alive.values()))
+    )
     down = order.keys() - held.keys()
     for query in view.snapshot.topology.queries:
         missing = sorted(query.partitions & down, key=order.__getitem__)
@@ -71,6 +87,11 @@ def _candidates(
         unwanted = [p for p in missing if p not in wanted]
         if poison is not None:
             left_out[query.id] = poison
+        elif (large := next((p for p in missing if costs[p] > greatest), None)) is not None:
+            left_out[query.id] = (
+                f"partition {large} needs {costs[large]} milli-CPU and a node has at most {greatest} under the cap: "
+                "it fits on no node"
+            )
         elif unwanted:
             left_out[query.id] = f"{unwanted[0]} was lost a moment ago and its node has not let go of it yet"
         else:

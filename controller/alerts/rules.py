@@ -75,6 +75,11 @@ THRESHOLDS: tuple[Threshold, ...] = (
         "itself",
     ),
     Threshold(
+        "scatteredFor",
+        "5m",
+        "only another node ends it; one that is on its way is there within five minutes, as for `capacityFor`",
+    ),
+    Threshold(
         "highPriorityFor",
         "1m",
         "a single lost node is recovered from in seconds, and whoever gave a query a priority of 8 or more wants to know "
@@ -158,6 +163,15 @@ ALERTS: tuple[Alert, ...] = (
         "capacityFor",
         "{{ $value }} queries of {{ $labels.topology }} wait for nodes that do not come",
         "No waiting query fits what the living nodes have free, and fewer nodes are alive than the topology asks for.",
+    ),
+    Alert(
+        "RepriseQueryFitsOnNoNode",
+        Severity.WARNING,
+        "(max by (topology) (reprise_waiting_queries_without_a_node) > 0) "
+        "and on (topology) (max by (topology) (reprise_waiting_queries_that_fit) == 0)",
+        "scatteredFor",
+        "{{ $value }} queries of {{ $labels.topology }} fit the free capacity, but only in pieces",
+        "Enough CPU is free in sum, but no node has room for a partition; running ones are not moved, so only a node helps.",
     ),
     Alert(
         "RepriseHighPriorityQueryDown",

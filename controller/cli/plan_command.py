@@ -9,7 +9,16 @@ import click
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from algorithms import ALGORITHMS, Instance, InstanceError, Plan, loads_instance, plan_to_json, solve
+from algorithms import (
+    ALGORITHMS,
+    Instance,
+    InstanceError,
+    Plan,
+    loads_instance,
+    plan_to_json,
+    solve,
+    solve_strict,
+)
 from controller.cli.exits import NotRunningError
 from controller.cli.options import DURATION
 from controller.cli.recorded import RecordedPlan, recorded_plans
@@ -32,6 +41,13 @@ from controller.view.model import PlanView
 @click.option(
     "--algorithm", default="auto", show_default=True, help=f"One of {', '.join(sorted(ALGORITHMS))}."
 )
+@click.option(
+    "--order",
+    type=click.Choice(["value", "strict"]),
+    default="value",
+    show_default=True,
+    help="value: the greatest summed priority; strict: no query before one of a higher priority.",
+)
 @click.option("--time-limit", type=DURATION, default="1s", show_default=True)
 @output_option
 def command(
@@ -39,6 +55,7 @@ def command(
     instance: Path | None,
     folder: Path | None,
     algorithm: str,
+    order: str,
     time_limit: float,
     output: str,
 ) -> None:
@@ -57,12 +74,12 @@ def command(
     if instance is not None and folder is not None:
         raise click.UsageError("give one of --input and --from-incident")
     if instance is not None:
-        plan = _solve(_read(instance), algorithm, time_limit)
+        plan = _solve(_read(instance), order, algorithm, time_limit)
         if not for_programs(plan_to_json(plan), output):
             show(Console(), plan)
     elif folder is not None:
         recorded = recorded_plans(folder)
-        again = [(record, _solve(record.instance, algorithm, time_limit)) for record in recorded]
+        again = [(record, _solve(record.instance, order, algorithm, time_limit)) for record in recorded]
         pairs = [{"id": r.id, "recorded": r.plan, "again": plan_to_json(plan)} for r, plan in again]
         if not for_programs(pairs, output):
             _compare(Console(), again)
@@ -123,8 +140,9 @@ def _read(file: Path) -> Instance:
         raise InstanceError("$", f"is not UTF-8 text: {error.reason} at byte {error.start}") from error
 
 
-def _solve(instance: Instance, algorithm: str, time_limit: float) -> Plan:
-    return solve(instance, algorithm, time_limit, time.monotonic)
+def _solve(instance: Instance, order: str, algorithm: str, time_limit: float) -> Plan:
+    by = solve_strict if order == "strict" else solve
+    return by(instance, algorithm, time_limit, time.monotonic)
 
 
 def show(console: Console, plan: Plan) -> None:

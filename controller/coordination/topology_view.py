@@ -7,7 +7,7 @@ from functools import lru_cache
 from sys import intern
 from typing import TypeVar
 
-from scheduler.model import PartitionView, Policy, QueryView, Strategy, TopologyView
+from scheduler.model import Order, PartitionView, Policy, QueryView, Strategy, TopologyView
 from spark_jobs.topology import StreamTopology, expand, make_operator
 
 T = TypeVar("T")
@@ -56,6 +56,7 @@ def policy_of(resource: StreamTopology, settle_s: float, driver_grace_s: float) 
         correlated_nodes=recovery.correlated_nodes,
         window_s=recovery.window_s,
         cpu_cap=recovery.cpu_cap,
+        order=Order(recovery.order),
         algorithm=recovery.algorithm,
         time_limit_s=recovery.time_limit_s,
         settle_s=settle_s,

@@ -192,9 +192,12 @@ INCIDENT = Dashboard(
             bad=1,
         ),
         Panel(
-            "Waiting queries that would fit now",
-            "More than 0 for long: recovery does not use what is there.",
-            (Query(_by("topology", "reprise_waiting_queries_that_fit", function="max")),),
+            "Waiting queries that would fit now, and in pieces",
+            "The first above 0 for long: recovery does not use what is there. The second: no single node has room for them.",
+            (
+                Query(_by("topology", "reprise_waiting_queries_that_fit", function="max"), "would fit"),
+                Query(_by("topology", "reprise_waiting_queries_without_a_node", function="max"), "in pieces"),
+            ),
             kind="stat",
             width=6,
         ),

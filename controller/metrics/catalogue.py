@@ -157,6 +157,11 @@ METRICS: tuple[Metric, ...] = (
         "Waiting queries of which each alone would fit the free CPU of the living nodes.",
     ),
     _gauge(
+        "reprise_waiting_queries_without_a_node",
+        "",
+        "Waiting queries that fit the free CPU of the living nodes in sum, and no arrangement on single nodes was found.",
+    ),
+    _gauge(
         "reprise_recovery_progress_batches",
         "",
         "Positions of the output partitions of all queries that are not available, and of their partitions at work, "

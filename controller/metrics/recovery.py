@@ -79,12 +79,16 @@ def _capacity(look: Look) -> Iterator[Sample]:
     yield Sample("reprise_free_cpu_cores", {}, sum(free.values()) / 1000)
     yield Sample("reprise_waiting_cpu_cores", {}, sum(costs[p] for p in homeless) / 1000)
     waiting = [q.id for q in look.state.queries if q.status is Status.WAITING]
-    fitting = 0
+    fitting = scattered = 0
     needs = {query.id: query.partitions for query in look.topology.queries}
     for query in waiting:
         missing = [p.id for p in look.topology.partitions if p.id in needs[query] & homeless]
-        fitting += bool(missing) and spread(missing, costs, free) is not None
+        if missing and spread(missing, costs, free) is not None:
+            fitting += 1
+        elif missing and sum(costs[p] for p in missing) <= sum(free.values()):
+            scattered += 1
     yield Sample("reprise_waiting_queries_that_fit", {}, fitting)
+    yield Sample("reprise_waiting_queries_without_a_node", {}, scattered)
 
 
 def _costs(look: Look) -> Mapping[str, int]:

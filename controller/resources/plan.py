@@ -45,7 +45,7 @@ class LeftOutQuery(Written):
     reason: Reason
     """Why it waits."""
     code: Label | None = None
-    """too-large, outbid, packing, not-completed or not-found; absent where no planner was asked."""
+    """too-large, outbid, packing, not-completed, not-found or order; absent where no planner was asked."""
     missing_milli_cpu: Count = 0
     """CPU that it would take to add it to the plan."""
 

@@ -131,7 +131,7 @@ class LeftOutView:
     priority: int
     reason: str
     code: str | None
-    """too-large | outbid | packing | not-completed | not-found; None where it was not the planner that left it out."""
+    """too-large | outbid | packing | not-completed | not-found | order; None where another than the planner left it out."""
     missing: tuple[str, ...]
     missing_capacity: int | None
     competes_with: tuple[str, ...]

@@ -219,6 +219,7 @@ def _recovery(x: s.RecoveryModel) -> r.RecoveryPolicy:
         correlated_nodes=x.correlated_nodes,
         window_s=parse_duration(x.window),
         cpu_cap=x.cpu_cap / 100,
+        order=x.order,
         algorithm=x.algorithm,
         time_limit_s=parse_duration(x.time_limit),
         buffer_memory_bytes=parse_bytes(x.buffer_memory),

@@ -113,6 +113,8 @@ class RecoveryPolicy:
     window_s: float
     cpu_cap: float
     """Fraction of a node's CPU, 0 < cap <= 1."""
+    order: str
+    """`value` or `strict`."""
     algorithm: str
     time_limit_s: float
     buffer_memory_bytes: int

@@ -142,6 +142,10 @@ class SinkModel(Closed):
 class RecoveryModel(Closed):
     strategy: Literal["incremental", "blocking", "operator-centric", "best-case"] = "incremental"
     """How a correlated failure is recovered."""
+    order: Literal["value", "strict"] = "value"
+    """Which queries come back first. `value`: those that together have the most priority for the capacity that is there, so
+    several of lesser priority may come before a great one. `strict`: the most valuable first, whatever it costs; what is
+    free is kept for it."""
     mode: Literal["automatic", "recommend"] = "automatic"
     """`recommend` writes plans down and carries none out until it is approved (Kubernetes). Not used by `reprise run`,
     which always acts."""

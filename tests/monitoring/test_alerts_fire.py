@@ -26,7 +26,7 @@ from tests.monitoring.watched import Watched
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
 NO_CAPACITY = {
     "RepriseCorrelatedFailure", "RepriseHighPriorityQueryDown", "RepriseCapacityNotArriving", "ReprisePlanInfeasible",
-    "RepriseBufferNearLimit", "RepriseCheckpointTooOld",
+    "RepriseBufferNearLimit", "RepriseCheckpointTooOld", "RepriseQueryFitsOnNoNode",
 }  # fmt: skip
 FROZEN_DRIVER = {"RepriseRecoveryStalled", "RepriseDriverSilent"}
 ZK = "RepriseZooKeeperSuspended"
@@ -35,7 +35,7 @@ COORDINATOR, DRIVER = "controller.coordination", "controller.driver"
 
 @pytest.fixture
 def watched(tmp_path: Path) -> Iterator[Watched]:
-    config = ClusterConfig(nodes=4, cpu_milli=100, start_timeout_s=300.0)
+    config = ClusterConfig(nodes=4, cpu_milli=120, start_timeout_s=300.0)
     with EmbeddedCluster(config) as cluster, Watched(cluster, tmp_path) as run:
         yield run
 

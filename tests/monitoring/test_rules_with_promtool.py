@@ -56,6 +56,7 @@ NO_ROOM = (
     | state("queries", f"3+0{LONG}", status="available", priority_class="low")
     | state("nodes", f"2+0{LONG}", state="missing")
 )
+SCATTERED = steady(waiting_queries_that_fit=0, waiting_queries_without_a_node=1)
 CHECKPOINT = {f"reprise_checkpoint_age_seconds{{{T}}}": f"0+15{LONG}"} | steady(
     checkpoint_interval_seconds=10, paused=0
 )
@@ -93,6 +94,9 @@ CASES = (
     Case("RepriseCapacityNotArriving", NO_ROOM, ("4m",), ("6m",)),
     Case("RepriseCapacityNotArriving", NO_ROOM | state("nodes", OFF, state="missing"), ("30m",)),
     Case("RepriseCapacityNotArriving", NO_ROOM | steady(waiting_queries_that_fit=1), ("30m",)),
+    Case("RepriseQueryFitsOnNoNode", SCATTERED, ("4m",), ("6m",)),
+    Case("RepriseQueryFitsOnNoNode", SCATTERED | steady(waiting_queries_that_fit=1), ("30m",)),
+    Case("RepriseQueryFitsOnNoNode", SCATTERED | steady(waiting_queries_without_a_node=0), ("30m",)),
     Case(
         "RepriseHighPriorityQueryDown",
         state("queries", OFF, status="waiting", priority_class="high")

@@ -47,14 +47,15 @@ spec:
        inputs: [{from: parser, by: [tag]}], output: {priority: 2}}
   checkpoint: {everyBatches: 6}
   recovery: {bufferMemory: 64Ki, bufferDisk: 64Ki}
-  nodes: {count: 4, cpu: 100m}
+  nodes: {count: 4, cpu: 120m}
 """
-"""Two of four nodes host `hot` alone, and a query of it does not fit what the other two have free; the buffers of the parser
-are full after some batches that nobody takes."""
+"""Two of four nodes host `hot` alone, and a query of it fits what the other two have free in sum, and on neither of them;
+the buffers of the parser are full after some batches that nobody takes."""
 
 SHORT = defaults() | {
     "correlatedFor": "1s", "stalledWindow": "6s", "stalledFor": "2s", "capacityFor": "2s", "highPriorityFor": "1s",
-    "checkpointIntervals": "2", "checkpointGrace": "2", "checkpointFor": "1s", "bufferFor": "1s", "infeasibleFor": "1s",
+    "scatteredFor": "2s", "checkpointIntervals": "2", "checkpointGrace": "2", "checkpointFor": "1s", "bufferFor": "1s",
+    "infeasibleFor": "1s",
     "zookeeperFor": "1s", "controllerFor": "1s", "driverAge": "4", "driverFor": "1s", "pausedFor": "2s",
 }  # fmt: skip
 """Thresholds for a test that has minutes and not hours; `bufferFill` is the real one."""

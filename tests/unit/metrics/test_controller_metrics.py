@@ -110,6 +110,9 @@ def test_a_failure_without_room() -> None:
     )
     assert (found["queries waiting high"], found["partitions waiting"], found["nodes missing"]) == (2, 2, 2)
     assert (found["waiting_queries_that_fit"], found["waiting_cpu_cores"]) == (0, pytest.approx(0.08))
+    assert (
+        found["waiting_queries_without_a_node"] == 2
+    )  # 20 + 20 milli-CPU are free, and each needs 40 on one node
     assert (found["plan_infeasible"], found["plans_total dp nothing"], found["plan_gap_ratio"]) == (
         1,
         1,
@@ -121,6 +124,7 @@ def test_capacity_that_has_come_makes_waiting_queries_fit_before_the_driver_uses
     nodes = {n: NODES[n] for n in ("n1#1", "n2#1")} | {"n5#1": Node("n5", 1, 100)}
     found = values(failure(plan(1, left_out={"hot.0": "no room"}), nodes=nodes))
     assert (found["nodes joining"], found["waiting_queries_that_fit"]) == (1, 2)
+    assert found["waiting_queries_without_a_node"] == 0
 
 
 def test_a_query_fits_node_by_node_and_not_only_in_sum() -> None:
@@ -130,6 +134,7 @@ def test_a_query_fits_node_by_node_and_not_only_in_sum() -> None:
     assert seen.incident is not None
     found = values(replace(seen, incident=replace(seen.incident, costs=costs)))
     assert (found["free_cpu_cores"], found["waiting_queries_that_fit"]) == (pytest.approx(0.04), 0)
+    assert found["waiting_queries_without_a_node"] == 2
 
 
 def test_progress_rises_with_what_is_restored_and_replayed_and_with_nothing_else() -> None:
