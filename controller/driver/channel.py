@@ -24,6 +24,8 @@ from controller.metrics.process import session_of
 from spark_jobs.engine import Desired
 
 log = logging.getLogger("reprise.driver")
+_RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 1.5, "max_delay": 2.0}
+"""Without it a client waits up to a minute between two tries, and a driver would be silent for as long after an outage."""
 GRACE_S = 3.0
 """How long after a reconnection absence means nothing; an agent registers anew within one or two seconds."""
 
@@ -57,7 +59,9 @@ class Channel:
     """One driver's connection.  `changed` is set when nodes or the desired state may have changed."""
 
     def __init__(self, hosts: str, root: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._zk = KazooClient(hosts=hosts, timeout=10.0, **client_options())
+        self._zk = KazooClient(
+            hosts=hosts, timeout=10.0, connection_retry=dict(_RECONNECT), **client_options()
+        )
         self._root, self._clock, self._absence_counts_from = root, clock, 0.0
         self.changed = threading.Event()
         self.nodes: Mapping[str, NodeRecord] = {}

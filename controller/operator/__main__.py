@@ -149,6 +149,7 @@ def _settings(options: argparse.Namespace) -> OperatorSettings:
         nodes=not options.no_nodes, capacity=options.capacity, writes_per_s=options.writes_per_s,
         lease=options.lease, lease_s=options.lease_s,
         session_s=options.session_timeout, settle_s=options.settle, driver_grace_s=options.driver_grace,
+        driver_silent_s=options.driver_silent, machine_lost_s=options.machine_lost,
         switches=options.switches, health_port=options.health_port,
         metrics_port=options.metrics_port, log_format=options.log_format, keep_incidents=options.keep_incidents,
         web_host=options.web_host, web_port=options.web_port,
@@ -188,6 +189,18 @@ def _parser() -> argparse.ArgumentParser:
         type=float,
         default=base.driver_grace_s,
         help="longest wait for a new driver's nodes, s",
+    )
+    add(
+        "--driver-silent",
+        type=float,
+        default=base.driver_silent_s,
+        help="seconds without a report after which a driver is ended and started anew",
+    )
+    add(
+        "--machine-lost",
+        type=int,
+        default=base.machine_lost_s,
+        help="seconds that pods stay on a machine that is not ready or unreachable",
     )
     add("--switches", default="", help="ConfigMap with the keys paused and recommend, for all topologies")
     add("--health-port", type=int, default=base.health_port, help="of the probes; 0 for none")

@@ -1,29 +1,38 @@
 """Keeps one driver pod alive for a topology: created when there is none, created anew when it has ended, moved when its
-machine is gone, restarted when the spec asks for another one, but never in the middle of a recovery.
+machine is gone, ended when it is silent, and restarted when the spec asks for another one, but that never in the middle of
+a recovery.
 
-The pod has a fixed name, so the API server itself refuses a second one; and a driver that lives on where nobody sees
-it finds out by the epoch in ZooKeeper that it was replaced.
+The pod has a fixed name, so the API server itself refuses a second one.  A pod that was told to end and that nobody ends, as
+its machine is lost, is removed by force; the process may then live on where nobody sees it, beside its successor.  That does
+no harm: hosts refuse commands of lower epochs, and the checkpoint store and sinks refuse what a driver of a lower epoch
+writes (docs/decisions/driver-given-up.md).
 """
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from controller.operator import manifests
 from controller.operator.api import Api, collection
+from controller.operator.endings import OVERDUE_S, Endings
 from controller.operator.errors import ConflictError
 from controller.operator.events import Events
 from controller.operator.pods import Machine, PodView
+from controller.operator.pulse import Pulse
 from controller.operator.settings import OperatorSettings
 from spark_jobs.topology import StreamTopology
 
 LONGEST_PAUSE_S = 60.0
 STABLE_S = 120.0
 """A driver that has run for so long has not failed to start."""
+FIRST_REPORT_S = 300.0
+"""A driver may take so long to its first report: it imports, starts Spark, and may copy a checkpoint of a standby site."""
+AGAIN_S = 5.0
+"""Between two forced deletions of one pod, while the watch has not told that it is gone."""
 
 
 @dataclass(slots=True)
@@ -34,12 +43,32 @@ class DriverKeeper:
     settings: OperatorSettings
     owner: Mapping[str, Any]
     events: Events
+    clock: Callable[[], float] = time.monotonic
     problem: str = ""
     """Why there is no driver that works; empty when there is one."""
+    pulse: Pulse = field(init=False)
+    """Whoever reads the records tells it of the driver's reports."""
     _ends: int = 0
     _not_before: float = 0.0
     _created: float = field(default=0.0)
     _wanted: tuple[StreamTopology, str] | None = None
+    _endings: Endings = field(init=False)
+    _ended_uid: str = ""
+    """Of the last pod whose end was counted."""
+    _silent_uid: str = ""
+    """Of the last pod that was told to end because it was silent."""
+    _forced: tuple[str, float] = ("", 0.0)
+    """The last pod that was removed by force, and when."""
+
+    def __post_init__(self) -> None:
+        self.pulse = Pulse(self.settings.driver_silent_s, self.clock)
+        self._endings = Endings(self.clock)
+
+    @property
+    def silent(self) -> bool:
+        """Whether the driver, whose pod may well run, has said nothing for so long that it is given up."""
+        limit = self.pulse.limit_s
+        return self.pulse.silent_s > (limit if self.pulse.reported else max(limit, FIRST_REPORT_S))
 
     def look(
         self,
@@ -49,26 +78,22 @@ class DriverKeeper:
         recovering: bool,
     ) -> None:
         """One step towards a driver of the right kind."""
+        self.pulse.follow(pod.uid if pod is not None and pod.phase == "Running" else "")
+        self._endings.keep([] if pod is None else [pod])
         if pod is None:
             self._create(resource)
         elif pod.ended:
             self._ended(resource, pod)
-        elif (why := _lost(pod, machines)) is not None:
+        elif (why := self._lost(pod, machines)) is not None:
             self._move(resource, pod, why)
         elif pod.deleted_at is not None:
-            self.problem = "the driver is ending"
+            self.problem = self.problem if pod.uid == self._silent_uid else "the driver is ending"
+        elif pod.phase == "Running" and self.silent:
+            self._give_up(resource, pod)
         elif pod.annotations.get(manifests.REVISION) != self._revision(resource):
             self._renew(resource, pod, recovering)
         else:
             self.problem = "" if pod.phase == "Running" else f"the driver's pod is {pod.phase}: {pod.reason}"
-
-    def remove(self, resource_name: str, namespace: str) -> bool:
-        """Delete the pod, and with it its executors; whether it is gone."""
-        path = f"{collection(namespace, 'pods')}/{manifests.driver_name(resource_name)}"
-        if self.api.find(path) is None:
-            return True
-        self.api.delete(path)
-        return False
 
     def _revision(self, resource: StreamTopology) -> str:
         """Of the driver that is wanted; computed once for each spec."""
@@ -77,7 +102,7 @@ class DriverKeeper:
         return self._wanted[1]
 
     def _create(self, resource: StreamTopology) -> None:
-        if (wait := self._not_before - time.monotonic()) > 0:
+        if (wait := self._not_before - self.clock()) > 0:
             self.problem = f"the driver has ended {self._ends} times; again in {wait:.0f} s"
             return
         settings, folder = self.settings, collection(resource.namespace, "configmaps")
@@ -89,23 +114,46 @@ class DriverKeeper:
             self.api.create(collection(resource.namespace, "pods"), pod)
         except ConflictError:  # the watch has not told us yet
             return
-        self._created = time.monotonic()
+        self._created = self.clock()
         self._not_before = self._created + 2.0  # the watch tells of it before that, or we ask in vain
         self.problem = "the driver is starting"
         self.events.say("DriverCreated", f"pod {pod['metadata']['name']}, executors {prefix}-exec-*")
 
     def _ended(self, resource: StreamTopology, pod: PodView) -> None:
-        if self._created and time.monotonic() - self._created > STABLE_S:
+        if pod.uid != self._ended_uid:  # the watch may show it again before it tells that it is gone
+            pause = self._count_end(pod)
+            self.problem = f"the driver has ended: {pod.reason or pod.phase}"
+            self.events.say(
+                "DriverEnded", f"{pod.reason or pod.phase}; a new one in {pause:.0f} s", warning=True
+            )
+        self._delete(resource, pod, grace_s=None)
+
+    def _count_end(self, pod: PodView) -> float:
+        """Seconds until there may be another one: ever more while none lasts."""
+        self._ended_uid = pod.uid
+        if self._created and self.clock() - self._created > STABLE_S:
             self._ends = 0
         pause = min(LONGEST_PAUSE_S, 2.0**self._ends)
         self._ends += 1
-        self._not_before = time.monotonic() + pause
-        self.problem = f"the driver has ended: {pod.reason or pod.phase}"
-        self.events.say("DriverEnded", f"{pod.reason or pod.phase}; a new one in {pause:.0f} s", warning=True)
+        self._not_before = self.clock() + pause
+        return pause
+
+    def _give_up(self, resource: StreamTopology, pod: PodView) -> None:
+        """It is told to end in the orderly way first: where its kubelet lives, that ends a process that is stopped, too."""
+        self._count_end(pod)
+        self.problem = (
+            f"the driver is silent: no report for {self.pulse.silent_s:.0f} s while ZooKeeper answers"
+        )
+        self.events.say("DriverSilent", f"{self.problem}; it is ended and started anew", warning=True)
         self._delete(resource, pod, grace_s=None)
+        self._silent_uid = pod.uid
 
     def _move(self, resource: StreamTopology, pod: PodView, why: str) -> None:
         self.problem = f"the driver is lost: {why}"
+        uid, at = self._forced
+        if uid == pod.uid and self.clock() - at < AGAIN_S:
+            return
+        self._forced = pod.uid, self.clock()
         self.events.say("DriverLost", why, warning=True)
         self._delete(resource, pod, grace_s=0)
 
@@ -122,10 +170,25 @@ class DriverKeeper:
         path = f"{collection(resource.namespace, 'pods')}/{pod.name}"
         self.api.delete(path, uid=pod.uid, grace_s=grace_s)
 
+    def _lost(self, pod: PodView, machines: Mapping[str, Machine] | None) -> str | None:
+        """Why nobody will end this pod, though it must end; None while somebody may.
 
-def _lost(pod: PodView, machines: Mapping[str, Machine] | None) -> str | None:
-    """A pod on a machine that is not reachable is lost when Kubernetes has given up on it as well: it marks such pods
-    for deletion after the time that their tolerations give."""
+        Kubernetes marks the pods of a machine that it cannot reach for deletion after the time that their tolerations
+        give; no kubelet carries that out.  Where Node objects may not be read, that is seen by the grace that passes, and
+        sooner by a driver that was silent before already."""
+        gone = _without_machine(pod, machines)
+        if gone is not None or pod.deleted_at is None:
+            return gone
+        if self._endings.overdue(pod):
+            return "it was told to end, its grace is over, and nobody has ended it"
+        silent_s = self.pulse.silent_s
+        if pod.uid != self._silent_uid and silent_s > pod.grace_s + OVERDUE_S:
+            return f"it is told to end, and has said nothing for {silent_s:.0f} s"
+        return None
+
+
+def _without_machine(pod: PodView, machines: Mapping[str, Machine] | None) -> str | None:
+    """A machine that does not exist, or one that is not reachable when Kubernetes has given up on the pod as well."""
     if machines is None or not pod.machine:
         return None
     machine = machines.get(pod.machine)

@@ -8,10 +8,11 @@ Running pod is alive to it, whatever its machine says).  Each step is taken agai
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from controller.operator.api import Api, collection
+from controller.operator.endings import Endings
 from controller.operator.errors import NotFoundError
 from controller.operator.events import Events
 from controller.operator.pods import Machine, PodView
@@ -32,17 +33,22 @@ class ExecutorKeeper:
     namespace: str
     records: Records
     events: Events
+    clock: Callable[[], float] = time.monotonic
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     _gone_since: dict[str, float] = field(default_factory=dict)
+    _endings: Endings = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._endings = Endings(self.clock)
 
     def look(self, pods: Mapping[str, PodView], machines: Mapping[str, Machine] | None) -> None:
         """Judge all and end the lost.  Raises SessionError and OperatorError."""
         beats = self.records.heartbeats()
         names = {*pods, *(beats or {})}
-        now = time.time()
+        self._endings.keep(pods.values())
         judged = {
-            name: judge(pods.get(name), machines, _beat(beats, name), now, PATIENCE_S)
-            for name in sorted(names)
+            name: judge(pod, machines, _beat(beats, name), self._endings.overdue(pod), PATIENCE_S)
+            for name, pod in ((name, pods.get(name)) for name in sorted(names))
         }
         for name, verdict in judged.items():
             if verdict.state is State.LOST and beats is not None:
@@ -69,8 +75,8 @@ class ExecutorKeeper:
             return
         if beat is not None and beat.there:
             self.records.fence(name, "the pod was deleted")
-        since = self._gone_since.setdefault(name, time.monotonic())
-        if time.monotonic() - since > FORGET_S:
+        since = self._gone_since.setdefault(name, self.clock())
+        if self.clock() - since > FORGET_S:
             self.records.forget(name)
             del self._gone_since[name]
 

@@ -8,12 +8,13 @@ annotations, as the status has a closed schema.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from datetime import UTC, datetime
 from typing import Any
 
 import kopf
 
+from controller.operator.errors import BudgetError, UnknownError
 from controller.operator.interpreter import Garbage
 from controller.operator.runtime import Runtime
 from controller.operator.watching import Watching
@@ -22,6 +23,11 @@ from controller.resources.crds import GROUP, VERSION
 FINALIZER = f"{GROUP}/finalizer"
 RECORDS_S = 20.0
 """How long a deletion waits for ZooKeeper before the records are left behind."""
+PODS_KNOWN_S = 30.0
+"""How long a deletion waits until the pods have been read; then it goes by what is known."""
+FAILING_S = 300.0
+"""A deletion that has failed in ways that nobody foresaw for so long takes its finalizer off all the same."""
+log = logging.getLogger("reprise.operator")
 KNOWN_S = 0.2
 _WATCH_S = 60
 _BACK_OFF_S = (1, 1, 2, 3, 5, 8, 13)
@@ -73,6 +79,8 @@ class _Handlers:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._generations: dict[str, object] = {}
+        self._deleting: dict[str, float] = {}
+        """By uid: when this operator has seen the deletion first."""
 
     async def startup(self, settings: kopf.OperatorSettings, **_: Any) -> None:
         configure(settings)
@@ -108,15 +116,30 @@ class _Handlers:
         ).run()
 
     async def delete(self, body: kopf.Body, namespace: str | None, name: str, uid: str, **_: Any) -> None:
-        """Driver, executors and records go; then kopf takes its finalizer off."""
-        runtime = self._runtime
+        """Driver, executors and records go; then kopf takes its finalizer off, also where a step fails for ever."""
+        runtime, where = self._runtime, str(namespace)
         controller = runtime.controller(body)
-        since = datetime.fromisoformat(body["metadata"]["deletionTimestamp"])
-        waited = (datetime.now(UTC) - since).total_seconds()
-        done = await asyncio.get_running_loop().run_in_executor(
-            runtime.following, controller.finalize, waited, RECORDS_S
-        )
+        since = self._deleting.setdefault(uid, time.monotonic())
+        waited = time.monotonic() - since  # by this operator's clock: the API server's may differ
+        if not runtime.known and waited < PODS_KNOWN_S:
+            raise kopf.TemporaryError("its pods have not been read yet", delay=1.0)
+        around = runtime.around(where, name)
+        try:
+            done = await asyncio.get_running_loop().run_in_executor(
+                runtime.following, controller.finalize, waited, RECORDS_S, around
+            )
+        except (
+            BudgetError,
+            UnknownError,
+        ) as error:  # nothing can be taken off without the API server, either
+            raise kopf.TemporaryError(str(error), delay=1.0) from error
+        except Exception:
+            log.exception("event=removal-failed topology=%s/%s", where, name)
+            if waited < FAILING_S:
+                raise
+            done = True
         if not done:
             raise kopf.TemporaryError("its pods or records are still there", delay=1.0)
-        runtime.forget(uid, str(namespace), name)
+        runtime.forget(uid, where, name)
         self._generations.pop(uid, None)
+        self._deleting.pop(uid, None)

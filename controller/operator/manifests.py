@@ -15,7 +15,7 @@ from typing import Any
 from controller import logs
 from controller.coordination.paths import root_of
 from controller.operator import zk_mounts
-from controller.operator.pods import ROLE_LABEL
+from controller.operator.pods import LOST_TAINTS, ROLE_LABEL
 from controller.operator.settings import OperatorSettings
 from controller.resources.convert import TOPOLOGY_LABEL
 from controller.resources.crds import GROUP
@@ -240,7 +240,7 @@ def _pod_spec(resource: StreamTopology, settings: OperatorSettings) -> dict[str,
         },
         "terminationGracePeriodSeconds": 10,
         "nodeSelector": dict(kubernetes.node_selector),
-        "tolerations": [_toleration(t) for t in kubernetes.tolerations],
+        "tolerations": _tolerations(resource, settings),
         "imagePullSecrets": [{"name": name} for name in kubernetes.image_pull_secrets],
         "volumes": [
             {"name": "scratch", "emptyDir": {}},
@@ -268,6 +268,21 @@ def _mounts(resource: StreamTopology, settings: OperatorSettings) -> list[dict[s
 
 def _secrets(resource: StreamTopology) -> list[dict[str, Any]]:
     return [{"secretRef": {"name": name}} for name in resource.kubernetes.secrets]
+
+
+def _tolerations(resource: StreamTopology, settings: OperatorSettings) -> list[dict[str, Any]]:
+    """Those of the topology, and for a machine that is lost a short one: Kubernetes would add 300 s to a pod that says
+    nothing, and for so long nobody would end a driver on a machine that is gone.  A topology that names such a taint has
+    its way; one that tolerates everything means those of its machines' pools, and the shortest time counts."""
+    found = [_toleration(t) for t in resource.kubernetes.tolerations]
+    named = {t.get("key") for t in found if t.get("effect", "NoExecute") == "NoExecute"}
+    for taint in LOST_TAINTS:
+        if taint not in named:
+            found.append(
+                {"key": taint, "operator": "Exists", "effect": "NoExecute",
+                 "tolerationSeconds": settings.machine_lost_s}
+            )  # fmt: skip
+    return found
 
 
 def _toleration(t: Any) -> dict[str, Any]:

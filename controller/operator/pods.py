@@ -12,7 +12,8 @@ from controller.resources.crds import GROUP
 from spark_jobs.topology.quantity import parse_cpu
 
 ROLE_LABEL = f"{GROUP}/role"
-_GONE_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
+LOST_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
+"""What Kubernetes puts on a machine whose kubelet is silent, or says that it is ill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,9 @@ class PodView:
     reason: str = ""
     """Why it failed, or why it is not scheduled."""
     deleted_at: float | None = None
-    """When its grace period ends, seconds since the epoch; None when it is not being deleted."""
+    """When its grace period ends, seconds since the epoch by the API server's clock; None when it is not being deleted."""
+    grace_s: float = 0.0
+    """The grace period itself, of a pod that is being deleted."""
     disrupted: str = ""
     """Reason of the condition DisruptionTarget: it will be, or was, ended from outside (eviction, taint, preemption)."""
     cpu_milli: int = 0
@@ -59,7 +62,7 @@ class Machine:
 
     @property
     def reachable(self) -> bool:
-        return self.ready is True and not any(key in _GONE_TAINTS for key in self.taints)
+        return self.ready is True and not any(key in LOST_TAINTS for key in self.taints)
 
 
 def pod_view(pod: Mapping[str, Any]) -> PodView:
@@ -81,6 +84,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         phase=str(status.get("phase") or "Pending"),
         reason=str(reason),
         deleted_at=seconds(meta.get("deletionTimestamp")),
+        grace_s=float(meta.get("deletionGracePeriodSeconds") or 0.0),
         disrupted=str(conditions.get("DisruptionTarget", {}).get("reason", "")),
         cpu_milli=sum(_requested(c) for c in spec.get("containers") or []),
         created_at=seconds(meta.get("creationTimestamp")),

@@ -62,6 +62,14 @@ class OperatorSettings:
     driver_grace_s: float = 60.0
     """How long after a restart of a driver to wait for its executors; pods take longer to come than processes."""
 
+    driver_silent_s: float = 60.0
+    """A driver without a new report for so long, while ZooKeeper answers, is ended and started anew. Default 60: it reports
+    three times a second, and one that waits for ZooKeeper to come back tries at least once a minute."""
+
+    machine_lost_s: int = 5
+    """How long pods stay on a machine that Kubernetes has found not ready or unreachable, where their topology does not say
+    otherwise. Default 5, in place of Kubernetes' 300: by then the machine has been silent for most of a minute already."""
+
     switches: str = ""
     """ConfigMap in `namespace` with the keys `paused` and `recommend`: for all topologies at once, without a restart."""
 
@@ -87,9 +95,12 @@ class OperatorSettings:
         for name in ("namespace", "identity", "zk", "image"):
             if not getattr(self, name):
                 raise SettingsError(f"{name}: must not be empty")
-        for name in ("writes_per_s", "lease_s", "session_s", "settle_s", "driver_grace_s", "keep_incidents"):
+        for name in ("writes_per_s", "lease_s", "session_s", "settle_s", "driver_grace_s", "keep_incidents",
+                     "driver_silent_s"):  # fmt: skip
             if getattr(self, name) <= 0:
                 raise SettingsError(f"{name}: {getattr(self, name)} is not positive")
+        if self.machine_lost_s < 0:
+            raise SettingsError(f"machine_lost_s: {self.machine_lost_s} is negative")
         for name in ("health_port", "metrics_port", "web_port"):
             if not 0 <= getattr(self, name) < 65536:
                 raise SettingsError(f"{name}: {getattr(self, name)} is no port")

@@ -35,6 +35,7 @@ from controller.operator.pace import Look, Pace
 from controller.operator.prospects import Prospects
 from controller.operator.publish import Publisher
 from controller.operator.records import Records
+from controller.operator.removal import Removal
 from controller.operator.settings import OperatorSettings
 from controller.operator.status import Situation
 from controller.operator.surroundings import Surroundings
@@ -54,6 +55,8 @@ log = logging.getLogger("reprise.operator")
 REFUSED_S = 30.0
 """Between two looks at a topology whose spec cannot be read; a new spec wakes it."""
 _APPROVAL_S = 2.0
+ALONE = Surroundings({}, None)
+"""Nothing is known of pods or machines."""
 
 
 @dataclass(slots=True)
@@ -104,6 +107,7 @@ class TopologyController:
     _prospects: Prospects | None = None
     _outlook: Outlook = NOTHING_KNOWN
     _rest: tuple[Events, DriverKeeper] | None = None
+    _removal: Removal | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -204,6 +208,8 @@ class TopologyController:
                 return None
             self.body = body
             self._show(spec, seen)
+            if self.driver.silent:
+                return None
             if self._teller.due:
                 self._tell(around, state_of(spec.view.queries, seen))
             return self._next(Look.GLANCE)
@@ -254,16 +260,18 @@ class TopologyController:
             if self._records is not None:
                 self._records.close()
 
-    def finalize(self, waited_s: float, patience_s: float) -> bool:
-        """One step of removing everything; True when nothing is left to do.  With ZooKeeper away the records stay, and an
-        object of the same name removes them when it starts."""
+    def finalize(self, waited_s: float, patience_s: float, around: Surroundings = ALONE) -> bool:
+        """One step of removing everything, `waited_s` after the first; True when nothing is left to do.  With ZooKeeper
+        away the records stay, and an object of the same name removes them when it starts."""
         with self._lock:
             self._ending = True
             self._uncount()
             meta = self.body["metadata"]
             if self._records is None:
-                self._take_spec(Surroundings({}, None))
-            if not self.driver.remove(meta["name"], meta["namespace"]):
+                self._take_spec(ALONE)
+            if self._removal is None:
+                self._removal = Removal(self.api, self.events, meta["namespace"], meta["name"])
+            if not self._removal.step(around.pods):
                 return False
             if self._records is None:
                 return True
@@ -359,6 +367,7 @@ class TopologyController:
         self.driver.look(spec.resource, driver, around.machines, recovering)
 
     def _show(self, spec: _Spec, seen: Observation) -> Observation:
+        self.driver.pulse.heard(seen.report if seen.connected else None)
         if self.board is not None:
             self.board.show(spec.resource.namespace, spec.resource.name, spec.resource, seen)
         return seen

@@ -25,9 +25,6 @@ from enum import StrEnum
 
 from controller.operator.pods import Machine, PodView
 
-OVERDUE_S = 10.0
-"""After the end of a pod's grace period: a kubelet that lives has ended it by then."""
-
 
 class State(StrEnum):
     ALIVE = "alive"
@@ -61,14 +58,15 @@ def judge(
     pod: PodView | None,
     machines: Mapping[str, Machine] | None,
     beat: Heartbeat | None,
-    now: float,
+    overdue: bool,
     patience_s: float,
 ) -> Verdict:
     """`pod` None: no such pod (any more).  `machines` None: Node objects may not be read.  `beat` None: ZooKeeper does
-    not answer.  `patience_s`: how long a heartbeat may be gone while ZooKeeper answers."""
+    not answer.  `overdue`: it was told to end, its grace is over, and nobody has ended it (`endings`).  `patience_s`: how
+    long a heartbeat may be gone while ZooKeeper answers."""
     if pod is None:
         return Verdict(State.LOST, "the pod was deleted")
-    said = _by_kubernetes(pod, beat, now)
+    said = _by_kubernetes(pod, beat, overdue)
     if said is not None:
         return said
     if beat is None:
@@ -79,7 +77,7 @@ def judge(
     return Verdict(State.LOST, machine) if machine else _silent(pod, beat, patience_s)
 
 
-def _by_kubernetes(pod: PodView, beat: Heartbeat | None, now: float) -> Verdict | None:
+def _by_kubernetes(pod: PodView, beat: Heartbeat | None, overdue: bool) -> Verdict | None:
     """What its phase and deletion say, if they say anything."""
     if pod.ended:
         return Verdict(State.LOST, f"the pod has ended: {pod.disrupted or pod.reason or pod.phase}")
@@ -87,7 +85,7 @@ def _by_kubernetes(pod: PodView, beat: Heartbeat | None, now: float) -> Verdict 
         return Verdict(State.LOST, "given up before")
     if pod.deleted_at is None:
         return None
-    if now > pod.deleted_at + OVERDUE_S:
+    if overdue:
         return Verdict(State.LOST, "told to end, and nobody has ended it")
     leaving = beat is not None and beat.there
     return Verdict(State.LEAVING, pod.disrupted or "being deleted") if leaving else None

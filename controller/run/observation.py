@@ -48,6 +48,8 @@ class Observation:
     nodes: Mapping[str, Node] = field(default_factory=dict)
     """Alive by their heartbeat, by `node#incarnation`."""
     progress: Progress | None = None
+    report: int = 0
+    """Number of the transaction that wrote `progress`: it grows with each report, whatever clocks say."""
     problems: tuple[str, ...] = ()
     desired: Desired | None = None
     incident: Incident | None = None
@@ -140,7 +142,7 @@ class Observer:
             return None
         try:
             self._asked.clear()
-            raw = self._raw(paths.PROGRESS)
+            raw, number = self._written(paths.PROGRESS)
             now = self._parse(raw, paths.PROGRESS, parse_progress)
             checkpoint = self._newest_checkpoint(now)
         except (KazooException, KazooTimeoutError):
@@ -148,7 +150,12 @@ class Observer:
         if before is None or now is None or _matters(before) != _matters(now):
             return None
         self._last = replace(
-            self._last, time=time.time(), progress=now, checkpoint=checkpoint, problems=_problems(raw)
+            self._last,
+            time=time.time(),
+            progress=now,
+            report=number,
+            checkpoint=checkpoint,
+            problems=_problems(raw),
         )
         return self._last
 
@@ -173,13 +180,14 @@ class Observer:
                 self._closed[name] = incident
         nodes = self._nodes_now(now)
         incident = self._parsed(paths.INCIDENT, parse_incident)
-        raw = self._raw(paths.PROGRESS)
+        raw, number = self._written(paths.PROGRESS)
         progress = self._parse(raw, paths.PROGRESS, parse_progress)
         return Observation(
             time=now,
             connected=True,
             nodes=nodes,
             progress=progress,
+            report=number,
             problems=_problems(raw),
             desired=self._parsed(paths.DESIRED, parse_desired),
             incident=incident if incident and incident.closed_at is None else None,
@@ -241,12 +249,16 @@ class Observer:
         return sorted(found)
 
     def _raw(self, name: str) -> bytes | None:
+        return self._written(name)[0]
+
+    def _written(self, name: str) -> tuple[bytes | None, int]:
+        """What a znode holds, and the number of the transaction that wrote it; 0 where there is none."""
         answer = self._asked.pop(name, None) or self._answer(name)
         try:
-            raw: bytes = answer.get(timeout=READ_TIMEOUT_S)[0]
+            raw, stat = answer.get(timeout=READ_TIMEOUT_S)
         except NoNodeError:
-            return None
-        return raw or None
+            return None, 0
+        return raw or None, int(stat.mzxid)
 
     def _parsed(self, name: str, parse: Callable[[bytes, str], T]) -> T | None:
         return self._parse(self._raw(name), name, parse)

@@ -9,6 +9,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,8 @@ class Scene:
         self.around: dict[str, bool] = {}
         self.pods: dict[str, PodView] = {}
         self._stood: dict[str, Any] = {}
+        self.frozen = False
+        """The driver's process is stopped: it says nothing, and its pod is Running."""
 
     def connect(self) -> KazooClient:
         client = make_client(self.server.hosts, 5.0)
@@ -97,7 +100,7 @@ class Scene:
 
     def drive(self) -> None:
         """Everything that is placed on a living node is at the horizon; a checkpoint is complete when all are."""
-        if not self.client.exists(f"{self.root}/nodes"):
+        if self.frozen or not self.client.exists(f"{self.root}/nodes"):
             return
         nodes = {f"{pod}#1" for pod in self.client.get_children(f"{self.root}/nodes")}
         desired, every = self.desired(), ["tweets.0", "parser.0", "count.0", "count.1"]
@@ -235,6 +238,21 @@ def test_a_spec_changed_in_the_middle_waits_for_the_end(scene: Scene) -> None:
     assert "DriverRestarted" in scene.reasons()
     assert scene.conditions()["Recovering"][0] == "False"
     assert driver.annotations[manifests.REVISION]
+
+
+def test_a_driver_that_reports_no_more_is_said_to_be_silent_and_ended(scene: Scene) -> None:
+    scene.settings = replace(scene.settings, driver_silent_s=1.0)
+    one = scene.running()
+    path = f"/api/v1/namespaces/{scene.body['metadata']['namespace']}/pods/minimal-driver"
+    annotations = scene.api.objects[path]["metadata"]["annotations"]
+    scene.pods["minimal-driver"] = PodView(
+        "minimal-driver", "default", "minimal", "driver", "uid-d", "m1", "Running", annotations=annotations
+    )
+    scene.until(lambda: one.driver.pulse.reported and one.driver.problem == "", "its reports are seen", one)
+    scene.frozen = True
+    scene.until(lambda: path not in scene.api.objects, "it is ended", one)
+    scene.until(lambda: scene.conditions()["Degraded"] == ("True", "DriverDown"), "it is said", one)
+    assert "DriverSilent" in scene.reasons()
 
 
 def test_a_spec_that_cannot_run_is_refused_and_the_old_one_goes_on(scene: Scene) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from fake_api import FakeApi
 
 from controller.operator import manifests
 from controller.operator.driver import DriverKeeper
+from controller.operator.endings import OVERDUE_S
 from controller.operator.events import Events
 from controller.operator.executors import ExecutorKeeper
 from controller.operator.pods import Machine, PodView, pod_view
@@ -36,9 +39,22 @@ def topology(**spec: Any) -> StreamTopology:
     return from_json(json.dumps(body))
 
 
-def keeper(api: FakeApi) -> DriverKeeper:
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def keeper(api: FakeApi, clock: Clock | None = None) -> DriverKeeper:
     events = Events(api, "default", manifests.owner(BODY))  # type: ignore[arg-type]
-    return DriverKeeper(api, SETTINGS, manifests.owner(BODY), events)  # type: ignore[arg-type]
+    return DriverKeeper(api, SETTINGS, manifests.owner(BODY), events, clock or time.monotonic)  # type: ignore[arg-type]
 
 
 def driver_of(resource: StreamTopology, **more: Any) -> PodView:
@@ -72,24 +88,23 @@ def test_a_driver_that_runs_is_left_alone() -> None:
     assert one.problem == ""
 
 
-def test_a_driver_that_ended_is_replaced_later_and_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 0.0
-    monkeypatch.setattr("controller.operator.driver.time.monotonic", lambda: now)
+def test_a_driver_that_ended_is_replaced_later_and_later(clock: Clock) -> None:
     api, resource = FakeApi(), topology()
-    one, pauses = keeper(api), []
-    for _ in range(8):
+    one, pauses = keeper(api, clock), []
+    for number in range(8):
         one.look(resource, None, WELL, recovering=False)
         assert f"{PODS}/minimal-driver" in api.objects
-        one.look(resource, driver_of(resource, phase="Failed"), WELL, recovering=False)
+        failed = replace(driver_of(resource, phase="Failed"), uid=f"pod-{number}")
+        one.look(resource, failed, WELL, recovering=False)
         assert f"{PODS}/minimal-driver" not in api.objects
         assert "ended" in one.problem
-        began = now
+        began = clock.now
         while f"{PODS}/minimal-driver" not in api.objects:
-            now += 0.5
+            clock.now += 0.5
             one.look(resource, None, WELL, recovering=False)
-        pauses.append(now - began)
+        pauses.append(clock.now - began)
         del api.objects[f"{PODS}/minimal-driver"]
-        now += 3.0
+        clock.now += 3.0
     assert pauses == sorted(pauses)
     assert pauses[0] <= 2.0
     assert pauses[-1] <= 60.5
@@ -120,6 +135,126 @@ def test_a_driver_on_a_lost_machine_is_forced_off() -> None:
     ]
 
 
+def forced(api: FakeApi, name: str = "minimal-driver") -> list[int | None]:
+    """Grace of each deletion."""
+    return [b["grace_s"] for v, p, b in api.calls if v == "delete" and p == f"{PODS}/{name}"]
+
+
+def told_to_end(pod: PodView, grace_s: float = 10.0) -> PodView:
+    """As the API server shows it; its clock is ahead by an hour."""
+    return replace(pod, deleted_at=time.time() + 3600, grace_s=grace_s)
+
+
+def reasons(api: FakeApi) -> list[str]:
+    return [b["reason"] for _, p, b in api.calls if "events" in p]
+
+
+def hear(one: DriverKeeper, clock: Clock, seconds: int, report: int | None = None) -> None:
+    """A look a second; without `report` the driver reports each time."""
+    for _ in range(seconds):
+        clock.now += 1.0
+        one.pulse.heard(int(clock.now) if report is None else report)
+
+
+def test_without_node_objects_a_driver_that_nobody_ends_is_forced_off(clock: Clock) -> None:
+    api, resource = FakeApi(), topology()
+    one = keeper(api, clock)
+    ending = told_to_end(driver_of(resource))
+    one.look(resource, ending, None, recovering=True)
+    clock.now += 10.0 + OVERDUE_S
+    one.look(resource, ending, None, recovering=True)
+    assert forced(api) == []  # a kubelet that lives would end it within its grace
+    clock.now += 0.1
+    one.look(resource, ending, None, recovering=True)
+    assert [(v, b) for v, p, b in api.calls if p.startswith(PODS)] == [
+        ("delete", {"uid": "pod-uid", "grace_s": 0})
+    ]
+    assert "DriverLost" in reasons(api)
+    one.look(resource, None, None, recovering=True)
+    assert f"{PODS}/minimal-driver" in api.objects
+
+
+def test_a_driver_that_was_silent_before_it_is_told_to_end_is_forced_off_at_once(clock: Clock) -> None:
+    api, resource = FakeApi(), topology()
+    one, running = keeper(api, clock), driver_of(resource)
+    one.look(resource, running, None, recovering=False)
+    hear(one, clock, 3)
+    hear(one, clock, 45, report=1)  # Kubernetes takes so long to find a machine unreachable
+    one.look(resource, running, None, recovering=False)
+    assert forced(api) == []
+    one.look(resource, told_to_end(running), None, recovering=False)
+    assert forced(api) == [0]
+
+
+def test_a_driver_that_ends_in_the_orderly_way_is_not_forced(clock: Clock) -> None:
+    api, resource = FakeApi(), topology()
+    one, running = keeper(api, clock), driver_of(resource)
+    one.look(resource, running, None, recovering=False)
+    hear(one, clock, 3)
+    hear(one, clock, 10, report=1)  # it has stopped its publisher, and goes on with its end
+    one.look(resource, told_to_end(running), None, recovering=False)
+    assert forced(api) == []
+    assert one.problem == "the driver is ending"
+
+
+def test_a_silent_driver_is_said_to_be_so_ended_and_then_forced(clock: Clock) -> None:
+    api, resource = FakeApi(), topology()
+    one, running = keeper(api, clock), driver_of(resource)
+    one.look(resource, running, None, recovering=True)
+    hear(one, clock, 3)
+    hear(one, clock, 60, report=1)
+    one.look(resource, running, None, recovering=True)
+    assert (forced(api), one.problem) == ([], "")
+    hear(one, clock, 2, report=1)
+    assert one.silent
+    one.look(resource, running, None, recovering=True)
+    assert forced(api) == [None]
+    assert reasons(api) == ["DriverSilent"]
+    assert "silent" in one.problem
+    ending = told_to_end(running)
+    one.look(resource, ending, None, recovering=True)
+    assert forced(api) == [None]  # where its kubelet lives, that ends it
+    assert "silent" in one.problem
+    clock.now += 10.0 + OVERDUE_S + 0.1
+    one.look(resource, ending, None, recovering=True)
+    assert forced(api) == [None, 0]
+
+
+@pytest.mark.parametrize("kind", ["away", "stopped", "new pod", "starting"])
+def test_silence_that_has_another_reason_ends_no_driver(clock: Clock, kind: str) -> None:
+    api, resource = FakeApi(), topology()
+    one, running = keeper(api, clock), driver_of(resource)
+    one.look(resource, running, WELL, recovering=False)
+    if kind != "starting":
+        hear(one, clock, 3)
+    hear(one, clock, 50, report=1)
+    if kind == "away":  # ZooKeeper did not answer in between: whose silence was it?
+        one.pulse.heard(None)
+    if kind == "stopped":  # this operator was: it has not seen what it missed
+        clock.now += 3600.0
+        one.pulse.heard(2)
+    if kind == "new pod":
+        running = replace(running, uid="another")
+        one.look(resource, running, WELL, recovering=False)
+    hear(one, clock, 50, report=1)
+    one.look(resource, running, WELL, recovering=False)
+    assert forced(api) == []
+    hear(one, clock, 260, report=1)  # but none may be silent for ever
+    one.look(resource, running, WELL, recovering=False)
+    assert forced(api) == [None]
+
+
+def test_the_end_of_a_driver_counts_once_however_often_it_is_seen(clock: Clock) -> None:
+    api, resource = FakeApi(), topology()
+    one = keeper(api, clock)
+    for _ in range(8):
+        one.look(resource, driver_of(resource, phase="Failed"), WELL, recovering=False)
+    assert reasons(api) == ["DriverEnded"]
+    clock.now += 1.1
+    one.look(resource, None, WELL, recovering=False)
+    assert f"{PODS}/minimal-driver" in api.objects
+
+
 class FakeRecords:
     def __init__(self, beats: dict[str, Heartbeat] | None) -> None:
         self.beats = beats
@@ -137,9 +272,9 @@ class FakeRecords:
         self.log.append(f"forget {pod}")
 
 
-def executors(api: FakeApi, records: FakeRecords) -> ExecutorKeeper:
+def executors(api: FakeApi, records: FakeRecords, clock: Clock | None = None) -> ExecutorKeeper:
     events = Events(api, "default", manifests.owner(BODY))  # type: ignore[arg-type]
-    return ExecutorKeeper(api, "default", records, events)  # type: ignore[arg-type]
+    return ExecutorKeeper(api, "default", records, events, clock or time.monotonic)  # type: ignore[arg-type]
 
 
 def executor(name: str, phase: str = "Running") -> PodView:
@@ -175,6 +310,17 @@ def test_a_pod_that_the_watch_does_not_know_yet_is_not_given_up() -> None:
     api.objects.clear()
     executors(api, records).look({}, WELL)
     assert records.log == ["fence e1"]
+
+
+def test_an_executor_that_nobody_ends_is_fenced_and_forced_whatever_the_clocks_say(clock: Clock) -> None:
+    api, records = FakeApi(), FakeRecords({"e1": Heartbeat(there=True, member=True)})
+    one, ending = executors(api, records, clock), told_to_end(executor("e1"))
+    one.look({"e1": ending}, None)
+    assert one.verdicts["e1"].state is State.LEAVING
+    clock.now += 10.0 + OVERDUE_S + 0.1
+    one.look({"e1": ending}, None)
+    assert records.log == ["fence e1"]
+    assert forced(api, "e1") == [0]
 
 
 def test_a_lost_pod_is_ended_again_until_it_is_gone() -> None:

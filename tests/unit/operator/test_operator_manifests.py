@@ -58,7 +58,7 @@ def test_what_a_topology_asks_of_its_pods() -> None:
     driver, executor = (pod["spec"] for pod in pods(resource))
     for spec in (driver, executor):
         assert spec["nodeSelector"] == {"pool": "spot"}
-        assert spec["tolerations"] == [{"key": "spot", "operator": "Exists"}]
+        assert spec["tolerations"][0] == {"key": "spot", "operator": "Exists"}
         assert spec["priorityClassName"] == "high"
         assert spec["imagePullSecrets"] == [{"name": "pull"}]
         assert spec["containers"][0]["envFrom"] == [{"secretRef": {"name": "s3"}}]
@@ -100,3 +100,35 @@ def test_a_setting_that_cannot_work_is_named(change: dict[str, Any], named: str)
     good = {"namespace": "ops", "identity": "op", "zk": "zk", "image": "i"}
     with pytest.raises(SettingsError, match=named):
         OperatorSettings(**(good | change))
+
+
+UNREACHABLE, NOT_READY = LOST = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
+
+
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize(
+    ("own", "seconds"),
+    [
+        ([], {UNREACHABLE: 5, NOT_READY: 5}),
+        (
+            [{"operator": "Exists"}],
+            {UNREACHABLE: 5, NOT_READY: 5},
+        ),  # of the taints of a pool, not of these two
+        (
+            [{"key": UNREACHABLE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}],
+            {UNREACHABLE: 60, NOT_READY: 5},
+        ),
+        ([{"key": NOT_READY, "operator": "Exists"}], {UNREACHABLE: 5, NOT_READY: None}),
+        (
+            [{"key": NOT_READY, "operator": "Exists", "effect": "NoSchedule"}],
+            {UNREACHABLE: 5, NOT_READY: 5},
+        ),
+    ],
+)
+def test_pods_leave_a_machine_that_is_lost_in_seconds(
+    number: int, own: list[dict[str, Any]], seconds: dict[str, int | None]
+) -> None:
+    spec = pods(topology(tolerations=own))[number]["spec"]
+    found = [t for t in spec["tolerations"] if t.get("key") in LOST and t.get("effect") != "NoSchedule"]
+    assert {t["key"]: t.get("tolerationSeconds") for t in found} == seconds
+    assert len(found) == len(LOST)

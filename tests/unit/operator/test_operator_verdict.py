@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.operator.pods import Machine, PodView
-from controller.operator.verdict import OVERDUE_S, Heartbeat, State, judge
+from controller.operator.verdict import Heartbeat, State, judge
 
 NOW, PATIENCE = 1000.0, 2.0
 WELL = {"m1": Machine("m1", True, True)}
@@ -24,14 +24,19 @@ def pod(phase: str = "Running", machine: str = "m1", **more: object) -> PodView:
     return PodView("p", "ns", "t", "executor", "uid", machine, phase, **more)  # type: ignore[arg-type]
 
 
+OVERDUE = pod(deleted_at=NOW - 100)
+"""Told to end, and nobody has ended it."""
+
+
 @pytest.mark.parametrize(
     ("seen", "machines", "beat", "state"),
     [
+        (OVERDUE, WELL, THERE, State.LOST),
+        (OVERDUE, WELL, None, State.LOST),
         (None, WELL, THERE, State.LOST),
         (pod("Failed"), WELL, THERE, State.LOST),
         (pod("Succeeded"), WELL, None, State.LOST),
         (pod(deleted_at=NOW + 5), WELL, THERE, State.LEAVING),
-        (pod(deleted_at=NOW - OVERDUE_S - 1), WELL, THERE, State.LOST),
         (pod(deleted_at=NOW + 5), WELL, None, State.UNKNOWN),
         (pod(deleted_at=NOW + 5), WELL, GONE, State.LOST),
         (pod(), WELL, THERE, State.ALIVE),
@@ -52,14 +57,14 @@ def pod(phase: str = "Running", machine: str = "m1", **more: object) -> PodView:
     ],
 )
 def test_the_table(seen: PodView | None, machines: object, beat: Heartbeat | None, state: State) -> None:
-    assert judge(seen, machines, beat, NOW, PATIENCE).state is state  # type: ignore[arg-type]
+    assert judge(seen, machines, beat, seen is OVERDUE, PATIENCE).state is state  # type: ignore[arg-type]
 
 
 def test_a_loss_says_why() -> None:
-    assert judge(pod(), ILL, GONE, NOW, PATIENCE).reason == "machine m1 is not ready"
-    assert judge(pod(), {}, GONE, NOW, PATIENCE).reason == "machine m1 is gone"
+    assert judge(pod(), ILL, GONE, False, PATIENCE).reason == "machine m1 is not ready"
+    assert judge(pod(), {}, GONE, False, PATIENCE).reason == "machine m1 is gone"
     evicted = pod("Failed", disrupted="EvictionByEvictionAPI")
-    assert "EvictionByEvictionAPI" in judge(evicted, WELL, GONE, NOW, PATIENCE).reason
+    assert "EvictionByEvictionAPI" in judge(evicted, WELL, GONE, False, PATIENCE).reason
 
 
 @given(
@@ -70,11 +75,11 @@ def test_a_loss_says_why() -> None:
 def test_without_zookeeper_no_pod_that_may_live_is_given_up(
     phase: str, machines: object, deleted: float | None
 ) -> None:
-    assert judge(pod(phase, deleted_at=deleted), machines, None, NOW, PATIENCE).state is State.UNKNOWN  # type: ignore[arg-type]
+    assert judge(pod(phase, deleted_at=deleted), machines, None, False, PATIENCE).state is State.UNKNOWN  # type: ignore[arg-type]
 
 
 @given(
     machines=st.sampled_from([None, WELL, ILL, TAINTED, {}]), phase=st.sampled_from(["Pending", "Running"])
 )
 def test_a_heartbeat_keeps_a_pod_that_nobody_deletes(machines: object, phase: str) -> None:
-    assert judge(pod(phase), machines, THERE, NOW, PATIENCE).state in (State.ALIVE, State.SUSPECT)  # type: ignore[arg-type]
+    assert judge(pod(phase), machines, THERE, False, PATIENCE).state in (State.ALIVE, State.SUSPECT)  # type: ignore[arg-type]

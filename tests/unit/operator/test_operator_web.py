@@ -78,7 +78,8 @@ def test_a_port_that_is_taken_costs_the_page_and_not_the_operator(caplog: pytest
 def test_what_a_controller_sees_is_on_the_board_until_its_object_goes() -> None:
     nothing: Any = None
     runtime = Runtime(BASE, nothing, nothing)
-    body = {"metadata": {"name": "minimal", "namespace": "default", "uid": "u"}}
+    kind = {"apiVersion": "reprise.dev/v1alpha1", "kind": "StreamTopology"}
+    body = {**kind, "metadata": {"name": "minimal", "namespace": "default", "uid": "u"}}
     controller = TopologyController(nothing, nothing, BASE, body, lambda: None, board=runtime.board)
     controller._show(_Spec(1, RESOURCE, view_of(RESOURCE)), Observation(3.0))
     assert runtime.board.document(("default", "minimal")) is not None
