@@ -125,6 +125,8 @@ class Progress:
     bad_checkpoints: frozenset[int] = frozenset()
     gaps: frozenset[str] = frozenset()
     buffers: Mapping[str, int] = field(default_factory=dict)
+    stuck: str = ""
+    """Why nothing moves although nodes are there: jobs that fail the same way again and again."""
     time: float = 0.0
 
 

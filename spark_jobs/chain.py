@@ -24,8 +24,8 @@ from pyspark.core.rdd import RDD
 from pyspark.serializers import BatchedSerializer, CPickleSerializer
 
 from spark_jobs.command import Command, Report
-from spark_jobs.errors import DataPlaneError
-from spark_jobs.shim import Anchor, Stage, Warm
+from spark_jobs.errors import JobError
+from spark_jobs.shim import Anchor, Stage, Warm, slot_of
 
 SETTINGS = {
     "spark.task.maxFailures": "1",
@@ -49,7 +49,7 @@ SETTINGS = {
 GROUP = "reprise"
 
 
-class ChainError(DataPlaneError):
+class ChainError(JobError):
     """The job did not finish: a node was lost, or the job was cancelled because one was."""
 
 
@@ -115,7 +115,7 @@ class Chain:
                 reason = "a node was lost" if cancelled.is_set() else f"no end within {patience_s:.0f} s"
                 raise ChainError(f"cancelled: {reason}")
         if result and isinstance(result[0], BaseException):
-            raise ChainError(_first_line(result[0])) from result[0]
+            raise ChainError(*slot_of(_first_line(result[0]))) from result[0]
         return [Report.decode(data) for _, data in sorted(result)]
 
     def _collect(self, commands: Sequence[Command], stages: int, result: list[Any]) -> None:

@@ -68,6 +68,12 @@ class Inbox:
         return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
 
+def require_table(rows: object) -> None:
+    """TypeError for rows that are neither a table nor None: said at once, and not where they are encoded later."""
+    if rows is not None and not isinstance(rows, pa.Table):
+        raise TypeError(f"rows must be a pyarrow.Table or None, not {type(rows).__name__}")
+
+
 class Operator(ABC):
     """One operator of a topology; an instance serves one partition.  Subclasses take their YAML `with:` as keywords.
 

@@ -18,11 +18,12 @@ from typing import Protocol
 from spark_jobs.checkpoints import CheckpointStore, Manifest
 from spark_jobs.command import Command, Install, Report, Usage
 from spark_jobs.contract import Range
-from spark_jobs.errors import CheckpointError, DataPlaneError
+from spark_jobs.errors import CheckpointError, DataPlaneError, JobError
 from spark_jobs.figures import Figures, JobTimes
 from spark_jobs.ledger import Ledger
 from spark_jobs.punctuation import Punctuations
 from spark_jobs.release import Release
+from spark_jobs.repeated import Repeated
 from spark_jobs.topology import StreamTopology, Topology
 
 log = logging.getLogger("reprise.engine")
@@ -102,6 +103,7 @@ class Engine:
     figures: Figures = field(default_factory=Figures)
     staged: dict[str, int] = field(default_factory=dict)
     """Node -> batches of output that wait for a checkpoint before they are published."""
+    _repeated: Repeated = field(default_factory=Repeated)
     _installation: dict[str, str] = field(default_factory=dict)
     _installs: int = 0
     _resend: set[str] = field(default_factory=set)
@@ -199,7 +201,7 @@ class Engine:
             began = time.monotonic()
             reports = self._chain.run(commands, self.stages, cancelled, self.patience_s)
         except DataPlaneError as error:
-            self._after_failure(error)
+            self._after_failure(error, slots, cancelled.is_set())
             return True
         ended = time.monotonic()
         took = ended - began
@@ -213,6 +215,7 @@ class Engine:
         self._confirmed = self.jobs
         self._resend.clear()
         self.failures = 0
+        self._repeated.succeeded()
         self.buffers, self.staged = {}, {}
         for node, report in zip(slots, reports, strict=True):
             self._take(node, report)
@@ -223,12 +226,18 @@ class Engine:
         self.figures.jobs.append(JobTimes(began - entered, compute, took - compute, now - ended))
         return True
 
-    def _after_failure(self, error: DataPlaneError) -> None:
+    def _after_failure(self, error: DataPlaneError, slots: Sequence[str], cancelled: bool) -> None:
         self.failures += 1
         self.figures.failed_jobs += 1
         self._chain, self._chain_hosts = None, ()
         self._resend.update(self.positions)
         log.warning("job failed job=%d failures=%d reason=%s", self.jobs, self.failures, error)
+        if cancelled:  # a node is being lost; the next job goes without it
+            return
+        slot = error.slot if isinstance(error, JobError) else None
+        where = "" if slot is None else f"node {slots[slot].rpartition('#')[0] or slots[slot]}: "
+        if self._repeated.failed(f"{where}{error}"):
+            self.problems.append(f"jobs fail again and again: {where}{error}")
 
     def _open_batches(self) -> None:
         """Move the horizon: as far as the clock says, but in normal running not far ahead of the slowest."""
@@ -337,6 +346,11 @@ class Engine:
                 self.problems.append(str(error))
 
     # -- what is true --------------------------------------------------------------------------------------------------
+
+    @property
+    def stuck(self) -> str:
+        """Why nothing moves although the nodes are there: jobs that fail the same way again and again; else empty."""
+        return self._repeated.stuck
 
     @property
     def idle(self) -> bool:

@@ -54,6 +54,14 @@ class SlotMisplacedError(DataPlaneError):
     """Spark ran a slot's task on another node than the one it belongs to: the slot's node is gone."""
 
 
+class JobError(DataPlaneError):
+    """A Spark job that did not finish; `slot` is the one whose task raised, None where that is not known."""
+
+    def __init__(self, reason: str, slot: int | None = None) -> None:
+        super().__init__(reason)
+        self.slot = slot
+
+
 class HostLostError(DataPlaneError):
     """The partition host of a node is not there any more: its state is lost with it."""
 

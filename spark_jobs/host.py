@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from spark_jobs.buffers import Budget
@@ -233,6 +234,20 @@ class Host:
         """Trouble that does not pass: code raised, or a later installation writes."""
         self._fail(partition, f"{'poison' if isinstance(error, StepError) else 'fenced'}: {error}")
 
+    @contextmanager
+    def _its_own(self, partition: str, batch: int) -> Iterator[None]:
+        """Whatever one partition raises ends that partition: a job that failed by it would be sent again for ever, and
+        nobody on any node would move.  Only memory may be there again the next time."""
+        try:
+            yield
+        except ENDS as error:
+            self._end(partition, error)
+        except MemoryError:
+            raise
+        except Exception as error:  # rows that cannot be routed or encoded, a state that cannot be frozen
+            place = self._topology.partitions[partition].place
+            self._end(partition, StepError(place.operator, partition, batch, error))
+
     def _fail(self, partition: str, reason: str) -> None:
         self.failed[partition] = reason
         self._owed.pop(partition, None)
@@ -263,13 +278,13 @@ class Host:
                 self._publish(runtime, command.published)
 
     def _publish(self, runtime: OperatorRuntime, upto: int) -> None:
-        try:
-            runtime.publish(upto)
-        except ENDS as error:
-            self._end(runtime.partition.id, error)
-        except WAITS as error:  # what was not taken is offered again with the next command
-            if not isinstance(error, NotYetError):
-                self._problems.append(f"{runtime.partition.id}: output waits: {error}")
+        partition = runtime.partition.id
+        with self._its_own(partition, upto):
+            try:
+                runtime.publish(upto)
+            except WAITS as error:  # what was not taken is offered again with the next command
+                if not isinstance(error, NotYetError):
+                    self._problems.append(f"{partition}: output waits: {error}")
 
     # -- stepping ------------------------------------------------------------------------------------------------------
 
@@ -301,20 +316,19 @@ class Host:
         runtime = self.runtimes[partition]
         if partition in self._owed and not self._freeze(partition):
             return False
-        try:
-            if not runtime.advance(self._wanted(command, isinstance(runtime, SourceRuntime))):
-                return False
-        except ENDS as error:
-            self._end(partition, error)
+        moved = False
+        with self._its_own(partition, runtime.position + 1):
+            try:
+                moved = runtime.advance(self._wanted(command, isinstance(runtime, SourceRuntime)))
+            except WAITS as error:  # the batch stays unfinished and is tried again
+                if not isinstance(error, NotYetError):
+                    self._problems.append(f"{partition}: batch {runtime.position + 1} waits: {error}")
+                if isinstance(error, BufferError) and command.retain:
+                    self._relieve(command)
+            if moved and isinstance(runtime, SourceRuntime):
+                self._problems += [f"{partition}: {notice}" for notice in runtime.source.notices()]
+        if not moved or partition not in self.runtimes:
             return False
-        except WAITS as error:  # the batch stays unfinished and is tried again
-            if not isinstance(error, NotYetError):
-                self._problems.append(f"{partition}: batch {runtime.position + 1} waits: {error}")
-            if isinstance(error, BufferError) and command.retain:
-                self._relieve(command)
-            return False
-        if isinstance(runtime, SourceRuntime):
-            self._problems += [f"{partition}: {notice}" for notice in runtime.source.notices()]
         if runtime.position in command.punctuations:
             self._owed[partition] = runtime.position
             self._freeze(partition)
@@ -332,8 +346,10 @@ class Host:
         runtime = self.runtimes[partition]
         if runtime.settled < self._owed[partition]:
             return False
-        self._writer.submit(partition, self._owed.pop(partition), runtime.freeze())
-        return True
+        with self._its_own(partition, runtime.position):
+            state = runtime.freeze()
+            self._writer.submit(partition, self._owed.pop(partition), state)
+        return partition in self.runtimes
 
     def _settle(self, command: Command) -> None:
         """Give sinks that show batches later the time to do so, all in one: what they show is what the job reports."""
@@ -382,11 +398,10 @@ class Host:
         self, runtime: Runtime, target: str, applied: int, window: int
     ) -> Iterator[tuple[Message, bytes]]:
         """What can be sent now; rows that a source must read again may have to wait, or be lost."""
-        try:
-            yield from runtime.pending(target, applied, window)
-        except StepError as error:
-            self._end(runtime.partition.id, error)
-        except NotYetError:
-            return
-        except (SourceError, OSError) as error:  # of the source, or of the disk that output was spilled to
-            self._problems.append(f"{runtime.partition.id}: rows for {target} wait: {error}")
+        with self._its_own(runtime.partition.id, runtime.buffers[target].cursor):
+            try:
+                yield from runtime.pending(target, applied, window)
+            except NotYetError:
+                return
+            except WAITS as error:  # of the source, or of the disk that output was spilled to
+                self._problems.append(f"{runtime.partition.id}: rows for {target} wait: {error}")

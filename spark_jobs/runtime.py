@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_jobs.buffers import IN_FLIGHT, Budget, EdgeBuffer
-from spark_jobs.contract import Inbox, Input, Operator, Range, Source, Tables
+from spark_jobs.contract import Inbox, Input, Operator, Range, Source, Tables, require_table
 from spark_jobs.errors import FencedError, NotYetError, SinkError, SourceError, StepError
 from spark_jobs.ledger import has_ended
 from spark_jobs.operators.frames import END_OF_TIME
@@ -334,6 +334,7 @@ class OperatorRuntime(Runtime):
         self.input_bytes += sum(i.table.nbytes for i in inputs)
         try:
             self.state, table = self.operator.step(self.state, Inbox(batch, self.watermark, inputs))
+            require_table(table)
         except Exception as error:
             raise self._step_error(batch, error) from error
         return Output(batch, self.watermark, table)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -110,10 +111,19 @@ class Stage:
                 blobs.append(value)
             else:
                 _require(slot, value[1])
-        slots, answers = exchange(self.number, blobs, self.last)
+        try:
+            slots, answers = exchange(self.number, blobs, self.last)
+        except DataPlaneError as error:
+            raise type(error)(f"slot {slot}: {error}") from error
         if self.last:
             return iter([(slot, answers[0])])
         return iter(zip(slots, answers, strict=True))
+
+
+def slot_of(text: str) -> tuple[str, int | None]:
+    """What a task raised, out of the line that Spark made of it: without the exception's path, and the slot."""
+    match = re.search(r"\bslot (\d+): ", text)
+    return (text[match.end() :], int(match[1])) if match else (text, None)
 
 
 class Anchor:

@@ -77,6 +77,7 @@ def parse_progress(raw: bytes, path: str = paths.PROGRESS) -> Progress:
         bad_checkpoints=frozenset(f.items("bad_checkpoints", as_integer, [])),
         gaps=frozenset(f.items("gaps", as_text, [])),
         buffers=f.mapping("buffers", as_integer, {}),
+        stuck=f.text("stuck", ""),
         time=f.number("time", 0.0),
     )
 

@@ -277,6 +277,7 @@ class Driver:
             "checkpoint": engine.punctuations.newest,
             "bad_checkpoints": sorted(engine.bad_checkpoints),
             "gaps": sorted(engine.gaps),
+            "stuck": engine.stuck,
             "buffers": {
                 "memory": sum(m for m, _ in list(engine.buffers.values())),
                 "disk": sum(d for _, d in list(engine.buffers.values())),

@@ -21,10 +21,13 @@ from controller.operator.publish import Publisher
 from controller.operator.status import Situation, status_of
 from controller.resources.conditions import Claim, Truth
 from controller.run.observation import Observation
+from controller.run.standing import is_poison
 
 log = logging.getLogger("reprise.operator")
 PUBLISH_S = 0.5
 """Least time between two looks at what ought to be said."""
+JOBS_FAIL = "JobsFail"
+"""Reason of the Event about jobs that fail the same way again and again."""
 _GOOD = frozenset({"Ready", "Valid", "Observed"})
 """Conditions that are True while all is well."""
 
@@ -42,6 +45,8 @@ class Teller:
     behind: bool = False
     """Something that people should see has not been written yet."""
     _said: dict[str, tuple[str, str]] = field(default_factory=dict)
+    _troubles: frozenset[str] = frozenset()
+    """What was said of code that raised and of jobs that fail, so that it is said once."""
     _told: float = 0.0
     _checkpoint: tuple[int, float | None] = (0, None)
     """Position of the newest one, and when it was complete."""
@@ -87,9 +92,22 @@ class Teller:
         self.standing = status
         self._announce(claims)
         if seen is not None and seen.connected:
+            self._name_culprits(seen)
             self.publisher.recoveries(seen)
             if not now.held_back:
                 self.publisher.propose(None)
+
+    def _name_culprits(self, seen: Observation) -> None:
+        """An Event for each partition that was set aside, with what it raised, and for jobs that fail again and again."""
+        progress = seen.progress
+        if progress is None:
+            return
+        aside = {f"{p}: {why}" for p, why in progress.failed.items() if is_poison(why)}
+        for text in sorted(aside - self._troubles):
+            self.events.note("PartitionSetAside", text, warning=True)
+        if progress.stuck and JOBS_FAIL not in self._troubles:
+            self.events.note(JOBS_FAIL, progress.stuck, warning=True)
+        self._troubles = frozenset(aside) | ({JOBS_FAIL} if progress.stuck else set())
 
     def _completed_at(self, seen: Observation | None) -> float | None:
         """When the newest checkpoint was complete, as far as this operator, or the one before it, has seen."""

@@ -48,3 +48,29 @@ class RaisesAt(Operator):
         if inbox.batch == self.batch:
             raise ValueError("no sevens")
         return state, inbox.table()
+
+
+class Misbehaves(Operator):
+    """Passes its rows on, and at one batch does something that `step` itself does not show."""
+
+    def __init__(self, how: str, batch: int = 7) -> None:
+        self.how, self.batch = how, batch
+
+    def initial(self, place: Place) -> Any:
+        return 0
+
+    def step(self, state: Any, inbox: Inbox) -> tuple[Any, pa.Table | None]:
+        out: Any = inbox.table()
+        if inbox.batch >= self.batch and self.how == "list":
+            out = [1, 2, 3]
+        if inbox.batch >= self.batch and self.how == "key" and out is not None:
+            out = out.rename_columns([f"not-{name}" for name in out.column_names])
+        return state + 1, out
+
+    def freeze(self, state: Any) -> Callable[[], Tables]:
+        if self.how == "freeze" and state >= self.batch:
+            raise KeyError("state")
+        return lambda: {"batches": pa.table({"batches": [state]})}
+
+    def restore(self, place: Place, tables: Tables) -> Any:
+        return tables["batches"]["batches"][0].as_py()

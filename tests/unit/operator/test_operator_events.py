@@ -91,3 +91,21 @@ def test_requests_that_fail_are_counted_by_reason_and_a_spent_budget_is_none(
         with pytest.raises((ConflictError, UnknownError, BudgetError)):
             one.get("/api/v1/pods")
     assert one.refused == {"conflict": 1, "unknown": 2}
+
+
+def test_code_that_raised_and_jobs_that_fail_for_ever_are_one_event_each_and_name_the_culprit() -> None:
+    api = FakeApi()
+    one = teller(api)
+    why = "poison: operator parser, partition parser.0, batch 1: RoutingError: key column 'tagg' is not there"
+    progress = STEADY.progress
+    assert progress is not None
+    ill = replace(
+        progress, failed={"parser.0": why, "count.0": "node lost"}, stuck="5 jobs in a row have failed"
+    )
+    for look in (STEADY, *[replace(STEADY, progress=ill)] * 3):
+        one._name_culprits(look)
+    one._name_culprits(replace(STEADY, progress=replace(ill, stuck="6 jobs in a row have failed")))
+    one.events.flush()
+    assert said(api) == [("PartitionSetAside", 1), ("JobsFail", 1)]
+    assert api.calls[0][2]["message"] == f"parser.0: {why}"
+    assert api.calls[0][2]["type"] == "Warning"
