@@ -25,7 +25,7 @@ from controller.operator.budget import WriteBudget
 from controller.operator.errors import OperatorError
 from controller.operator.handlers import register
 from controller.operator.health import serve
-from controller.operator.lease import Leadership
+from controller.operator.lease import ANSWER_SHARE, Leadership
 from controller.operator.runtime import Runtime
 from controller.operator.settings import OperatorSettings
 from controller.web import Board, WebError, WebServer
@@ -53,7 +53,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, end)
     api = Api(WriteBudget(settings.writes_per_s))
     leadership = Leadership(
-        Api(WriteBudget(5, patient=True)),
+        Api(WriteBudget(5, patient=True), answer_s=settings.lease_s * ANSWER_SHARE),
         settings.namespace,
         settings.lease,
         settings.identity,

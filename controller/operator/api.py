@@ -32,7 +32,7 @@ from controller.operator.errors import (
 )
 from controller.operator.settings import FIELD_MANAGER
 
-TIMEOUT_S = 10.0
+CONNECT_S, TIMEOUT_S = 3.0, 10.0
 _PAGE = 500
 _APPLY = "application/apply-patch+yaml"
 _MERGE = "application/merge-patch+json"
@@ -63,14 +63,19 @@ class Api:
     """One service account; safe to use from several threads.  Writes raise BudgetError where too many have been made."""
 
     def __init__(
-        self, budget: WriteBudget, configuration: Configuration | None = None, manager: str = FIELD_MANAGER
+        self,
+        budget: WriteBudget,
+        configuration: Configuration | None = None,
+        manager: str = FIELD_MANAGER,
+        answer_s: float | None = None,
     ) -> None:
-        """`manager`: whose fields those are that are written."""
+        """`manager`: whose fields those are that are written.  `answer_s`: where a late answer is worth nothing, the longest
+        wait for one, without a second try."""
         if configuration is None:
             configuration = Configuration()
             config.load_config(client_configuration=configuration)
         self._configuration, self._budget, self._urgency = configuration, budget, Urgency.ACT
-        self._manager = manager
+        self._manager, self._answer_s = manager, answer_s
         self.refused: Counter[str] = Counter()
         """Requests that failed, by reason; `not_found` and `conflict` are answers that the operator reckons with."""
         self._pool = urllib3.PoolManager(
@@ -188,6 +193,11 @@ class Api:
         read_s: float = TIMEOUT_S, stream: bool = False,
     ) -> urllib3.BaseHTTPResponse:  # fmt: skip
         headers = {"Accept": "application/json", "Content-Type": kind or "application/json"}
+        timeout, retries = urllib3.Timeout(connect=CONNECT_S, read=read_s), urllib3.Retry(1, redirect=0)
+        if self._answer_s is not None:
+            timeout = urllib3.Timeout(total=self._answer_s)
+        if method != "GET" or self._answer_s is not None:
+            retries = urllib3.Retry(total=0)
         for auth in self._configuration.auth_settings().values():
             headers[str(auth["key"])] = str(auth["value"])
         try:
@@ -196,8 +206,8 @@ class Api:
                 self._configuration.host + path,
                 body=None if body is None else json.dumps(body),
                 headers=headers,
-                timeout=urllib3.Timeout(connect=3.0, read=read_s),
-                retries=urllib3.Retry(total=0) if method != "GET" else urllib3.Retry(1, redirect=0),
+                timeout=timeout,
+                retries=retries,
                 preload_content=not stream,
             )
         except urllib3.exceptions.HTTPError as error:

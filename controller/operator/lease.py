@@ -2,7 +2,8 @@
 
 Clocks of machines differ, so a candidate believes no time in the Lease: it waits until the Lease has not changed for
 its whole duration by the candidate's own clock (as client-go does).  A holder that could not renew for three quarters of
-the duration gives up before anybody may take over.  Even two operators at once do no harm to recoveries, which
+the duration gives up before anybody may take over: one thread renews, and another one looks at the clock and at nothing
+else, so that a request that hangs keeps nobody from giving up.  Even two operators at once do no harm to recoveries, which
 ZooKeeper's versions guard; the Lease is there for quiet.  It is given back at an orderly end, so that a rolling update
 hands over at once.
 """
@@ -20,6 +21,8 @@ from controller.operator.errors import ConflictError, OperatorError, UnknownErro
 from controller.resources.convert import rfc3339
 
 log = logging.getLogger("reprise.operator")
+ANSWER_SHARE, RENEWALS, HELD_SHARE = 0.2, 4, 0.75
+"""Of the duration: the longest wait for one answer; renewals in it; the part after which a holder gives up."""
 WEB = "reprise.dev/web"
 """Annotation of the Lease: the URL of the holder's page."""
 
@@ -31,7 +34,8 @@ class Leadership:
         self, api: Api, namespace: str, name: str, identity: str, duration_s: float,
         clock: Callable[[], float] = time.monotonic, web: str = "",
     ) -> None:  # fmt: skip
-        """`web`: URL of this operator's page, which the Lease tells the others; empty for none."""
+        """`api`: waits for an answer for ANSWER_SHARE of the duration at most.  `web`: URL of this operator's page, which
+        the Lease tells the others; empty for none."""
         self._api, self._identity, self._duration, self._clock = api, identity, duration_s, clock
         self._folder = collection(namespace, "leases", "coordination.k8s.io")
         self._path, self._name = f"{self._folder}/{name}", name
@@ -55,17 +59,36 @@ class Leadership:
 
     def hold(self, stop: threading.Event, lost: Callable[[], None]) -> None:
         """Renew until told to stop, then give the Lease back; call `lost` as soon as it cannot be held."""
-        while not stop.wait(self._duration / 4):
+        renewing = threading.Thread(target=self._renew, args=(stop, lost), daemon=True, name="lease-renewals")
+        renewing.start()
+        if not self._guard(stop, lost):
+            return
+        renewing.join(self._duration / RENEWALS)
+        self._give_back()
+
+    def _renew(self, stop: threading.Event, lost: Callable[[], None]) -> None:
+        """In a thread of its own: it may wait for answers."""
+        while not stop.wait(self._duration / RENEWALS):
             try:
-                held = self._try()
+                if not self._try():
+                    log.error("event=lease-taken identity=%s", self._identity)
+                    lost()
+                    return
             except OperatorError as error:
                 log.warning("event=lease-not-renewed reason=%r", str(error))
-                held = self._clock() - self._renewed < self._duration * 0.75
-            if not held:
+            except Exception:  # whatever it is, the guard ends this process when it lasts
+                log.exception("event=lease-not-renewed")
+
+    def _guard(self, stop: threading.Event, lost: Callable[[], None]) -> bool:
+        """Waits for nothing but the clock; False when the Lease could not be held until `stop`."""
+        while not stop.is_set():
+            left = self._renewed + self._duration * HELD_SHARE - self._clock()
+            if left <= 0:
                 log.error("event=lease-lost identity=%s", self._identity)
                 lost()
-                return
-        self._give_back()
+                return False
+            stop.wait(left)
+        return True
 
     def _try(self) -> bool:
         """Renew it if it is ours, take it if it is free; whether it is ours now."""

@@ -22,6 +22,21 @@ class Clock:
         return self.now
 
 
+class VirtualStop(threading.Event):
+    """Never set; waiting for it is what lets time go on, in the test's own thread.  Others wait for it three times."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock, self._thread, self._waits = clock, threading.current_thread(), 0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if threading.current_thread() is self._thread:
+            self._clock.now += timeout or 0.0
+            return False
+        self._waits += 1
+        return self._waits > 3
+
+
 def candidate(api: FakeApi, name: str, clock: Clock) -> Leadership:
     return Leadership(api, "ns", "op", name, DURATION, clock)  # type: ignore[arg-type]
 
@@ -78,15 +93,51 @@ def test_a_holder_that_cannot_renew_gives_up_before_others_may_take_over() -> No
     api.away = True
     lost: list[float] = []
 
-    class Stop(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            clock.now += timeout or 0.0
-            return False
-
     began = clock.now
-    a.hold(Stop(), lambda: lost.append(clock.now - began))
+    a.hold(VirtualStop(clock), lambda: lost.append(clock.now - began))
     assert lost == [pytest.approx(DURATION * 0.75, abs=DURATION / 4)]
     assert lost[0] < DURATION
+
+
+def test_a_request_that_hangs_keeps_no_holder_from_giving_up() -> None:
+    """The API server, or what is before it, swallows packets: a request takes 26 s until it fails."""
+    clock, ended = Clock(), threading.Event()
+
+    class Hanging(FakeApi):
+        def find(self, path: str) -> Any:
+            if self.away and not ended.wait(5.0):  # nobody lets time go on meanwhile
+                clock.now += 26.0
+            return super().find(path)
+
+    api, lost = Hanging(), list[float]()
+    other = FakeApi()
+    other.objects = api.objects
+    a, b = candidate(api, "a", clock), candidate(other, "b", clock)
+    a._try()
+    assert not b._try()
+    api.away, began = True, clock.now
+
+    def end() -> None:
+        lost.append(clock.now - began)
+        ended.set()
+
+    a.hold(VirtualStop(clock), end)
+    assert lost[0] <= DURATION * 0.75
+    clock.now = began + DURATION
+    assert not b._try()
+    clock.now += 0.1
+    assert b._try()
+
+
+def test_who_has_lost_it_to_another_ends_at_once() -> None:
+    api, clock = FakeApi(), Clock()
+    a, b = candidate(api, "a", clock), candidate(api, "b", clock)
+    a._try(), b._try()
+    clock.now += DURATION + 1
+    assert b._try()
+    lost = list[str]()
+    a._renew(VirtualStop(clock), lambda: lost.append("a"))
+    assert (lost, holder(api)) == (["a"], "b")
 
 
 def test_an_orderly_end_gives_the_lease_back() -> None:
