@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from types import FrameType
 
 import kopf
@@ -31,7 +30,6 @@ from controller.operator.settings import OperatorSettings
 from controller.web import Board, WebError, WebServer
 
 log = logging.getLogger("reprise.operator")
-STUCK_S = 60.0
 
 
 def main() -> int:
@@ -63,8 +61,7 @@ def main() -> int:
     board = Board()
     running: list[Runtime] = []
     if settings.health_port:
-        healthy = lambda: not running or time.monotonic() - running[0].beat < STUCK_S  # noqa: E731
-        serve(os.environ.get("POD_IP", ""), settings.health_port, healthy, lambda: bool(running))
+        serve(os.environ.get("POD_IP", ""), settings.health_port, lambda: running[0] if running else None)
     if settings.metrics_port:
         _serve_metrics(settings.metrics_port, api, running)
     if settings.web_port:

@@ -20,7 +20,7 @@ from controller.operator.api import Api, collection
 from controller.operator.capacity import load_view
 from controller.operator.deciders import Deciders
 from controller.operator.errors import OperatorError
-from controller.operator.informer import Informer
+from controller.operator.informer import WATCH_S, Informer
 from controller.operator.pace import Pace
 from controller.operator.pods import ROLE_LABEL, machine_view, pod_view
 from controller.operator.rush import Rush
@@ -34,6 +34,10 @@ log = logging.getLogger("reprise.operator")
 DECIDING, FOLLOWING = 4, 6
 """Looks that may run at once: enough that one decides while others wait for answers; more only take turns."""
 SWITCHES_S = 5.0
+STUCK_S = 60.0
+"""An event loop that has not turned for so long does not turn any more."""
+WATCH_STUCK_S = 3 * WATCH_S
+"""A watch ends after WATCH_S, and one that gets no answer some seconds later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +109,20 @@ class Runtime:
     @property
     def known(self) -> bool:
         return bool(self._informers) and all(informer.synced.is_set() for informer in self._informers)
+
+    def turns_well(self) -> bool:
+        """Whether the event loop and the threads that watch make progress, whoever answers them or does not."""
+        now = time.monotonic()
+        return now - self.beat < STUCK_S and all(now - i.turned < WATCH_STUCK_S for i in self._informers)
+
+    def sees(self) -> bool:
+        """Whether what is known of pods and machines is of late."""
+        return all(age < WATCH_STUCK_S for age in self.answer_ages().values())
+
+    def answer_ages(self) -> dict[str, float]:
+        """Seconds since the API server's last answer to each watch, by its path."""
+        now = time.monotonic()
+        return {informer.path: now - informer.answered for informer in self._informers}
 
     def around(self, namespace: str, name: str) -> Surroundings:
         """What a step of this topology sees."""

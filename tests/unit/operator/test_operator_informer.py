@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,8 +11,11 @@ import pytest
 
 from controller.operator import informer as module
 from controller.operator.errors import ExpiredError, UnknownError
+from controller.operator.health import answer
 from controller.operator.informer import Informer
 from controller.operator.pods import Machine, PodView, machine_view
+from controller.operator.runtime import Runtime
+from controller.operator.settings import OperatorSettings
 from controller.operator.surroundings import Cluster
 
 Told = tuple[str | None, str | None]
@@ -119,6 +123,103 @@ def test_a_node_that_comes_back_under_its_name_is_another(monkeypatch: pytest.Mo
         [("DELETED", node("a", 8, uid="u1")), ("ADDED", node("a", 9, uid="u2"))],
     )
     assert told == [(None, "a"), ("a", None), (None, "a")]
+
+
+def test_an_error_that_nobody_foresaw_ends_no_watch(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    told, source, _ = run(
+        monkeypatch,
+        [page(7, node("a", 1))],
+        RuntimeError("nobody foresaw it"),
+        [page(9, node("a", 1), node("b", 8))],
+    )
+    assert told == [(None, "a"), (None, "b")]
+    assert source.asked == ["list", "watch 7", "list", "watch 9"]
+    assert "event=watch-failed path=/nodes" in caplog.text
+
+
+def test_an_object_that_cannot_be_understood_hides_no_other(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    odd = node("odd", 2)
+    odd["status"]["conditions"] = [None]
+    told, source, _ = run(
+        monkeypatch,
+        [page(7, node("a", 1), odd, node("b", 3))],
+        [("MODIFIED", odd), ("MODIFIED", node("a", 8, "False")), ("DELETED", odd)],
+    )
+    assert told == [(None, "a"), (None, "b"), ("a", "a")]
+    assert source.asked == ["list", "watch 7", "watch 2"]
+    assert caplog.text.count("event=not-understood path=/nodes object=/odd") == 1
+
+
+class Ticking:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+def test_an_informer_tells_when_it_was_answered_and_when_it_has_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "BACK_OFF_S", (0.0,))
+    stop = threading.Event()
+    source = FakeSource(stop, [page(7, node("a", 1))], [], UnknownError("away"), UnknownError("away"))
+    one = Informer(source, "/nodes", machine_view, lambda *_: None, Ticking())  # type: ignore[arg-type, type-var]
+    began = one.answered
+    one.run(stop)
+    assert began < one.answered < one.turned
+
+
+class Worker:
+    def __init__(self, turns: bool, sees: bool) -> None:
+        self._turns, self._sees = turns, sees
+
+    def turns_well(self) -> bool:
+        return self._turns
+
+    def sees(self) -> bool:
+        return self._sees
+
+    def answer_ages(self) -> dict[str, float]:
+        return {"/api/v1/pods": 3.2}
+
+
+@pytest.mark.parametrize(
+    ("working", "health", "ready", "leads"),
+    [
+        (None, 200, 200, 503),
+        (Worker(True, True), 200, 200, 200),
+        (Worker(True, False), 200, 503, 200),  # a restart would not make the API server answer
+        (Worker(False, True), 503, 503, 200),
+    ],
+)
+def test_what_the_probes_answer(working: Worker | None, health: int, ready: int, leads: int) -> None:
+    found = {path: answer(path, working) for path in ("/healthz", "/readyz", "/leader", "/other")}
+    assert [status for status, _ in found.values()] == [health, ready, leads, 404]
+    if working is not None:
+        assert "/api/v1/pods answered 3 s ago" in found["/healthz"][1]
+
+
+@pytest.mark.parametrize(
+    ("beat", "turned", "answered", "turns", "sees"),
+    [(0, 0, 0, True, True), (99, 0, 0, False, True), (0, 200, 0, False, True), (0, 0, 200, True, False)],
+)
+def test_a_watch_that_has_ended_is_seen_by_who_asks_for_health(
+    beat: float, turned: float, answered: float, turns: bool, sees: bool
+) -> None:
+    """All are ages, in seconds."""
+    nothing: Any = None
+    settings = OperatorSettings(namespace="ops", identity="op", zk="zk:2181", image="i")
+    runtime, now = Runtime(settings, nothing, nothing), time.monotonic()
+    informer: Any = Informer(nothing, "/nodes", machine_view, lambda *_: None)  # type: ignore[type-var]
+    runtime.beat, informer.turned, informer.answered = now - beat, now - turned, now - answered
+    runtime._informers.append(informer)
+    assert (runtime.turns_well(), runtime.sees()) == (turns, sees)
 
 
 def pod(name: str, topology: str, machine: str = "", uid: str = "", phase: str = "Running") -> PodView:
