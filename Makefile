@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo demo-kafka test test-fast test-soak control-plane lint generate \
+.PHONY: help setup demo demo-kafka test test-fast test-soak mutants control-plane lint generate \
 	bench-recovery bench-overhead bench-pace bench-planners bench-kafka bench-operator clean
 
 help:  ## this list
@@ -46,6 +46,10 @@ test-soak: setup  ## the whole fault matrix and all random schedules
 	$(BIN)/python -m tests.kubernetes.build
 	$(BIN)/python -m pytest -q -m soak --durations=30
 
+mutants: setup  ## which changes of the code no test notices (hours; OF="scheduler.costs*" takes a part)
+	$(BIN)/mutmut run $(OF)
+	$(BIN)/python -m tests.mutants --out out/mutants
+
 generate: setup  ## crds/, the chart's copy of them, and docs/reference.md, from the models
 	$(BIN)/python -m controller.resources.generate
 
@@ -69,4 +73,4 @@ bench-operator: setup  ## one operator with 1,000 topologies on 5,000 machines, 
 	$(BIN)/python -m benchmarks.operator_scale --out out/bench-operator
 
 clean:  ## remove the environment and all output
-	rm -rf $(VENV) out build
+	rm -rf $(VENV) out build mutants
