@@ -1,7 +1,7 @@
 """What `make mutants` found: killed and surviving mutants of each module, and the survivors as differences.
 
-mutmut changes one expression at a time and runs the unit tests that reach it.  A mutant that survives is a line whose meaning
-no test holds: a missing test, or a change that makes no difference.
+mutmut changes one expression at a time and runs the unit tests that reach it.  A mutant that survives is a line whose
+meaning no test holds: a missing test, or a change that makes no difference.
 """
 
 from __future__ import annotations
