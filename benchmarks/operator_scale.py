@@ -116,7 +116,7 @@ class World:
         command = [
             sys.executable, "-m", "controller.operator", "--namespace", NAMESPACE, "--identity", identity,
             "--zk", self.zookeeper.hosts, "--image", "load:1", "--watch", NAMESPACE, "--health-port", "0",
-            "--settle", str(SETTLE_S),
+            "--settle", str(SETTLE_S), "--own-namespace",
         ]  # fmt: skip
         config = self.plane.write_kubeconfig(self.folder / "operator.kubeconfig", "operator")
         environment = self.warden.environment() | {"KUBECONFIG": str(config), "PYTHONPATH": str(REPOSITORY)}

@@ -142,7 +142,12 @@ def _settings(options: argparse.Namespace) -> OperatorSettings:
     return OperatorSettings(
         namespace=options.namespace, identity=options.identity, zk=options.zk, image=options.image,
         zk_tls_secret=options.zk_tls_secret, zk_auth_secret=options.zk_auth_secret,
-        driver_account=options.driver_account, watch=tuple(n for n in options.watch.split(",") if n),
+        driver_account=options.driver_account, own_account=options.own_account,
+        own_namespace=options.own_namespace, accounts=_words(options.accounts), secrets=_words(options.secrets),
+        network_policies=options.network_policies,
+        open_metrics=options.open_metrics,
+        denied_egress=_words(options.denied_egress), api_ports=options.api_ports,
+        watch=_words(options.watch),
         nodes=not options.no_nodes, capacity=options.capacity, writes_per_s=options.writes_per_s,
         lease=options.lease, lease_s=options.lease_s,
         session_s=options.session_timeout, settle_s=options.settle, driver_grace_s=options.driver_grace,
@@ -151,6 +156,10 @@ def _settings(options: argparse.Namespace) -> OperatorSettings:
         metrics_port=options.metrics_port, log_format=options.log_format, keep_incidents=options.keep_incidents,
         web_host=options.web_host, web_port=options.web_port,
     )  # fmt: skip
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for word in text.split(",") if word)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -169,6 +178,39 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--image", required=True, help="of drivers and executors whose topology names none")
     add("--driver-account", default=base.driver_account, help="service account of drivers")
+    add(
+        "--own-account",
+        default=base.own_account,
+        help="the operator's service account, refused to topologies",
+    )
+    add(
+        "--own-namespace",
+        action="store_true",
+        help="look after topologies in the operator's own namespace too",
+    )
+    add(
+        "--accounts",
+        default=",".join(base.accounts),
+        help="further service accounts that topologies may name, separated by commas; * for any part",
+    )
+    add(
+        "--secrets",
+        default=",".join(base.secrets),
+        help="Secrets that topologies may name, separated by commas; * for any part",
+    )
+    add("--network-policies", action="store_true", help="make a NetworkPolicy for each topology")
+    add("--open-metrics", action="store_true", help="let everybody scrape drivers (with --network-policies)")
+    add(
+        "--denied-egress",
+        default=",".join(base.denied_egress),
+        help="blocks of addresses that pods of topologies may not call, separated by commas (with --network-policies)",
+    )
+    add(
+        "--api-ports",
+        type=lambda text: tuple(int(port) for port in _words(text)),
+        default=base.api_ports,
+        help="ports of the API server, separated by commas (with --network-policies)",
+    )
     add("--watch", default="", help="namespaces, separated by commas; default: all")
     add("--no-nodes", action="store_true", help="do not read Node objects (no ClusterRole)")
     add(

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller.operator import manifests
+from controller.operator import manifests, network_policy
 from controller.operator.api import Api, collection
 from controller.operator.endings import OVERDUE_S, Endings
 from controller.operator.errors import ConflictError
@@ -52,6 +52,8 @@ class DriverKeeper:
     _not_before: float = 0.0
     _created: float = field(default=0.0)
     _wanted: tuple[StreamTopology, str] | None = None
+    _policy: str = ""
+    """The network policy that this process has applied last."""
     _endings: Endings = field(init=False)
     _ended_uid: str = ""
     """Of the last pod whose end was counted."""
@@ -80,6 +82,8 @@ class DriverKeeper:
         """One step towards a driver of the right kind."""
         self.pulse.follow(pod.uid if pod is not None and pod.phase == "Running" else "")
         self._endings.keep([] if pod is None else [pod])
+        if pod is not None and not pod.ended:
+            self._keep_to_itself(resource, pod.annotations.get(network_policy.MARK, ""))
         if pod is None:
             self._create(resource)
         elif pod.ended:
@@ -108,6 +112,7 @@ class DriverKeeper:
         settings, folder = self.settings, collection(resource.namespace, "configmaps")
         config = manifests.config_map(resource, settings, self.owner)
         self.api.apply(f"{folder}/{config['metadata']['name']}", config)
+        self._keep_to_itself(resource, "")
         prefix = f"{resource.name}-{secrets.token_hex(3)}"
         pod = manifests.driver_pod(resource, settings, self.owner, prefix)
         try:
@@ -118,6 +123,17 @@ class DriverKeeper:
         self._not_before = self._created + 2.0  # the watch tells of it before that, or we ask in vain
         self.problem = "the driver is starting"
         self.events.say("DriverCreated", f"pod {pod['metadata']['name']}, executors {prefix}-exec-*")
+
+    def _keep_to_itself(self, resource: StreamTopology, there: str) -> None:
+        """Make the topology's network policy where none is wanted yet; `there`: which one its driver was made with."""
+        wanted = network_policy.digest(resource, self.settings)
+        if wanted in (there, self._policy):
+            return
+        labels = manifests.labels(resource.name, "network-policy")
+        body = network_policy.manifest(resource, self.settings, self.owner, labels)
+        folder = collection(resource.namespace, network_policy.PLURAL, network_policy.API_GROUP)
+        self.api.apply(f"{folder}/{body['metadata']['name']}", body)
+        self._policy = wanted
 
     def _ended(self, resource: StreamTopology, pod: PodView) -> None:
         if pod.uid != self._ended_uid:  # the watch may show it again before it tells that it is gone

@@ -14,7 +14,8 @@ from typing import Any
 
 from controller import logs
 from controller.coordination.paths import root_of
-from controller.operator import zk_mounts
+from controller.embedded.spark_secret import AUTHENTICATION
+from controller.operator import network_policy, zk_mounts
 from controller.operator.pods import LOST_TAINTS, ROLE_LABEL
 from controller.operator.settings import OperatorSettings
 from controller.resources.convert import TOPOLOGY_LABEL
@@ -28,6 +29,10 @@ DRIVER_PORT, BLOCK_PORT = 7078, 7079
 _CONFIG, _SCRATCH, _TMP = "/etc/reprise", "/var/data/reprise", "/tmp"
 _LOCAL = "/var/data/spark"
 """Spark's own, in the driver; it makes a volume of that path in its executors too, so it is none that they have."""
+_SPARK_VOLUME = "spark.kubernetes.executor.volumes.emptyDir.spark-local-dir-1"
+"""Spark takes a volume of such a name for its own files instead of making one without a limit."""
+_DISK_REQUEST = 1 << 30
+"""Bytes of disk that a pod asks for when it is placed: what it uses while nothing has failed, and more."""
 _ALIVE_S = 30
 """A touch of the agent's file older than this means that it is stuck; it touches several times a second."""
 _USER = 10001
@@ -101,7 +106,9 @@ def driver_pod(
     name, kubernetes = driver_name(resource.name), resource.kubernetes
     meta = _meta(name, resource, "driver", belongs)
     meta["annotations"] = {REVISION: revision(resource, settings), PREFIX: prefix}
-    memory = kubernetes.driver_memory_bytes
+    if policy := network_policy.digest(resource, settings):
+        meta["annotations"][network_policy.MARK] = policy
+    memory, disk = kubernetes.driver_memory_bytes, _disk(kubernetes.driver_storage_bytes)
     container = {
         "name": "driver",
         "image": kubernetes.image or settings.image,
@@ -116,8 +123,8 @@ def driver_pod(
         ],
         "envFrom": _secrets(resource),
         "resources": {
-            "requests": {"cpu": _cpu(kubernetes.driver_cpu_cores), "memory": str(memory)},
-            "limits": {"memory": str(memory)},
+            "requests": {"cpu": _cpu(kubernetes.driver_cpu_cores), "memory": str(memory)} | disk["requests"],
+            "limits": {"memory": str(memory)} | disk["limits"],
         },
         "securityContext": _CONTAINER_SECURITY,
         "volumeMounts": [
@@ -128,12 +135,13 @@ def driver_pod(
     }
     if settings.metrics_port:
         container["ports"] = [{"name": "metrics", "containerPort": settings.metrics_port}]
-    spec = _pod_spec(resource, settings) | {
+    spec = _pod_spec(resource, settings, kubernetes.driver_storage_bytes) | {
         "restartPolicy": "Never",
         "serviceAccountName": kubernetes.service_account or settings.driver_account,
         "containers": [container],
     }
-    own = [{"name": "config", "configMap": {"name": name}}, {"name": "local", "emptyDir": {}}]
+    local = {"name": "local", "emptyDir": {"sizeLimit": str(kubernetes.driver_storage_bytes)}}
+    own = [{"name": "config", "configMap": {"name": name}}, local]
     spec["volumes"] = [*own, *spec["volumes"]]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
@@ -153,6 +161,7 @@ def executor_template(resource: StreamTopology, settings: OperatorSettings) -> d
             *zk_mounts.environment(settings),
         ],
         "envFrom": _secrets(resource),
+        "resources": _disk(resource.kubernetes.executor_storage_bytes),  # Spark adds CPU and memory
         "securityContext": _CONTAINER_SECURITY,
         "volumeMounts": _mounts(resource, settings),
         # asks for the agent's own progress, and for nothing that another program would have to give
@@ -163,7 +172,7 @@ def executor_template(resource: StreamTopology, settings: OperatorSettings) -> d
             "timeoutSeconds": 5,
         },
     }
-    spec = _pod_spec(resource, settings) | {
+    spec = _pod_spec(resource, settings, resource.kubernetes.executor_storage_bytes) | {
         "automountServiceAccountToken": False,
         "affinity": _spread(resource),
         "containers": [container],
@@ -188,7 +197,8 @@ def _driver_arguments(
         "--master=k8s://https://$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVICE_PORT)",
         f"--sink={resource.sink_location or base + '/sink'}",
         f"--checkpoints={resource.checkpoint.location or base + '/checkpoints'}",
-        f"--events={_SCRATCH}/events.jsonl", "--driver-host=$(POD_IP)", f"--heap={heap_mb}m",
+        "--events=/dev/null",  # read by nobody in a pod, and without an end
+        "--driver-host=$(POD_IP)", f"--heap={heap_mb}m",
         *([f"--metrics-port={settings.metrics_port}", "--metrics-host=$(POD_IP)"] if settings.metrics_port else []),
         *(f"--conf={key}={value}" for key, value in sorted(conf.items())),
     ]  # fmt: skip
@@ -201,29 +211,47 @@ def spark_conf(resource: StreamTopology, settings: OperatorSettings, prefix: str
     selector = {
         f"spark.kubernetes.executor.node.selector.{k}": v for k, v in kubernetes.node_selector.items()
     }
-    return selector | {
-        "spark.kubernetes.namespace": resource.namespace,
-        "spark.kubernetes.driver.pod.name": driver_name(resource.name),
-        "spark.kubernetes.container.image": kubernetes.image or settings.image,
-        "spark.kubernetes.container.image.pullPolicy": kubernetes.image_pull_policy,
-        "spark.kubernetes.executor.podNamePrefix": prefix,
-        "spark.kubernetes.executor.podTemplateFile": f"{_CONFIG}/executor.json",
-        "spark.kubernetes.executor.podTemplateContainerName": "executor",
-        "spark.kubernetes.executor.request.cores": _cpu(resource.nodes.cpu_cores),
-        "spark.executor.instances": str(resource.nodes.count),
-        "spark.executor.memoryOverhead": f"{overhead}m",
-        # a burst is replaced in one go
-        "spark.kubernetes.allocation.batch.size": "50",
-        # the driver reports at once and the coordinator waits for nodes: Spark has nothing to wait for
-        "spark.scheduler.minRegisteredResourcesRatio": "0.0",
-        # losing executors is what this is about; Spark would end the application after a few
-        "spark.executor.maxNumFailures": "1000000000",
-        "spark.driver.port": str(DRIVER_PORT),
-        "spark.blockManager.port": str(BLOCK_PORT),
-    }
+    return (
+        selector
+        | {
+            "spark.kubernetes.namespace": resource.namespace,
+            "spark.kubernetes.driver.pod.name": driver_name(resource.name),
+            "spark.kubernetes.container.image": kubernetes.image or settings.image,
+            "spark.kubernetes.container.image.pullPolicy": kubernetes.image_pull_policy,
+            "spark.kubernetes.executor.podNamePrefix": prefix,
+            "spark.kubernetes.executor.podTemplateFile": f"{_CONFIG}/executor.json",
+            "spark.kubernetes.executor.podTemplateContainerName": "executor",
+            "spark.kubernetes.executor.request.cores": _cpu(resource.nodes.cpu_cores),
+            "spark.executor.instances": str(resource.nodes.count),
+            "spark.executor.memoryOverhead": f"{overhead}m",
+            # a burst is replaced in one go
+            "spark.kubernetes.allocation.batch.size": "50",
+            # the driver reports at once and the coordinator waits for nodes: Spark has nothing to wait for
+            "spark.scheduler.minRegisteredResourcesRatio": "0.0",
+            # losing executors is what this is about; Spark would end the application after a few
+            "spark.executor.maxNumFailures": "1000000000",
+            # what it needs no rights for: the agent reads no such map, there is no such volume or service
+            "spark.kubernetes.executor.disableConfigMap": "true",
+            "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
+            "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
+            "spark.kubernetes.driver.service.deleteOnTermination": "false",
+            "spark.driver.port": str(DRIVER_PORT),
+            "spark.blockManager.port": str(BLOCK_PORT),
+            f"{_SPARK_VOLUME}.mount.path": _LOCAL,
+            f"{_SPARK_VOLUME}.options.sizeLimit": str(kubernetes.executor_storage_bytes),
+        }
+        | AUTHENTICATION
+    )  # Spark makes a secret for each application, and gives it to its executors
 
 
-def _pod_spec(resource: StreamTopology, settings: OperatorSettings) -> dict[str, Any]:
+def _disk(limit: int) -> dict[str, dict[str, str]]:
+    """A pod that writes more than its limit is ended, and not its machine."""
+    name = "ephemeral-storage"
+    return {"requests": {name: str(min(limit, _DISK_REQUEST))}, "limits": {name: str(limit)}}
+
+
+def _pod_spec(resource: StreamTopology, settings: OperatorSettings, disk: int) -> dict[str, Any]:
+    """`disk`: most bytes that the pod may write to volumes of its own."""
     kubernetes = resource.kubernetes
     claims = [
         {"name": f"claim-{i}", "persistentVolumeClaim": {"claimName": v.claim, "readOnly": v.read_only}}
@@ -243,8 +271,8 @@ def _pod_spec(resource: StreamTopology, settings: OperatorSettings) -> dict[str,
         "tolerations": _tolerations(resource, settings),
         "imagePullSecrets": [{"name": name} for name in kubernetes.image_pull_secrets],
         "volumes": [
-            {"name": "scratch", "emptyDir": {}},
-            {"name": "tmp", "emptyDir": {}},
+            {"name": "scratch", "emptyDir": {"sizeLimit": str(disk)}},
+            {"name": "tmp", "emptyDir": {"sizeLimit": str(disk)}},
             *claims,
         ],
     }

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import ip_network
 
 from controller.operator.errors import SettingsError
 
 FIELD_MANAGER = "reprise-operator"
+METADATA_SERVICES = ("169.254.169.254/32", "fd00:ec2::254/128")
+"""Where clouds give out a machine's own credentials to whoever asks from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +36,32 @@ class OperatorSettings:
 
     driver_account: str = "reprise-driver"
     """Service account of drivers whose topology names none."""
+
+    own_account: str = ""
+    """Service account of the operator itself, which no topology may have; empty where it is not known."""
+
+    own_namespace: bool = False
+    """Whether topologies may be in the operator's namespace. Default no: their code could reach its account."""
+
+    accounts: tuple[str, ...] = ()
+    """Service accounts that topologies may name beside `driver_account`; `*` stands for any part of a name."""
+
+    secrets: tuple[str, ...] = ("topology-*",)
+    """Secrets that topologies may name, written the same way. Default by their names: the operator reads no Secret, so
+    it sees no labels of theirs."""
+
+    network_policies: bool = False
+    """Whether a NetworkPolicy is made for each topology (needs the right to). Default no, as the chart says it: with a
+    network that enforces none it would promise what does not hold."""
+
+    open_metrics: bool = False
+    """Whether these policies let everybody scrape a driver at `metrics_port`."""
+
+    denied_egress: tuple[str, ...] = METADATA_SERVICES
+    """Blocks of addresses that pods of topologies may not call, for these policies."""
+
+    api_ports: tuple[int, ...] = (443, 6443)
+    """Of the API server, for these policies: drivers call it."""
 
     watch: tuple[str, ...] = ()
     """Namespaces whose topologies are looked after; none means all, which needs a ClusterRole."""
@@ -101,6 +130,11 @@ class OperatorSettings:
                 raise SettingsError(f"{name}: {getattr(self, name)} is not positive")
         if self.machine_lost_s < 0:
             raise SettingsError(f"machine_lost_s: {self.machine_lost_s} is negative")
+        for block in self.denied_egress:
+            try:
+                ip_network(block)
+            except ValueError as error:
+                raise SettingsError(f"denied_egress: {block!r} is no block of addresses: {error}") from error
         for name in ("health_port", "metrics_port", "web_port"):
             if not 0 <= getattr(self, name) < 65536:
                 raise SettingsError(f"{name}: {getattr(self, name)} is no port")

@@ -32,6 +32,7 @@ from controller.operator.events import Events
 from controller.operator.executors import ExecutorKeeper
 from controller.operator.manifests import driver_name, owner
 from controller.operator.pace import Look, Pace
+from controller.operator.permitted import permit
 from controller.operator.prospects import Prospects
 from controller.operator.publish import Publisher
 from controller.operator.records import Records
@@ -292,6 +293,7 @@ class TopologyController:
         if (self._spec is None or self._spec.generation != generation) and self._invalid[0] != generation:
             try:
                 resource = from_json(json.dumps(document_of(self.body)))
+                permit(resource, self.settings)
                 self._spec = _Spec(generation, resource, view_of(resource))
                 self._invalid = (-1, "")
             except SpecError as error:

@@ -43,12 +43,17 @@ class DriverModel(Closed):
     """CPU request of the driver's pod."""
     memory: Bytes = "1536Mi"
     """Memory request and limit of the driver's pod; half of it is the heap."""
+    storage: Bytes = "2Gi"
+    """Most that the driver's pod may write to its machine's disk; it is ended beyond that."""
 
 
 class ExecutorModel(Closed):
     memory: Bytes | None = None
     """Memory request and limit of an executor's pod. By default `spark.executorMemory` and `recovery.bufferMemory` and
     768Mi for Python."""
+    storage: Bytes | None = None
+    """Most that an executor's pod may write to its machine's disk; it is ended beyond that. By default
+    `recovery.bufferDisk` and 2Gi for Spark."""
     spread: Literal["required", "preferred", "none"] = "preferred"
     """Whether two executors of the topology may share a machine: never, where it cannot be avoided, or freely. One
     machine with two executors is two nodes that fail together."""

@@ -229,6 +229,8 @@ def _recovery(x: s.RecoveryModel) -> r.RecoveryPolicy:
 
 EXECUTOR_OVERHEAD = 768 << 20
 """Bytes of an executor's pod beyond heap and buffers: Python worker, partition host, JVM."""
+EXECUTOR_DISK = 2 << 30
+"""Bytes that it may write beyond spilled buffers: Spark's shuffle, logs."""
 
 
 def _kubernetes(spec: s.SpecModel) -> r.KubernetesSettings:
@@ -248,5 +250,11 @@ def _kubernetes(spec: s.SpecModel) -> r.KubernetesSettings:
         driver_cpu_cores=parse_cpu(x.driver.cpu),
         driver_memory_bytes=parse_bytes(x.driver.memory),
         executor_memory_bytes=parts + EXECUTOR_OVERHEAD if memory is None else parse_bytes(memory),
+        driver_storage_bytes=parse_bytes(x.driver.storage),
+        executor_storage_bytes=(
+            parse_bytes(spec.recovery.buffer_disk) + EXECUTOR_DISK
+            if x.executor.storage is None
+            else parse_bytes(x.executor.storage)
+        ),
         spread=x.executor.spread,
     )

@@ -168,6 +168,9 @@ class KubernetesSettings:
     driver_memory_bytes: int
     executor_memory_bytes: int
     """Of the pod: the JVM's heap is a part of it."""
+    driver_storage_bytes: int
+    executor_storage_bytes: int
+    """Most that a pod may write to its machine's disk."""
     spread: str
 
 

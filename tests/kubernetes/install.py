@@ -100,7 +100,8 @@ def deployment(cluster: KubeCluster, replicas: int, options: tuple[str, ...]) ->
     }
     arguments = [
         "operator", f"--zk={cluster.zookeeper.hosts}", f"--image={IMAGE}", f"--watch={NAMESPACE}",
-        f"--switches={SWITCHES}", "--capacity", "--session-timeout=6", "--lease-s=16",
+        f"--switches={SWITCHES}", "--capacity", "--own-namespace",
+        "--own-account=reprise-operator", "--network-policies", "--session-timeout=6", "--lease-s=16",
         f"--metrics-port={METRICS_PORT}", f"--web-port={WEB_PORT}", "--web-host=$(POD_IP)", *options,
     ]  # fmt: skip
     container = {

@@ -23,6 +23,7 @@ OPERATOR = [
     ),  # patch: kopf's annotations, if any
     _rule("", ["pods/status"], ["patch"]),  # phase Failed, so that Spark lets go of a lost executor
     _rule("", ["configmaps"], ["create", "patch"]),  # the driver's; server-side apply
+    _rule("networking.k8s.io", ["networkpolicies"], ["create", "patch"]),  # one a topology; server-side apply
     _rule("", ["events"], ["list", "create", "patch"]),  # list: an autoscaler's, on pods that wait
 ]
 """In each namespace with topologies."""
@@ -39,9 +40,6 @@ OPERATOR_CAPACITY = [_rule("", ["pods"], ["list", "watch"])]
 OPERATOR_CLUSTER = [_rule("", ["nodes"], ["get", "list", "watch"])]
 """Optional: without it a lost machine is seen by heartbeats alone."""
 
-DRIVER = [
-    _rule("", ["pods"], ["get", "list", "watch", "create", "delete", "patch", "deletecollection"]),
-    _rule("", ["configmaps"], ["get", "list", "watch", "create", "delete", "deletecollection"]),
-    _rule("", ["services", "persistentvolumeclaims"], ["list", "delete", "deletecollection"]),
-]
-"""What Spark's scheduler backend asks for."""
+DRIVER = [_rule("", ["pods"], ["get", "list", "watch", "create", "delete"])]
+"""What Spark's scheduler backend asks for.  At its end it would delete its executors all at once; they go with the driver's
+pod, which owns them, instead."""

@@ -16,6 +16,8 @@ from tests.kubernetes.install import IMAGE
 from tests.kubernetes.scenario import until
 
 RELEASE, NAMESPACE, NODE = "rec", "installed", "helm-node"
+TOPOLOGIES = "installed-topologies"
+"""Not beside the operator, as the chart wants it."""
 DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}-operator"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 READY_S = 180
@@ -46,10 +48,11 @@ def holder(cluster: KubeCluster) -> str:
 def installed(bare: KubeCluster) -> Iterator[KubeCluster]:
     bare.add_node(NODE, cpu="8", memory="16Gi")
     bare.wait_ready([NODE])
+    bare.api.post("/api/v1/namespaces", {"metadata": {"name": TOPOLOGIES}})
     repository, tag = IMAGE.split(":")
     values = {
         "image.repository": repository, "image.tag": tag, "zookeeper.hosts": bare.zookeeper.hosts,
-        "rbac.readNodes": "true", "rbac.readCapacity": "true",
+        "watch.namespaces[0]": TOPOLOGIES, "rbac.readNodes": "true", "rbac.readCapacity": "true",
         "operator.leaseSeconds": str(LEASE_S), "tests.timeoutSeconds": str(READY_S),
     }  # fmt: skip
     words = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
@@ -67,6 +70,7 @@ def installed(bare: KubeCluster) -> Iterator[KubeCluster]:
             if bare.api.find(path) is not None:
                 bare.api.delete(path)
         bare.api.delete(f"/api/v1/namespaces/{NAMESPACE}")
+        bare.api.delete(f"/api/v1/namespaces/{TOPOLOGIES}")
         bare.kill([NODE])
         bare.api.delete(f"/api/v1/nodes/{NODE}")
 
@@ -90,7 +94,7 @@ def test_helm_test_reconciles_a_topology_and_leaves_nothing(installed: KubeClust
     done = helm(installed, "test", RELEASE, "--timeout", f"{READY_S}s")
     assert done.returncode == 0, (done.stdout, done.stderr, _logs(installed))
     assert "Succeeded" in done.stdout
-    folder = f"/apis/reprise.dev/v1alpha1/namespaces/{NAMESPACE}/streamtopologies"
+    folder = f"/apis/reprise.dev/v1alpha1/namespaces/{TOPOLOGIES}/streamtopologies"
     until(lambda: installed.api.get(folder)["items"] == [], "the topology is gone", 60)
 
 

@@ -42,9 +42,18 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- .Values.priorityClass.name | default (and .Values.priorityClass.create (include "reprise.operator" .)) | default "" -}}
 {{- end -}}
 
-{{/* The namespaces whose topologies are looked after, as a JSON list */}}
+{{/* The namespaces whose topologies are looked after, as a JSON list.  The release's own only where that was asked for: the
+     code of a topology there could end the operator, or take its account through a pod. */}}
 {{- define "reprise.namespaces" -}}
-{{- if .Values.watch.namespaces }}{{ toJson (uniq .Values.watch.namespaces) }}{{ else }}{{ toJson (list .Release.Namespace) }}{{ end -}}
+{{- if not .Values.watch.allowOwnNamespace -}}
+{{- if has .Release.Namespace .Values.watch.namespaces -}}
+{{- fail (printf "watch.namespaces: %s is the namespace of this release, where the code of topologies could take the operator's rights; use another one, or set watch.allowOwnNamespace=true" .Release.Namespace) -}}
+{{- else if and (not .Values.watch.namespaces) (not .Values.watch.allNamespaces) -}}
+{{- fail "watch.namespaces: name the namespaces with topologies (they must be there); or set watch.allowOwnNamespace=true to have them beside the operator, whose rights their code could take" -}}
+{{- end -}}
+{{- end -}}
+{{- $own := ternary (list .Release.Namespace) (list) .Values.watch.allowOwnNamespace -}}
+{{ toJson (uniq (default $own .Values.watch.namespaces)) }}
 {{- end -}}
 
 {{- define "reprise.zookeeperHosts" -}}
@@ -131,20 +140,18 @@ seccompProfile: {type: RuntimeDefault}
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [create, patch]
+# one for each topology: what a chart's policy cannot say
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [create, patch]
 - apiGroups: [""]
   resources: [events]
   verbs: [list, create, patch]   # list: what an autoscaler says of pods that wait
 {{- end -}}
 
-{{/* Rules of a driver, as Spark's Kubernetes backend needs them */}}
+{{/* Rules of a driver, as Spark's Kubernetes backend needs them; its executors go with its pod, which owns them */}}
 {{- define "reprise.driverRules" -}}
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch, create, delete, patch, deletecollection]
-- apiGroups: [""]
-  resources: [configmaps]
-  verbs: [get, list, watch, create, delete, deletecollection]
-- apiGroups: [""]
-  resources: [services, persistentvolumeclaims]
-  verbs: [list, delete, deletecollection]
+  verbs: [get, list, watch, create, delete]
 {{- end -}}

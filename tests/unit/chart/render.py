@@ -39,6 +39,8 @@ def _template(values: str) -> tuple[Any, ...]:
 
 def render(**values: str) -> list[dict[str, Any]]:
     """Objects for `--set` values, written with two underscores for a dot: `watch__allNamespaces="true"`."""
+    if not any(key.startswith("watch__") for key in values):
+        values["watch__allowOwnNamespace"] = "true"  # the one choice without which nothing is rendered
     words = [w for key, value in values.items() for w in ("--set", f"{key.replace('__', '.')}={value}")]
     return list(_template("\x00".join(words)))
 

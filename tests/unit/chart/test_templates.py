@@ -17,6 +17,7 @@ from tests.unit.chart.render import CHART, HelmError, environment, helm, of_kind
 
 pytestmark = pytest.mark.slow  # helm is downloaded once, and started for each set of values
 OPERATOR = "rec-operator"
+OWN = ("--set", "watch.allowOwnNamespace=true")
 EXISTING = {"zookeeper__hosts": "zk-0.zk:2281"}
 EVERYTHING = {
     "watch__allNamespaces": "true",
@@ -49,7 +50,7 @@ def operator_pod(**values: str) -> dict[str, Any]:
 
 
 def test_the_chart_passes_lint() -> None:
-    assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART))
+    assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART), *OWN)
 
 
 @pytest.mark.parametrize("values", CHOICES, ids=lambda v: ",".join(v)[:40] or "defaults")
@@ -76,6 +77,38 @@ def test_no_role_has_a_wildcard_or_reads_secrets(values: dict[str, str]) -> None
             assert "*" not in str(rule), role["metadata"]["name"]
             assert "secrets" not in rule["resources"]
             assert not any(r.startswith(("pods/exec", "roles", "clusterroles")) for r in rule["resources"])
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ((), "name the namespaces with topologies"),
+        (("watch.namespaces[0]=streams",), "streams is the namespace of this"),
+    ],
+)
+def test_topologies_are_not_beside_the_operator_unless_asked_for(
+    values: tuple[str, ...], reason: str
+) -> None:
+    words = [word for value in values for word in ("--set", value)]
+    with pytest.raises(HelmError, match=reason):
+        helm("template", "rec", str(CHART), "--namespace", "streams", *words)
+    assert "--own-namespace" in operator_pod()["containers"][0]["args"]
+    apart = render(**CHOICES[4])
+    assert "--own-namespace" not in operator_pod(**CHOICES[4])["containers"][0]["args"]
+    beside = {o["kind"] for o in apart if o["metadata"].get("name", "").startswith("reprise-driver")
+              and o["metadata"]["namespace"] == "streams"}  # fmt: skip
+    assert not beside
+
+
+def test_what_topologies_may_name_is_a_list_of_the_chart() -> None:
+    settings = _settings(
+        _parser().parse_args([*operator_pod()["containers"][0]["args"][1:], "--namespace=n", "--identity=i"])
+    )
+    assert (settings.accounts, settings.secrets) == ((), ("topology-*",))
+    assert settings.own_account == OPERATOR
+    asked = {"driver__allowedServiceAccounts[0]": "s3-reader", "driver__allowedSecrets[0]": "s3"}
+    arguments = operator_pod(**asked)["containers"][0]["args"]
+    assert {"--accounts=s3-reader", "--secrets=s3"} <= set(arguments)
 
 
 def test_the_default_installation_asks_for_nothing_beyond_its_namespace() -> None:
@@ -210,6 +243,20 @@ def test_network_policies_open_what_is_needed() -> None:
     clients = one(render(**CHOICES[4]), "NetworkPolicy", "rec-zookeeper")["spec"]["ingress"][0]["from"]
     assert clients[1]["namespaceSelector"]["matchExpressions"][0]["values"] == ["a", "b"]
     assert not of_kind(render(**CHOICES[5]), "NetworkPolicy")
+    assert "--network-policies" not in operator_pod(**CHOICES[5])["containers"][0]["args"]
+
+
+def test_no_policy_of_the_chart_opens_one_topology_to_another() -> None:
+    """The operator's policy for each opens it to its own pods; what a chart opens it opens to all."""
+    everyones = one(render(), "NetworkPolicy", f"{OPERATOR}-topologies")["spec"]
+    assert everyones["ingress"] == []
+    scraped = one(render(metrics__enabled="true"), "NetworkPolicy", f"{OPERATOR}-topologies")["spec"]
+    assert scraped["ingress"] == [{"ports": [{"port": 8081}]}]
+    arguments = operator_pod()["containers"][0]["args"]
+    settings = _settings(_parser().parse_args([*arguments[1:], "--namespace=n", "--identity=i"]))
+    assert settings.network_policies
+    assert settings.denied_egress == ("169.254.169.254/32", "fd00:ec2::254/128")
+    assert settings.api_ports == (443, 6443)
 
 
 def test_what_the_prometheus_operator_reads_is_a_choice() -> None:
@@ -287,7 +334,7 @@ def test_the_test_hook_may_do_only_what_it_does() -> None:
 )
 def test_a_mistake_in_the_values_is_named(values: tuple[str, ...], reason: str) -> None:
     with pytest.raises(HelmError, match=reason):
-        helm("template", "x", str(CHART), *(word for value in values for word in ("--set", value)))
+        helm("template", "x", str(CHART), *OWN, *(word for value in values for word in ("--set", value)))
 
 
 def _closed(schema: Any, path: str = "values") -> list[str]:
@@ -317,7 +364,7 @@ def test_the_values_schema_is_closed_and_knows_every_value() -> None:
 
 
 def test_notes_say_what_is_not_safe_yet() -> None:
-    notes = helm("install", "x", str(CHART), "--namespace", "n", "--dry-run=client", "--hide-secret")
+    notes = helm("install", "x", str(CHART), "--namespace", "n", "--dry-run=client", "--hide-secret", *OWN)
     assert "nothing is recovered" in notes and "may not read Node objects" in notes
     assert "helm show crds" in notes
 

@@ -86,6 +86,37 @@ def test_the_config_holds_the_topology_itself() -> None:
     assert json.loads(data["executor.json"])["kind"] == "Pod"
 
 
+def test_spark_answers_nobody_without_the_applications_secret() -> None:
+    """Whatever the topology's own properties say: what the operator sets stands above them."""
+    conf = manifests.spark_conf(topology(), SETTINGS, "p")
+    assert conf["spark.authenticate"] == conf["spark.network.crypto.enabled"] == "true"
+    assert conf["spark.network.crypto.saslFallback"] == "false"
+    assert conf["spark.network.crypto.cipher"].startswith("AES/GCM")
+    assert not [word for word in conf if "secret" in word]  # Spark makes it; it is in no argument of a pod
+
+
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize(("asked", "driver", "executor"), [({}, 2, 6), ({"storage": "512Mi"}, 0.5, 0.5)])
+def test_what_a_pod_writes_to_its_machine_has_an_end(
+    number: int, asked: dict[str, str], driver: float, executor: float
+) -> None:
+    """By default spilled buffers (4Gi) fit."""
+    spec = pods(topology(driver=asked, executor=asked))[number]["spec"]
+    limit = int((driver, executor)[number] * 2**30)
+    volumes = [v["emptyDir"] for v in spec["volumes"] if "emptyDir" in v]
+    assert volumes and all(int(v["sizeLimit"]) == limit for v in volumes)
+    resources = spec["containers"][0]["resources"]
+    assert int(resources["limits"]["ephemeral-storage"]) == limit
+    assert int(resources["requests"]["ephemeral-storage"]) == min(limit, 2**30)
+    volume = "spark.kubernetes.executor.volumes.emptyDir.spark-local-dir-1"
+    conf = manifests.spark_conf(topology(executor=asked), SETTINGS, "p")
+    assert int(conf[f"{volume}.options.sizeLimit"]) == int(executor * 2**30)
+
+
+def test_a_driver_keeps_no_list_of_its_writes_that_nobody_reads() -> None:
+    assert "--events=/dev/null" in pods(topology())[0]["spec"]["containers"][0]["args"]
+
+
 def test_the_same_topology_has_the_same_revision_and_other_images_have_another() -> None:
     assert manifests.revision(topology(), SETTINGS) == manifests.revision(topology(), SETTINGS)
     other = OperatorSettings(namespace="ops", identity="op", zk="zk:2181", image="reprise:2")
@@ -94,7 +125,12 @@ def test_the_same_topology_has_the_same_revision_and_other_images_have_another()
 
 @pytest.mark.parametrize(
     ("change", "named"),
-    [({"zk": ""}, "zk"), ({"writes_per_s": 0}, "writes_per_s"), ({"health_port": 70000}, "health_port")],
+    [
+        ({"denied_egress": ("10.0.0.1/33",)}, "denied_egress.*10.0.0.1/33"),
+        ({"zk": ""}, "zk"),
+        ({"writes_per_s": 0}, "writes_per_s"),
+        ({"health_port": 70000}, "health_port"),
+    ],
 )
 def test_a_setting_that_cannot_work_is_named(change: dict[str, Any], named: str) -> None:
     good = {"namespace": "ops", "identity": "op", "zk": "zk", "image": "i"}

@@ -1,0 +1,88 @@
+"""What a spec may ask for where this operator works: namespaces, service accounts, Secrets, Spark properties.
+
+Whoever may create a StreamTopology makes the operator's account create pods.  Without this list, "may create topologies"
+would mean "may use every account and read every Secret of the namespace".  What it cannot do is bind the code of a
+topology: its driver may create pods, so a namespace is shared by topologies that trust each other
+(docs/security.md).
+
+The operator's own account is refused whatever the list says, and so are topologies beside the operator unless that was
+asked for: a driver there could end the operator, or take its account through a pod of its own.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from controller.operator.settings import OperatorSettings
+from spark_jobs.errors import SpecError
+from spark_jobs.topology import StreamTopology
+
+_PROPERTIES = (
+    ("spark.authenticate*", "is set by the operator"),
+    ("spark.network.crypto*", "is set by the operator"),
+    ("spark.kubernetes.authenticate*", "names an account or its credentials; use kubernetes.serviceAccount"),
+    ("spark.kubernetes.*.secrets.*", "names a Secret; use kubernetes.secrets"),
+    ("spark.kubernetes.*.secretkeyref.*", "names a Secret; use kubernetes.secrets"),
+    ("spark.kubernetes.*.volumes.*", "mounts a volume; use kubernetes.volumes"),
+    ("spark.kubernetes.*podtemplate*", "describes pods; use kubernetes"),
+    ("spark.kubernetes.kerberos*", "names a Secret; use kubernetes.secrets"),
+    ("spark.kubernetes.*pullsecrets", "names a Secret; use kubernetes.imagePullSecrets"),
+)
+"""Ways round the fields below, in small letters; all else that a property says concerns the topology alone."""
+
+
+def permit(resource: StreamTopology, settings: OperatorSettings) -> None:
+    """SpecError with field and reason for what it asks for and may not have."""
+    _namespace(resource, settings)
+    _account(resource, settings)
+    kubernetes = resource.kubernetes
+    _secrets("secrets", kubernetes.secrets, settings)
+    _secrets("imagePullSecrets", kubernetes.image_pull_secrets, settings)
+    _properties(resource)
+
+
+def _namespace(resource: StreamTopology, settings: OperatorSettings) -> None:
+    if resource.namespace == settings.namespace and not settings.own_namespace:
+        raise SpecError(
+            "metadata.namespace",
+            f"{resource.namespace!r} is the operator's own, where the code of a topology could end it or take its rights; "
+            "use another namespace, or set watch.allowOwnNamespace in the chart",
+        )
+
+
+def _account(resource: StreamTopology, settings: OperatorSettings) -> None:
+    name, field = resource.kubernetes.service_account, "spec.kubernetes.serviceAccount"
+    if name is None or name == settings.driver_account:
+        return
+    if name == settings.own_account and resource.namespace == settings.namespace:
+        raise SpecError(field, f"{name!r} is the operator's own account, which no topology may have")
+    if not _among(name, settings.accounts):
+        raise SpecError(
+            field, f"{name!r} is not among the accounts that topologies may have ({_list(settings.accounts)})"
+        )
+
+
+def _secrets(part: str, names: tuple[str, ...], settings: OperatorSettings) -> None:
+    for index, name in enumerate(names):
+        if name in (settings.zk_auth_secret, settings.zk_tls_secret):
+            raise SpecError(f"spec.kubernetes.{part}[{index}]", f"{name!r} is for the way to ZooKeeper alone")
+        if not _among(name, settings.secrets):
+            raise SpecError(
+                f"spec.kubernetes.{part}[{index}]",
+                f"{name!r} is not among the Secrets that topologies may have ({_list(settings.secrets)})",
+            )
+
+
+def _properties(resource: StreamTopology) -> None:
+    for name in resource.spark.conf:
+        for pattern, reason in _PROPERTIES:
+            if fnmatchcase(name.lower(), pattern):
+                raise SpecError(f"spec.spark.conf[{name}]", reason)
+
+
+def _among(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _list(patterns: tuple[str, ...]) -> str:
+    return ", ".join(patterns) or "none"
