@@ -54,14 +54,24 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class QueryTimeline:
-    """Of one query that the incident affects. `lost_at` is its first loss, the others belong to the last."""
+    """Of one query that the incident affects. `lost_at` is its first loss, the others belong to the last.
+    `scheduler.back` says what they mean, and alone changes them."""
 
     lost_at: float
     restored_at: float | None = None
     """All of its partitions at work again."""
     caught_up_at: float | None = None
-    """Its output partition within a few batches of the horizon."""
+    """Since when it is back: its output near the newest batch, which has held."""
     losses: int = 1
+    """How often a partition that it needs was lost."""
+    relapses: int = 0
+    """How often it was back and went down again."""
+    up_s: float = 0.0
+    """Seconds for which it was back before a relapse."""
+    turning_since: float | None = None
+    """Since when its output is near, and does not count as back yet, or far, and does not count as down yet."""
+    turning_at: int = 0
+    """Position of its output then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +103,20 @@ class Incident:
     queries: Mapping[str, QueryTimeline] = field(default_factory=dict)
     costs: Mapping[str, int] = field(default_factory=dict)
     """Milli-CPU of each partition as it was before the failure; all plans of the incident use these."""
+    steady: Mapping[str, int] = field(default_factory=dict)
+    """Batches between the output of each query and the newest one, as it was before the failure; absent: not known."""
+    horizon: int = 0
+    """The newest batch when the incident opened."""
     bad_checkpoints: frozenset[int] = frozenset()
     considered: Considered | None = None
     events: tuple[Event, ...] = ()
     closed_at: float | None = None
 
     def log(self, time: float, name: str, detail: str = "") -> Incident:
-        """With one more line in the timeline."""
-        events = (*self.events, Event(time, name, detail))
+        """With one more line in the timeline, which is in the order of time."""
+        later = sum(event.time > time for event in self.events)
+        at = len(self.events) - later
+        events = (*self.events[:at], Event(time, name, detail), *self.events[at:])
         if len(events) > MAX_EVENTS:
             events = (events[0], *events[-(MAX_EVENTS - 1) :])
         return replace(self, events=events)

@@ -55,8 +55,6 @@ class Policy:
     """CPU of a node that is gone, and of which nothing else is known any more."""
     driver_grace_s: float = 30.0
     """How long after a restart of the driver to wait for as many nodes as there were before."""
-    caught_up_batches: int = 2
-    """An output partition this close to the horizon has caught up."""
 
     def cap_of(self, cpu_milli: int) -> int:
         """What plans may use of a node, milli-CPU."""
@@ -185,3 +183,5 @@ class Snapshot:
     incident: Incident | None = None
     poison: Poison | None = None
     paused: bool = False
+    steady: Mapping[str, int] = field(default_factory=dict)
+    """Batches between the output of each query and the horizon while all was well; absent: not known."""

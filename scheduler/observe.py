@@ -1,4 +1,4 @@
-"""What a snapshot adds to the record of the open incident: nodes lost, queries lost, restored, caught up.
+"""What a snapshot adds to the record of the open incident: nodes lost, queries lost, restored, back, down again.
 
 Observation never decides. It runs before the rules, so that a rule finds the record up to date and its own
 write carries the observation with it; with no rule to fire, what was observed is written alone.
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from scheduler import back
 from scheduler.incident import Incident, LostNode, Phase, QueryTimeline
-from scheduler.model import QueryView
 from scheduler.view import View
 
 
@@ -76,34 +76,61 @@ def _nodes_lost(view: View, incident: Incident) -> Incident:
 
 def _queries_lost(view: View, incident: Incident) -> Incident:
     changed: dict[str, QueryTimeline] = {}
-    for query in view.failed_queries:
+    poisoned = [q for q in view.snapshot.topology.queries if q.id in incident.queries and view.poisoned(q)]
+    for query in (*view.failed_queries, *poisoned):
         entry = incident.queries.get(query.id)
         if entry is None:
             changed[query.id] = QueryTimeline(lost_at=view.now)
         elif entry.restored_at is not None:
-            changed[query.id] = replace(entry, restored_at=None, caught_up_at=None, losses=entry.losses + 1)
+            entry = back.relapsed(entry, view.now)
+            changed[query.id] = replace(entry, restored_at=None, losses=entry.losses + 1)
     return _with_queries(view, incident, changed, "queries-lost")
 
 
-def _queries_restored(view: View, incident: Incident) -> Incident:
+def last_look(view: View, incident: Incident) -> Incident:
+    """An incident that is being closed, with how its queries stand in the end."""
+    return _queries_restored(view, incident, last=True) if view.acked else incident
+
+
+def _queries_restored(view: View, incident: Incident, last: bool = False) -> Incident:
     restored: dict[str, QueryTimeline] = {}
-    caught_up: dict[str, QueryTimeline] = {}
+    changed: dict[str, QueryTimeline] = {}
     for query in view.snapshot.topology.queries:
         entry = incident.queries.get(query.id)
-        if entry is None or entry.caught_up_at is not None or not query.partitions <= view.at_work:
+        if entry is None or not query.partitions <= view.at_work:
             continue
         if entry.restored_at is None:
             entry = restored[query.id] = replace(entry, restored_at=view.now)
-        if _caught_up(view, query):
-            caught_up[query.id] = replace(entry, caught_up_at=view.now)
+        now = back.seen(entry, _sight(view, incident, query.id, last))
+        if now != entry:
+            changed[query.id] = now
     incident = _with_queries(view, incident, restored, "queries-restored")
-    return _with_queries(view, incident, caught_up, "queries-caught-up")
+    return _turned(incident, changed)
 
 
-def _caught_up(view: View, query: QueryView) -> bool:
+def _sight(view: View, incident: Incident, query: str, last: bool) -> back.Sight:
     progress = view.snapshot.progress
     assert progress is not None  # acked
-    return progress.positions[query.id] >= progress.horizon - view.policy.caught_up_batches
+    behind = back.lag(progress, incident, query)
+    position = progress.positions[query]
+    return back.Sight(view.now, position, behind <= back.limit(incident, query), behind == 0, last)
+
+
+def _turned(incident: Incident, changed: Mapping[str, QueryTimeline]) -> Incident:
+    """With the queries that are back or down again, at the moment from which on they were."""
+    moments: dict[tuple[float, str], list[str]] = {}
+    for query, now in changed.items():
+        before = incident.queries[query]
+        if now.caught_up_at is not None and before.caught_up_at is None:
+            moments.setdefault((now.caught_up_at, "queries-caught-up"), []).append(query)
+        elif now.relapses > before.relapses:
+            since = before.turning_since
+            assert since is not None  # it has held
+            moments.setdefault((since, "queries-behind"), []).append(query)
+    incident = replace(incident, queries={**incident.queries, **changed}) if changed else incident
+    for (at, name), queries in moments.items():
+        incident = incident.log(at, name, " ".join(queries))
+    return incident
 
 
 def _waiting_or_recovering(view: View, incident: Incident) -> Incident:

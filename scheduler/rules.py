@@ -11,7 +11,7 @@ from dataclasses import replace
 from scheduler.costs import normal_costs
 from scheduler.incident import Event, Incident, Kind, Phase
 from scheduler.model import Desired, Poison
-from scheduler.observe import lost_within_window, observe
+from scheduler.observe import last_look, lost_within_window, observe
 from scheduler.recovery import recover
 from scheduler.situation import Situation
 from scheduler.steps import CloseIncident, Decision, Step, WriteDesired, WriteIncident, WritePoison, act, wait
@@ -131,7 +131,8 @@ def false_alarm(s: Situation) -> Decision | None:
     if s.view.failed or not s.view.acked or s.open.kind is not Kind.BLOCKING or s.open.plans:
         return None
     reason = "nothing is failed any more"
-    incident = replace(s.open, phase=Phase.CLOSED, closed_at=s.now).log(s.now, "false-alarm", reason)
+    incident = replace(last_look(s.view, s.open), phase=Phase.CLOSED, closed_at=s.now)
+    incident = incident.log(s.now, "false-alarm", reason)
     after = s.desired.next(punctuate=not s.view.poison, plan=None)
     return act("false-alarm", reason, WriteDesired(after), CloseIncident(incident))
 
@@ -219,7 +220,8 @@ def _closed(s: Situation, reason: str, checkpoint: int) -> Decision:
         plan=None,
         paused=s.view.snapshot.paused,
     )
-    incident = replace(s.open, phase=Phase.CLOSED, closed_at=s.now).log(s.now, "closed", reason)
+    incident = replace(last_look(s.view, s.open), phase=Phase.CLOSED, closed_at=s.now)
+    incident = incident.log(s.now, "closed", reason)
     return act("closed", reason, WriteDesired(after), CloseIncident(incident))
 
 
@@ -236,6 +238,8 @@ def _opened(s: Situation, kind: Kind) -> Incident:
         nodes_before=len(set(desired.assignment.values())) or s.view.policy.nodes_wanted,
         settle_until=s.now + s.view.policy.settle_s,
         costs=normal_costs(s.view),
+        steady=s.view.snapshot.steady,
+        horizon=s.view.snapshot.progress.horizon if s.view.snapshot.progress else 0,
         events=(Event(s.now, "opened", f"desired seq {desired.seq}"),),
     )
 

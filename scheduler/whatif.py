@@ -12,6 +12,7 @@ import heapq
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from scheduler import back
 from scheduler.decide import decide
 from scheduler.errors import SchedulerError
 from scheduler.incident import Incident, Phase, PlanRecord
@@ -180,15 +181,23 @@ class _World:
         incident = self.snapshot.incident
         if incident is None:
             return
+        for times in incident.queries.values():
+            if times.turning_since is not None:
+                self._look_again(times.turning_since - self.start + back.HOLD_S)
         if incident.phase is Phase.SETTLING:
             moments = (incident.settle_until, incident.settle_until + ANSWER_S, incident.driver_until)
-            for moment in {m - self.start + INSTANT_S for m in moments if m is not None} - self._awaited:
-                if moment > self.now:
-                    self._awaited.add(moment)
-                    self.at(moment, lambda: None)
+            for moment in moments:
+                if moment is not None:
+                    self._look_again(moment - self.start)
         if self._desired.punctuate and not self._checkpoint_due and self._all_up_to_date():
             self._checkpoint_due = True
             self.at(self.now + self.durations.checkpoint_s, self._checkpoint)
+
+    def _look_again(self, after: float) -> None:
+        moment = after + INSTANT_S
+        if moment > self.now and moment not in self._awaited:
+            self._awaited.add(moment)
+            self.at(moment, lambda: None)
 
     # -- nodes and driver --------------------------------------------------------------------------------------------
 
@@ -285,11 +294,11 @@ class _World:
         return frozenset(q.id for q in self.snapshot.topology.queries if self._is_available(q))
 
     def _is_available(self, query: QueryView) -> bool:
-        positions, progress = self._progress.positions, self._progress
+        """In this world an output that is near stays near, so it counts from then on, as the incident's record will."""
+        positions, progress, incident = self._progress.positions, self._progress, self.snapshot.incident
         if not query.partitions <= positions.keys() or not query.partitions.isdisjoint(progress.failed):
             return False
-        lag = progress.horizon - positions[query.id]
-        return self.snapshot.incident is None or lag <= self.policy.caught_up_batches
+        return incident is None or back.near(progress, incident, query.id)
 
     def _placed(self) -> frozenset[str]:
         alive = {node.id for node in self.snapshot.nodes}

@@ -38,8 +38,10 @@ def encode_incident(x: Incident) -> bytes:
             "driver_until": x.driver_until,
             "lost": [shallow(entry) for entry in x.lost],
             "plans": list(x.plans),
-            "queries": {query: shallow(entry) for query, entry in x.queries.items()},
+            "queries": {query: _told(entry) for query, entry in x.queries.items()},
             "costs": dict(x.costs),
+            "steady": dict(x.steady),
+            "horizon": x.horizon,
             "bad_checkpoints": sorted(x.bad_checkpoints),
             "considered": considered,
             "events": [shallow(event) for event in x.events],
@@ -64,11 +66,21 @@ def parse_incident(raw: bytes, path: str = paths.INCIDENT) -> Incident:
         plans=tuple(f.items("plans", as_text)),
         queries=f.mapping("queries", _timeline),
         costs=f.mapping("costs", as_integer),
+        steady=f.mapping("steady", as_integer, {}),
+        horizon=f.integer("horizon", 0),
         bad_checkpoints=frozenset(f.items("bad_checkpoints", as_integer, [])),
         considered=None if considered is None else _considered(as_object(f, "considered", considered)),
         events=tuple(f.items("events", _event)),
         closed_at=f.maybe_number("closed_at"),
     )
+
+
+def _told(entry: QueryTimeline) -> dict[str, Any]:
+    """What differs from a query that has just been lost: a record may have thousands of them."""
+    fresh = shallow(QueryTimeline(entry.lost_at))
+    return {
+        name: value for name, value in shallow(entry).items() if name == "lost_at" or value != fresh[name]
+    }
 
 
 def encode_plan(x: PlanRecord) -> bytes:
@@ -129,6 +141,10 @@ def _timeline(f: Fields, name: str, value: Any) -> QueryTimeline:
         restored_at=entry.maybe_number("restored_at"),
         caught_up_at=entry.maybe_number("caught_up_at"),
         losses=entry.integer("losses", 1),
+        relapses=entry.integer("relapses", 0),
+        up_s=entry.number("up_s", 0.0),
+        turning_since=entry.maybe_number("turning_since"),
+        turning_at=entry.integer("turning_at", 0),
     )
 
 

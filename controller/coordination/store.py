@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -30,6 +30,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from controller.coordination import paths
 from controller.coordination.errors import RecordError, SessionError, StaleError
+from controller.coordination.lag_window import LagWindow
 from controller.coordination.node_list import NodeList
 from controller.coordination.records import (
     parse_desired,
@@ -40,7 +41,8 @@ from controller.coordination.records import (
 from controller.coordination.recovery_records import parse_incident
 from controller.coordination.stats_window import StatsWindow
 from controller.coordination.transaction import Operation, Versions, operations
-from scheduler.model import PartitionStats, Snapshot, TopologyView
+from scheduler.incident import Incident
+from scheduler.model import Desired, PartitionStats, Progress, Snapshot, TopologyView
 from scheduler.steps import Decision
 
 log = logging.getLogger("reprise.coordinator")
@@ -97,6 +99,7 @@ class Store:
     """Desired state and incident with their versions, as this coordinator has written them last, while an incident is open:
     only the leader writes them, and its next transaction checks their versions."""
     _window: StatsWindow = field(default_factory=StatsWindow)
+    _lags: LagWindow = field(default_factory=LagWindow)
 
     def __post_init__(self) -> None:
         folder = self._path(paths.NODES)
@@ -177,8 +180,18 @@ class Store:
             poison=poison and poison[0],
             paused=self._paused(paused and paused[0]),
         )
+        self.note_lags(snapshot.progress, snapshot.desired, snapshot.incident)
+        if snapshot.incident is None:
+            snapshot = replace(snapshot, steady=self._lags.steady(now))
         versions = Versions(desired and desired[1], incident and incident[1], poison and poison[1])
         return Reading(snapshot, versions, self._leads)
+
+    def note_lags(
+        self, progress: Progress | None, desired: Desired | None, incident: Incident | None
+    ) -> None:
+        """What somebody has just read of this topology, so that its steady lag is known when a failure is noticed."""
+        outputs = [query.id for query in self.topology.queries]
+        self._lags.note(self.clock(), outputs, progress, desired, incident)
 
     def ask_for_sample(self) -> Callable[[], None]:
         """The statistics alone, so that the window is full when a failure is noticed: asked for now, read when what is

@@ -166,6 +166,8 @@ class Records:
             read_sample()
         except _FAILED:
             return None
+        if seen is not None:
+            store.note_lags(seen.progress, seen.desired, seen.incident)
         return seen
 
     # -- members -----------------------------------------------------------------------------------------------------

@@ -11,9 +11,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 from controller.run.observation import Observation
-
-CAUGHT_UP_BATCHES = 2
-"""As `scheduler.model.Policy.caught_up_batches`."""
+from scheduler import back
 
 
 class PartitionState(StrEnum):
@@ -47,7 +45,7 @@ def partition_state(partition: str, seen: Observation) -> PartitionState:
     position = progress.positions.get(partition)
     if position is None or failed is not None:
         return PartitionState.RESTORING
-    behind = seen.incident is not None and progress.horizon - position > CAUGHT_UP_BATCHES
+    behind = seen.incident is not None and not back.near(progress, seen.incident, partition)
     return PartitionState.CATCHING_UP if behind else PartitionState.RUNNING
 
 

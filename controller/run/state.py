@@ -1,7 +1,8 @@
 """How each query stands: derived from an observation alone, so `run` and `status` cannot disagree.
 
-A query is available when all of its partitions are at work and, while an incident is open, its output is close to the
-horizon (seed 003, Def. 1: not before all are).  Outside of incidents a query that is behind is slow, not down.  It is
+A query is available when all of its partitions are at work (seed 003, Def. 1: not before all are) and, while an incident is
+open, it is back as the incident's record says, or near the newest batch if the incident has not touched it
+(`scheduler.back`).  Outside of incidents a query that is behind is slow, not down.  It is
 recovering when everything it needs is placed on living nodes but not yet there, or behind; it waits when something it
 needs has no place, and then the newest plan says why.
 """
@@ -14,6 +15,7 @@ from enum import StrEnum
 
 from controller.run.observation import Observation
 from controller.run.standing import PartitionState, partition_state
+from scheduler import back
 from scheduler.incident import PlanRecord
 from scheduler.model import QueryView
 from spark_jobs.topology import Query, Topology
@@ -87,7 +89,7 @@ def _query_state(
     progress, desired = seen.progress, seen.desired
     if progress is None or desired is None:
         return QueryState(query.id, query.priority, Status.WAITING, 0, "the topology has not started")
-    lag = max(0, progress.horizon - progress.positions.get(query.id, 0))
+    lag = back.lag(progress, seen.incident, query.id)
     states = {p: parts[p] for p in query.partitions}
     poisoned = [why for p, why in progress.failed.items() if states.get(p) is PartitionState.POISONED]
     if poisoned:
@@ -99,8 +101,15 @@ def _query_state(
     if restoring:
         reason = f"{restoring} of {len(query.partitions)} partitions are being restored"
         return QueryState(query.id, query.priority, Status.RECOVERING, lag, reason)
-    if states.get(query.id) is PartitionState.CATCHING_UP:
-        return QueryState(query.id, query.priority, Status.RECOVERING, lag, "catching up")
+    times = seen.incident.queries.get(query.id) if seen.incident else None
+    near = states.get(query.id) is not PartitionState.CATCHING_UP
+    if not near if times is None else times.caught_up_at is None:
+        reason = (
+            f"near the newest batch, and back when that holds for {back.HOLD_S:g} s"
+            if near
+            else "catching up"
+        )
+        return QueryState(query.id, query.priority, Status.RECOVERING, lag, reason)
     return QueryState(query.id, query.priority, Status.AVAILABLE, lag)
 
 

@@ -58,7 +58,7 @@ class _Curve:
     def _event(self, name: str, names: list[str], incident: Incident) -> bool:
         """Whether it has changed anything here."""
         match name:
-            case "queries-lost":
+            case "queries-lost" | "queries-behind":
                 self.down.update(names)
             case "queries-caught-up":
                 self.down.difference_update(names)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from controller.run.observation import Observation
 from controller.run.standing import PartitionState, partition_state
 from controller.view.model import PartitionView
+from scheduler import back
 from spark_jobs.topology import Partition, Topology
 
 LOST = frozenset({PartitionState.WAITING, PartitionState.RESTORING, PartitionState.POISONED})
@@ -77,7 +78,7 @@ def _lag(partition: str, seen: Observation) -> int | None:
     progress = seen.progress
     if progress is None or partition not in progress.positions:
         return None
-    return max(0, progress.horizon - progress.positions[partition])
+    return back.lag(progress, seen.incident, partition)
 
 
 def _view(

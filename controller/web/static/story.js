@@ -3,7 +3,7 @@
 import { byId, el, keyed, setText } from "./dom.js";
 import { clock, some } from "./format.js";
 
-const SIGNS = { opened: "!", "node-lost": "✕", "queries-lost": "✕", plan: "▼", "queries-restored": "◐", "queries-caught-up": "●", restored: "●", closed: "✓" };
+const SIGNS = { opened: "!", "node-lost": "✕", "queries-lost": "✕", plan: "▼", "queries-restored": "◐", "queries-caught-up": "●", "queries-behind": "◐", restored: "●", closed: "✓" };
 
 export function story(doc) {
   const incident = doc.incident ?? doc.last_incident;

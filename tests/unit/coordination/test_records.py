@@ -30,7 +30,7 @@ from controller.coordination.recovery_records import (
     parse_plan,
 )
 from controller.embedded.node_tree import NodeRecord
-from scheduler import Node, PartitionStats
+from scheduler import Node, PartitionStats, QueryTimeline
 
 PARSERS: dict[str, tuple[Callable[[bytes, str], Any], bytes]] = {
     "progress": (parse_progress, encode_progress(PROGRESS)),
@@ -52,6 +52,22 @@ def test_round_trips() -> None:
     assert parse_plan(encode_plan(PLAN)) == PLAN
     stats = {"sink.0": PartitionStats(1.5, 2.0, 3)}
     assert parse_stats(encode_stats(stats)) == stats
+
+
+def test_an_incident_of_the_last_version_is_read_with_what_it_says() -> None:
+    """It knew neither steady lags nor relapses, and every field of a query was there."""
+    old = json.loads(encode_incident(INCIDENT))
+    del old["steady"], old["horizon"]
+    old["queries"] = {"sink.0": {"lost_at": 10.0, "restored_at": 12.0, "caught_up_at": None, "losses": 2}}
+    found = parse_incident(json.dumps(old).encode())
+    assert found == replace(
+        INCIDENT, steady={}, horizon=0, queries={"sink.0": QueryTimeline(10.0, 12.0, None, 2)}
+    )
+
+
+def test_a_query_that_was_just_lost_takes_little_room_in_its_record() -> None:
+    written = json.loads(encode_incident(replace(INCIDENT, queries={"sink.0": QueryTimeline(10.0)})))
+    assert written["queries"] == {"sink.0": {"lost_at": 10.0}}
 
 
 def test_the_node_agents_record_is_understood() -> None:

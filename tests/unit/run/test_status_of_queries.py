@@ -9,7 +9,7 @@ import pytest
 
 from controller.run.observation import Observation
 from controller.run.state import RunState, Status, run_state
-from scheduler import Desired, Incident, Kind, Node, Phase, PlanRecord, Progress
+from scheduler import Desired, Incident, Kind, Node, Phase, PlanRecord, Progress, QueryTimeline
 from spark_jobs.topology import Topology, expand, load_text
 
 TOPOLOGY = """
@@ -102,3 +102,27 @@ def test_before_the_start_everything_waits(topology: Topology) -> None:
     state = run_state(topology, Observation(0.0))
     assert state.count(Status.WAITING) == 2
     assert state.share == 0.0
+
+
+def test_a_query_that_was_lost_is_available_when_its_record_says_that_it_is_back(topology: Topology) -> None:
+    """And not before: being near for a moment is not enough, and being late for a moment changes nothing."""
+    near = replace(ALL_WELL, incident=_incident(queries={"count.0": QueryTimeline(1.0, 2.0)}))
+    status, lag, reason = _of(run_state(topology, near), "count.0")
+    assert (status, lag) == (Status.RECOVERING, 0)
+    assert "back when that holds" in reason
+    late = replace(
+        near,
+        progress=replace(PROGRESS, positions={**PROGRESS.positions, "count.0": 3}),
+        incident=_incident(queries={"count.0": QueryTimeline(1.0, 2.0, 3.0)}),
+    )
+    assert _of(run_state(topology, late), "count.0") == (Status.AVAILABLE, 7, "")
+
+
+def test_a_survivor_is_measured_with_its_own_steady_lag_and_not_by_a_horizon_that_went_back(
+    topology: Topology,
+) -> None:
+    behind = replace(ALL_WELL, progress=replace(PROGRESS, positions={**PROGRESS.positions, "count.0": 3}))
+    usual = replace(behind, incident=_incident(steady={"count.0": 6}))
+    assert _of(run_state(topology, usual), "count.0") == (Status.AVAILABLE, 7, "")
+    rolled_back = replace(ALL_WELL, incident=_incident(horizon=40))
+    assert _of(run_state(topology, rolled_back), "count.0") == (Status.RECOVERING, 30, "catching up")

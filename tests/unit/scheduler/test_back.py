@@ -1,0 +1,154 @@
+"""When a query is back, when it is down again, and what a record says of it in the end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from scheduler import Desired, Incident, Kind, Node, Phase, Policy, Progress, QueryTimeline, Snapshot, decide
+from scheduler.back import FLOOR, TOLERANCE, Recovery, limit, recovery_of, spread, summary
+from scheduler.model import PartitionView, QueryView, TopologyView
+from scheduler.observe import last_look, observe
+from scheduler.view import look
+
+TOPOLOGY = TopologyView(
+    "pair",
+    (PartitionView("in.0", cpu_milli=40), PartitionView("out.0", ("in.0",), cpu_milli=40)),
+    (QueryView("out.0", 5, frozenset({"in.0", "out.0"})),),
+)
+NODES = (Node("n1", 1, 100), Node("n2", 1, 100))
+PLACES = {"in.0": "n1#1", "out.0": "n2#1"}
+POLICY = Policy(nodes_wanted=2, node_cpu_milli=100)
+START = 1000.0
+
+
+def report(horizon: int, position: int) -> Progress:
+    return Progress(
+        "1",
+        1,
+        1,
+        frozenset({"n1#1", "n2#1"}),
+        {"in.0": horizon, "out.0": position},
+        horizon=horizon,
+        checkpoint=15,
+    )
+
+
+def snapshot(horizon: int, position: int, now: float = START) -> Snapshot:
+    return Snapshot(
+        now=now,
+        topology=TOPOLOGY,
+        nodes=NODES,
+        progress=report(horizon, position),
+        checkpoints=frozenset({15}),
+        desired=Desired(1, 1, 15, "1", PLACES),
+    )
+
+
+def incident(steady: int | None = None, horizon: int = 40) -> Incident:
+    return Incident(
+        id="inc-000001",
+        kind=Kind.CORRELATED,
+        phase=Phase.RECOVERING,
+        opened_at=START,
+        checkpoint=15,
+        generation=1,
+        nodes_before=2,
+        settle_until=START,
+        queries={"out.0": QueryTimeline(START)},
+        steady={} if steady is None else {"out.0": steady},
+        horizon=horizon,
+    )
+
+
+def course(found: Incident, *looks: tuple[float, int, int]) -> Incident:
+    """After looks of (seconds, horizon, position of the output)."""
+    for after, horizon, position in looks:
+        found = observe(look(snapshot(horizon, position, START + after), POLICY), found)
+    return found
+
+
+def times(found: Incident) -> QueryTimeline:
+    return found.queries["out.0"]
+
+
+def test_a_rollback_brings_nothing_back_by_itself() -> None:
+    """The driver's horizon goes back to the checkpoint with everything else, and comes forward a moment later."""
+    failed = replace(snapshot(40, 40), nodes=NODES[:1])
+    opened = decide(failed, POLICY).incident
+    assert opened is not None
+    back_again = replace(opened, phase=Phase.RECOVERING)
+    for after in (1.0, 2.0, 3.0, 4.0):
+        now = snapshot(15, 15, START + after)
+        back_again = observe(look(now, POLICY), back_again)
+    assert back_again.queries["out.0"].restored_at == START + 1.0
+    assert back_again.queries["out.0"].caught_up_at is None
+
+
+def test_a_topology_that_always_runs_seven_batches_behind_is_back_when_it_does_again() -> None:
+    found = course(incident(steady=7), (1.0, 50, 20), (5.0, 60, 52), (6.0, 62, 55), (7.0, 64, 57))
+    assert times(found).caught_up_at == START + 5.0
+    without = course(incident(), (1.0, 50, 20), (5.0, 60, 52), (6.0, 62, 55), (7.0, 64, 57))
+    assert times(without).caught_up_at is None
+
+
+@pytest.mark.parametrize(
+    ("steady", "expected"), [(None, FLOOR), (0, FLOOR), (2, 2 + TOLERANCE), (7, 7 + TOLERANCE)]
+)
+def test_the_limit_is_the_steady_lag_with_a_tolerance_and_never_below_the_floor(
+    steady: int | None, expected: int
+) -> None:
+    assert limit(incident(steady), "out.0") == expected
+
+
+def test_a_query_that_is_near_for_a_moment_is_not_back() -> None:
+    flicker = [(float(k), 50 + k, 50 + k if k % 2 else 40) for k in range(1, 9)]
+    assert times(course(incident(), *flicker)).caught_up_at is None
+
+
+def test_a_query_that_stands_still_near_the_newest_batch_is_not_back_unless_it_has_shown_all() -> None:
+    assert times(course(incident(), (1.0, 50, 49), (9.0, 50, 49))).caught_up_at is None
+    assert times(course(incident(), (1.0, 50, 50), (9.0, 50, 50))).caught_up_at == START + 1.0
+
+
+def test_a_query_that_was_back_and_falls_behind_for_long_is_down_again_and_that_is_counted() -> None:
+    back = course(incident(), (1.0, 50, 50), (4.0, 53, 53))
+    assert times(back).caught_up_at == START + 1.0
+    hiccup = course(back, (5.0, 60, 53), (6.0, 61, 61))
+    assert times(hiccup).caught_up_at == START + 1.0
+    down = course(hiccup, (7.0, 70, 61), (9.5, 75, 61))
+    assert (times(down).caught_up_at, times(down).relapses, times(down).up_s) == (None, 1, 6.0)
+    assert [e.name for e in down.events] == ["queries-restored", "queries-caught-up", "queries-behind"]
+    again = course(down, (12.0, 80, 79), (14.0, 82, 82))
+    assert times(again).caught_up_at == START + 12.0
+    assert recovery_of(times(again), START + 99.0) == Recovery(6.0, True, 1)  # 12 s less the 6 s in between
+
+
+def test_a_loss_after_the_return_is_a_relapse_too() -> None:
+    back = course(incident(), (1.0, 50, 50), (4.0, 53, 53))
+    lost = observe(look(replace(snapshot(54, 54, START + 8.0), nodes=NODES[:1]), POLICY), back)
+    entry = times(lost)
+    assert (entry.losses, entry.relapses, entry.up_s) == (2, 1, 7.0)
+    assert (entry.restored_at, entry.caught_up_at) == (None, None)
+
+
+def test_what_has_held_and_moved_when_the_incident_closes_is_back_and_the_rest_is_not_measured() -> None:
+    near = course(incident(), (1.0, 50, 49))
+    closing = last_look(look(snapshot(51, 51, START + 1.3), POLICY), near)
+    assert times(closing).caught_up_at == START + 1.0
+    far = last_look(look(snapshot(51, 20, START + 1.3), POLICY), incident())
+    assert times(far).caught_up_at is None
+    closed = replace(far, phase=Phase.CLOSED, closed_at=START + 60.0)
+    assert summary(closed, START + 900.0) == "0 of 1 back; 1 not measured (at least 60.0 s)"
+
+
+def test_a_summary_leaves_no_query_out() -> None:
+    seven = [Recovery(20.7, True), *[Recovery(30.0, True)] * 5, Recovery(51.4, True, 2)]
+    others = [Recovery(60.0, False)] * 8
+    assert spread([*seven, *others], closed=True) == (
+        "7 of 15 back in 20.7 to 51.4 s; 8 not measured (at least 60.0 s); 2 relapses"
+    )
+    assert spread([Recovery(3.0, False)], closed=False) == "0 of 1 back; 1 still down (at least 3.0 s)"
+    assert str(Recovery(42.3, True, 1)) == "42.3 s, down again once"
+    assert str(Recovery(60.0, False)) == "at least 60.0 s"
