@@ -64,9 +64,9 @@ def seen(times: QueryTimeline, sight: Sight) -> QueryTimeline:
     """The record of a query with what a look has shown."""
     if sight.near == (times.caught_up_at is not None):
         return times if times.turning_since is None else replace(times, turning_since=None)
-    if times.turning_since is None:
-        times = replace(times, turning_since=sight.now, turning_at=sight.position)
-    since = sight.now if times.turning_since is None else times.turning_since
+    since = sight.now if times.turning_since is None else min(times.turning_since, sight.now)
+    if since != times.turning_since:  # just now; or by a leader whose clock is ahead of this one
+        times = replace(times, turning_since=since, turning_at=sight.position)
     held = sight.now - since >= HOLD_S
     if not sight.near:
         return relapsed(times, since) if held else times
