@@ -18,6 +18,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
+Columns = tuple[str, ...] | None
+"""Names of the columns of rows, in order; None: not known."""
+
 Tables = Mapping[str, pa.Table]
 """A state in the form that checkpoints store: named Arrow tables, nothing pickled."""
 
@@ -91,6 +94,13 @@ class Operator(ABC):
     def step(self, state: Any, inbox: Inbox) -> tuple[Any, pa.Table | None]:
         """Apply one batch: returns the new state and the rows to send downstream (None: no rows)."""
 
+    def output_columns(self, inputs: Mapping[str, Columns]) -> Columns:
+        """Optional: the columns that `step` gives, from those of each upstream operator, by its name in the order of the
+        spec; None: not known.  `reprise validate` follows them through the graph.  SpecError("parameter", "why") for a
+        column that a parameter names and that is not among those that are known.
+        """
+        return None
+
     def freeze(self, state: Any) -> Callable[[], Tables]:
         """Fix the state as it is now, quickly, and return a function that a background thread calls to encode it.
 
@@ -150,6 +160,14 @@ class Source(ABC):
         """The range of `batch`, which goes on where `before` ends; None when the source has ended there."""
         end = self.advance(place, batch, before.end)
         return None if end is None else Range(before.end, end)
+
+    files: ClassVar[tuple[str, ...]] = ()
+    """Parameters that hold paths of files; relative ones are meant from the folder of the topology file."""
+
+    def output_columns(self) -> Columns:
+        """Optional: the columns of the rows; None: not known.  Called where the topology file is read, so files may be
+        looked at.  SpecError("parameter", "why") for a file that cannot be read."""
+        return None
 
     def look(self) -> None:  # noqa: B027 - most sources know by themselves
         """Called in the driver before the ranges of one or more batches are asked for: the time to ask the outside."""

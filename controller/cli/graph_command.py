@@ -25,7 +25,7 @@ def command(file: Path, output: Path | None) -> None:
       reprise graph -f examples/topology2.yaml
       reprise graph -f examples/flights.yaml -o flights.svg
     """
-    topology = expand(load_topology(file))
+    topology = expand(load_topology(file, data=False))
     if output is None:
         click.echo(as_text(topology), nl=False)
         return

@@ -118,7 +118,7 @@ def of_run(out: Path) -> ZooKeeperTarget:
 
 def of_zookeeper(hosts: str, root: str, file: Path) -> ZooKeeperTarget:
     """Whatever runs below `root`."""
-    return ZooKeeperTarget(hosts, root, lambda: load_topology(file))
+    return ZooKeeperTarget(hosts, root, lambda: load_topology(file, data=False))
 
 
 def run_files(out: Path) -> dict[str, bytes]:

@@ -1,26 +1,67 @@
-"""`reprise validate`: is this a topology?"""
+"""`reprise validate`: is this a topology, and what does it give for the first batches?"""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import click
 
-from controller.cli.options import topology_option
-from spark_jobs.topology import check, expand, load_topology
+from controller.cli import exits
+from controller.cli.options import parse_sets, topology_option
+from spark_jobs.errors import NotYetError, SourceError, StepError
+from spark_jobs.topology import StreamTopology, Topology, check, expand, load_topology
+from spark_jobs.topology.local import run_local
 
 
 @click.command("validate")
 @topology_option
-def command(file: Path) -> None:
-    """Check a topology file: fields, graph, classes and their parameters.
+@click.option(
+    "--set", "sets", multiple=True, metavar="PATH=VALUE", help="Another value in the spec (repeatable)."
+)
+@click.option(
+    "--try",
+    "batches",
+    type=click.IntRange(1, 100_000),
+    metavar="N",
+    help="Also run N batches in this process, and say what comes out.",
+)
+def command(file: Path, sets: tuple[str, ...], batches: int | None) -> None:
+    """Check a topology file: fields, graph, classes, their parameters, files, and columns as far as they are known.
+
+    With --try the first batches are run in this process, without Spark: rows of each output, or what raised, where.
 
     \b
-    Example:
+    Examples:
       reprise validate -f examples/flights.yaml
+      reprise validate -f examples/minimal.yaml --try 5
     """
-    resource = load_topology(file)
+    resource = load_topology(file, parse_sets(sets))
     topology = expand(resource)
     for warning in check(resource):
         click.echo(f"warning: {warning.field}: {warning.reason}", err=True)
     click.echo(f"{file}: valid; {len(topology.partitions)} partitions, {len(topology.queries)} queries")
+    if batches is not None:
+        attempt(resource, topology, batches)
+
+
+def attempt(resource: StreamTopology, topology: Topology, batches: int) -> None:
+    """Prints what the outputs get; exit code 1 with the first failure."""
+    rows, columns, ran = Counter[str](), dict[str, str](), 0
+    trouble = ""
+    try:
+        for outputs in run_local(resource, batches):
+            ran += 1
+            for partition in topology.outputs:
+                if (table := outputs[partition]) is not None:
+                    rows[partition] += table.num_rows
+                    columns[partition] = ", ".join(table.column_names)
+    except (StepError, SourceError, NotYetError) as error:
+        trouble = str(error)
+    click.echo(f"tried {ran} batch{'' if ran == 1 else 'es'}:")
+    width = max(len(partition) for partition in topology.outputs)
+    for partition in topology.outputs:
+        what = f"{rows[partition]:>8} rows: {columns[partition]}" if rows[partition] else f"{0:>8} rows"
+        click.echo(f"  {partition:<{width}} {what}")
+    if trouble:
+        exits.fail(trouble, exits.NO)

@@ -10,7 +10,7 @@ from typing import Any
 
 from controller.embedded.cluster import EmbeddedCluster
 from controller.run.faults import Fault
-from spark_jobs.topology import StreamTopology, load_topology, override
+from spark_jobs.topology import StreamTopology, load_topology
 
 
 class Outcome(StrEnum):
@@ -79,5 +79,4 @@ def load(
         changes["nodes.count"] = nodes
     if strategy is not None:
         changes["recovery.strategy"] = strategy
-    resource = load_topology(path)
-    return override(resource, changes) if changes else resource
+    return load_topology(path, changes)

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import KafkaException, Message
 
-from spark_jobs.contract import Place, Range, Source, Tables
+from spark_jobs.contract import Columns, Place, Range, Source, Tables
 from spark_jobs.errors import SourceError, SpecError
 from spark_jobs.kafka import reader
 from spark_jobs.kafka.dead_letters import DeadLetters
@@ -75,7 +75,11 @@ class KafkaSource(Source):
         self.clusters = parse_clusters(brokers)
         self.topics, self.pattern = _subscription(topics, pattern)
         self.settings = parse_settings(config, "config", CONSUMER_OWN, reader.DEFAULTS, producer=False)
-        self.decoder = make_decoder(choice(format, "format", FORMATS), parse_columns(columns), avro)
+        schema = parse_columns(columns)
+        self.decoder = make_decoder(choice(format, "format", FORMATS), schema, avro)
+        self.columns: Columns = (
+            ("value",) if format == "raw" else None if schema is None else tuple(schema.names)
+        )
         self.metadata = tuple(choice(name, "metadata", METADATA) for name in names(metadata, "metadata"))
         self.clock: Clock = parse_clock(time)
         self.start = choice(start, "start", ("earliest", "latest"))
@@ -103,6 +107,12 @@ class KafkaSource(Source):
         self._dead_letters: DeadLetters | None = None
         self._newest: tuple[int, Mapping[str, int]] = (0, {})
         self._notices: list[str] = []
+
+    def output_columns(self) -> Columns:
+        if self.columns is None:
+            return None
+        every = (*self.columns, *(f"kafka_{name}" for name in self.metadata), "time")
+        return tuple(dict.fromkeys(every))
 
     # -- in the driver -------------------------------------------------------------------------------------------------
 

@@ -17,8 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spark_jobs.contract import Columns
 from spark_jobs.errors import SpecError
 from spark_jobs.operators.frames import Bools, ColumnError, Ints, column
+from spark_jobs.topology.columns import require
 
 Array = npt.NDArray[Any]
 Partials = dict[str, Array]
@@ -71,6 +73,12 @@ def parse_aggregates(forms: Mapping[str, str], field: str = "aggregate") -> tupl
             raise SpecError(f"{field}.{name}", f"{form!r} is not an aggregate; write {known}")
         parsed.append(Aggregate(str(name), match[1], match[2]))
     return tuple(parsed)
+
+
+def require_columns(columns: Columns, aggregates: Sequence[Aggregate]) -> None:
+    """SpecError for an aggregate over a column that is not there."""
+    for each in aggregates:
+        require(columns, [each.column] if each.column else [], f"aggregate.{each.name}")
 
 
 def partials(table: pa.Table, codes: Ints, size: int, aggregates: Sequence[Aggregate]) -> Partials:

@@ -14,12 +14,13 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.contract import Inbox, Operator, Place, Tables
+from spark_jobs.contract import Columns, Inbox, Operator, Place, Tables
 from spark_jobs.errors import SpecError
 from spark_jobs.operators.frames import Ints, concat, inbox_table, later, one_row, times, to_arrow, to_polars
 from spark_jobs.operators.keys import group
 from spark_jobs.operators.latest import LatestRows, LatestRowsOperator
 from spark_jobs.operators.parameters import choice, duration_us, names
+from spark_jobs.topology.columns import input_of, require
 
 _TIME = "__time"
 
@@ -62,6 +63,17 @@ class WindowedJoin(Operator):
         self.time = time
         self.lateness = duration_us(lateness, "lateness", least=0)
         self.suffix = suffix
+
+    def output_columns(self, inputs: Mapping[str, Columns]) -> Columns:
+        left, right = input_of(inputs, self.left, "left"), input_of(inputs, self.right, "right")
+        for columns in (left, right):
+            require(columns, self.keys, "keys")
+            require(columns, [self.time], "time")
+        if left is None or right is None:
+            return None
+        known = {*self.keys, self.time}
+        added = [n + self.suffix if n in left else n for n in right if n not in known]
+        return (*self.keys, self.time, *(n for n in left if n not in known), *added)
 
     def initial(self, place: Place) -> JoinState:
         return JoinState()
@@ -160,6 +172,19 @@ class StreamTableJoin(LatestRowsOperator):
         self.how = choice(how, "how", ("inner", "left"))
         self.columns = None if columns is None else names(columns, "columns")
         self.suffix = suffix
+
+    def output_columns(self, inputs: Mapping[str, Columns]) -> Columns:
+        stream, table = input_of(inputs, self.stream, "stream"), input_of(inputs, self.table, "table")
+        require(stream, self.keys, "keys")
+        require(table, self.keys, "keys")
+        require(table, self.columns or (), "columns")
+        added = table if self.columns is None else self.columns
+        if stream is None or added is None:
+            return None
+        for name in added:
+            if name not in self.keys:
+                stream = (*stream, name + self.suffix if name in stream else name)
+        return stream
 
     def step(self, state: LatestRows, inbox: Inbox) -> tuple[LatestRows, pa.Table | None]:
         updates, stream = inbox_table(inbox, self.table), inbox_table(inbox, self.stream)

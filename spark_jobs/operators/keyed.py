@@ -11,15 +11,16 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from spark_jobs.contract import Inbox, Operator, Place, Tables
+from spark_jobs.contract import Columns, Inbox, Operator, Place, Tables
 from spark_jobs.errors import SpecError
 from spark_jobs.operators import slots as slotted
-from spark_jobs.operators.aggregates import ROWS, parse_aggregates, partials
+from spark_jobs.operators.aggregates import ROWS, parse_aggregates, partials, require_columns
 from spark_jobs.operators.frames import inbox_table, one_row, rows
 from spark_jobs.operators.keys import KeyIndex, group
 from spark_jobs.operators.latest import LatestRows, LatestRowsOperator
 from spark_jobs.operators.parameters import names
 from spark_jobs.operators.slots import Accumulators
+from spark_jobs.topology.columns import merged, require
 
 
 @dataclass(slots=True)
@@ -41,6 +42,12 @@ class KeyedAggregate(Operator):
             if each.name in self.keys:
                 raise SpecError(f"aggregate.{each.name}", "is the name of a key column")
         self._names = tuple(dict.fromkeys([ROWS, *(n for a in self.aggregates for n in a.accumulators)]))
+
+    def output_columns(self, inputs: Mapping[str, Columns]) -> Columns:
+        columns = merged(inputs)
+        require(columns, self.keys, "keys")
+        require_columns(columns, self.aggregates)
+        return (*self.keys, *(a.name for a in self.aggregates))
 
     def initial(self, place: Place) -> KeyedState:
         return KeyedState(KeyIndex(self.keys))
@@ -87,6 +94,11 @@ class Latest(LatestRowsOperator):
 
     def __init__(self, keys: Sequence[str]) -> None:
         self.keys = names(keys, "keys")
+
+    def output_columns(self, inputs: Mapping[str, Columns]) -> Columns:
+        columns = merged(inputs)
+        require(columns, self.keys, "keys")
+        return columns
 
     def step(self, state: LatestRows, inbox: Inbox) -> tuple[LatestRows, pa.Table | None]:
         table = inbox_table(inbox)

@@ -13,11 +13,12 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from spark_jobs.contract import Inbox, Operator
+from spark_jobs.contract import Columns, Inbox, Operator
 from spark_jobs.errors import SpecError
 from spark_jobs.operators.frames import ColumnError, canonical, inbox_table, to_arrow, to_polars
 from spark_jobs.operators.parameters import names
 from spark_jobs.topology.binding import resolve
+from spark_jobs.topology.columns import merged, require
 
 Function = Callable[[pl.DataFrame], pl.DataFrame]
 
@@ -44,6 +45,25 @@ class Map(Operator):
     def step(self, state: Any, inbox: Inbox) -> tuple[Any, pa.Table | None]:
         table = inbox_table(inbox)
         return state, None if table is None else self._apply(to_polars(table))
+
+    def output_columns(self, inputs: Mapping[str, Columns]) -> Columns:
+        return self._selected(merged(inputs) if self.function is None else None)
+
+    def _selected(self, columns: Columns) -> Columns:
+        """What `where` and `select` make of these columns."""
+        if self.where is not None:
+            require(columns, self.where.meta.root_names(), "where")
+        names: dict[str, None] = {}
+        for each in self.select if self.select is not None else [pl.all()]:
+            require(columns, each.meta.root_names(), "select")
+            several = each.meta.has_multiple_outputs()
+            if several and (columns is None or not each.meta.eq(pl.all())):
+                return None
+            one = each.meta.output_name(raise_if_undetermined=False)
+            if not several and one is None:
+                return None
+            names |= dict.fromkeys(columns or ()) if several else {str(one): None}
+        return tuple(names)
 
     def _apply(self, frame: pl.DataFrame) -> pa.Table | None:
         try:
@@ -89,6 +109,11 @@ class FlatMap(Map):
             raise SpecError("explode", "give list columns to explode, or a `function` that makes the rows")
         super().__init__(select=select if select is not None else ["*"], where=where, function=function)
 
+    def output_columns(self, inputs: Mapping[str, Columns]) -> Columns:
+        columns = merged(inputs)
+        require(columns, self.explode, "explode")
+        return self._selected(columns if self.function is None else None)
+
     def _apply(self, frame: pl.DataFrame) -> pa.Table | None:
         if self.explode:
             for name in self.explode:
@@ -106,6 +131,12 @@ class Union(Operator):
 
     def __init__(self, columns: Sequence[str] | None = None) -> None:
         self.columns = None if columns is None else names(columns, "columns", least=1)
+
+    def output_columns(self, inputs: Mapping[str, Columns]) -> Columns:
+        wanted = self.columns or next(iter(inputs.values()), None)
+        for columns in inputs.values() if wanted is not None else ():
+            require(columns, wanted or (), "columns")
+        return wanted
 
     def step(self, state: Any, inbox: Inbox) -> tuple[Any, pa.Table | None]:
         tables = [canonical(i.table) for i in inbox.inputs if i.table.num_rows]
@@ -126,6 +157,9 @@ class Union(Operator):
 
 class Sink(Operator):
     """Its input, as it came: an output operator that adds nothing."""
+
+    def output_columns(self, inputs: Mapping[str, Columns]) -> Columns:
+        return merged(inputs)
 
     def step(self, state: Any, inbox: Inbox) -> tuple[Any, pa.Table | None]:
         return state, inbox_table(inbox)

@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_jobs.contract import Inbox, Operator, Place, Tables
+from spark_jobs.contract import Columns, Inbox, Operator, Place, Tables
 from spark_jobs.operators.frames import Bools, ColumnError, Ints, column, inbox_table, one_row, rows
 from spark_jobs.operators.keys import KeyIndex, group
 from spark_jobs.operators.parameters import choice, names, whole
+from spark_jobs.topology.columns import merged, require
 
 Values = npt.NDArray[Any]
 
@@ -60,6 +61,12 @@ class TopK(Operator):
         self.all = tuple(dict.fromkeys([*self.per, *self.keys]))
         self.stream = choice(scope, "scope", ("stream", "batch")) == "stream"
         self.positive = bool(positive)
+
+    def output_columns(self, inputs: Mapping[str, Columns]) -> Columns:
+        columns = merged(inputs)
+        for name, wanted in (("by", (self.by,)), ("keys", self.keys), ("per", self.per)):
+            require(columns, wanted, name)
+        return tuple(dict.fromkeys([*self.all, self.by, "rank"]))
 
     def initial(self, place: Place) -> TopState | None:
         return TopState(KeyIndex(self.all), KeyIndex(self.per)) if self.stream else None

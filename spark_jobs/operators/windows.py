@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.contract import Inbox, Operator, Place, Tables
+from spark_jobs.contract import Columns, Inbox, Operator, Place, Tables
 from spark_jobs.errors import SpecError
 from spark_jobs.operators import slots as slotted
-from spark_jobs.operators.aggregates import ROWS, Partials, parse_aggregates, partials
+from spark_jobs.operators.aggregates import ROWS, Partials, parse_aggregates, partials, require_columns
 from spark_jobs.operators.frames import (
     END_OF_TIME,
     Ints,
@@ -35,6 +35,7 @@ from spark_jobs.operators.frames import (
 from spark_jobs.operators.keys import KeyIndex, group
 from spark_jobs.operators.parameters import choice, duration_us, names
 from spark_jobs.operators.slots import Accumulators
+from spark_jobs.topology.columns import merged, require
 
 _COMPACT_FROM = 1024
 
@@ -91,6 +92,14 @@ class SlidingWindow(Operator):
             if each.name in own:
                 raise SpecError(f"aggregate.{each.name}", "is the name of another output column")
         self._names = tuple(dict.fromkeys([ROWS, *(n for a in self.aggregates for n in a.accumulators)]))
+
+    def output_columns(self, inputs: Mapping[str, Columns]) -> Columns:
+        columns = merged(inputs)
+        require(columns, [self.time], "time")
+        require(columns, self.keys, "keys")
+        require_columns(columns, self.aggregates)
+        head = ("window_start", "window_end", "time", *(("window",) if self.label is not None else ()))
+        return (*head, *self.keys, *(a.name for a in self.aggregates))
 
     def initial(self, place: Place) -> WindowState:
         return WindowState(KeyIndex(self.keys))

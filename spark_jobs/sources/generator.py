@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.contract import Place, Range, Source
+from spark_jobs.contract import Columns, Place, Range, Source
 from spark_jobs.errors import SpecError
 from spark_jobs.operators.frames import END_OF_TIME
 from spark_jobs.operators.parameters import duration_us, whole
@@ -99,6 +99,9 @@ class HashtagSource(GeneratorSource):
         if not 1 <= per_tweet <= 4:
             raise SpecError("per_tweet", f"must lie between 1 and 4, found {per_tweet!r}")
         self.exponent, self.per_tweet = float(exponent), float(per_tweet)
+
+    def output_columns(self) -> Columns:
+        return ("time", "tweet", "hashtags")
 
     def rows(self, place: Place, numbers: Ints, times: Ints) -> pa.Table:
         stream = np.uint64(self.seed * 1_000_003 + place.index)

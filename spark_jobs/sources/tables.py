@@ -26,7 +26,7 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 
-from spark_jobs.errors import DataPlaneError
+from spark_jobs.errors import DataPlaneError, SpecError
 from spark_jobs.operators.frames import to_arrow
 
 _LAYOUT = 1
@@ -51,6 +51,23 @@ def load_files(paths: tuple[str, ...]) -> pa.Table:
         except (OSError, pa.ArrowInvalid) as error:
             raise TableError(f"cannot read {path}: {error}") from error
     return pa.concat_tables(tables, promote_options="default").combine_chunks()
+
+
+def head(path: str, field: str) -> tuple[str, ...]:
+    """The columns of a file, without its rows where its format allows.  SpecError says, for `field`, why it is of no use."""
+    try:
+        if Path(path).suffix == ".parquet":
+            return tuple(pa.parquet.read_schema(path).names)
+        if Path(path).suffix == ".csv":
+            with pa.csv.open_csv(path) as reader:
+                return tuple(reader.schema.names)
+        return tuple(_read(path).column_names)
+    except OSError as error:
+        raise SpecError(field, f"{path}: {os.strerror(error.errno) if error.errno else error}") from error
+    except (pa.ArrowException, TableError) as error:
+        kind = Path(path).suffix.lstrip(".")
+        text = str(error).removeprefix(f"cannot read {path}: ")
+        raise SpecError(field, f"{path}: is not {kind} that can be read: {text}") from error
 
 
 def _read(path: str) -> pa.Table:

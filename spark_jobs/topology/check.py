@@ -90,6 +90,22 @@ def _priorities_fit(topology: StreamTopology) -> None:
                 raise SpecError(f"{_field(operator)}.output.priorities.{index}", reason)
 
 
+def _partitions_fit(topology: StreamTopology) -> None:
+    """As the coordinator counts: in thousandths of a core, under the cap."""
+    nodes, cap = topology.nodes, topology.recovery.cpu_cap
+    whole = max(1, round(nodes.cpu_cores * 1000))
+    room = round(cap * 1_000_000) * whole // 1_000_000
+    for kind, items in (("sources", topology.sources), ("operators", topology.operators)):
+        for item in items:
+            needed = max(1, round(item.cpu_cores * 1000))
+            if needed > room:
+                reason = (
+                    f"one partition needs {needed}m, more than any node has for plans: "
+                    f"{cap * 100:g} % (recovery.cpuCap) of {whole}m (nodes.cpu) is {room}m"
+                )
+                raise SpecError(f"spec.{kind}[{item.name}].resources.cpu", reason)
+
+
 def _some_input_drives(topology: StreamTopology) -> None:
     for operator in topology.operators:
         if all(i.feedback for i in operator.inputs):
@@ -138,6 +154,7 @@ _RULES = (
     _inputs_exist,
     _groupings_fit,
     _priorities_fit,
+    _partitions_fit,
     _some_input_drives,
     _no_cycle,
     _has_output,

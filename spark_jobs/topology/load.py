@@ -10,25 +10,34 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from spark_jobs.errors import SpecError
-from spark_jobs.topology.binding import bind
+from spark_jobs.topology.binding import bind, make_source
 from spark_jobs.topology.check import check
-from spark_jobs.topology.parse import STEP, from_object
+from spark_jobs.topology.columns import follow
+from spark_jobs.topology.parse import STEP, from_object, override
 from spark_jobs.topology.resource import StreamTopology
 
 log = logging.getLogger(__name__)
 _MAX_NODES = 100_000
+PLACE = re.compile(r"/|[a-z][a-z0-9+.-]*:")
+"""A path that is complete, or names something else than a file of this machine: a URL, a package."""
 
 
-def load_topology(path: str | Path) -> StreamTopology:
-    """The valid resource in a YAML file: shape, graph, and classes with their parameters are all checked.
+def load_topology(
+    path: str | Path, changes: Mapping[str, Any] | None = None, *, data: bool = True
+) -> StreamTopology:
+    """The valid resource in a YAML file: shape, graph, classes with their parameters, and columns are all checked.
+
+    `changes`: other values at paths of the spec, as `parse.override` takes them.  Relative paths of source files are meant
+    from the file's folder, and made absolute.  `data`: whether source files are here, to be looked at for their columns.
 
     The file's directory is put on `sys.path`, so that `class: my_operators:Mine` finds a module beside the
     file. Warnings (`check.check`) are logged.  SpecError: the first thing wrong; OSError: the file cannot be
@@ -38,14 +47,24 @@ def load_topology(path: str | Path) -> StreamTopology:
     directory = str(path.resolve().parent)
     if directory not in sys.path:
         sys.path.append(directory)
-    return load_text(path.read_text(encoding="utf-8", errors="replace"), path.name)
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return load_text(text, path.name, changes, folder=path.resolve().parent, data=data)
 
 
-def load_text(text: str, name: str = "topology") -> StreamTopology:
-    """As `load_topology`, from YAML text; `name` stands for the file in messages."""
+def load_text(
+    text: str,
+    name: str = "topology",
+    changes: Mapping[str, Any] | None = None,
+    *,
+    folder: Path | None = None,
+    data: bool = True,
+) -> StreamTopology:
+    """As `load_topology`, from YAML text; `name` stands for the file in messages, `folder` is where it lies."""
     node, obj = _parse(text, name)
     try:
         resource = from_object(obj)
+        if changes:
+            resource = override(resource, changes)
         for warning in check(resource):
             log.warning(
                 "topology_warning topology=%s field=%s reason=%r",
@@ -54,10 +73,27 @@ def load_text(text: str, name: str = "topology") -> StreamTopology:
                 warning.reason,
             )
         bind(resource)
+        if folder is not None:
+            resource = _with_absolute_paths(resource, folder)
+        if data:
+            follow(resource)
     except SpecError as error:
         line = _line(node, error.field)
         raise SpecError(error.field, error.reason + (f" ({name}, line {line})" if line else "")) from error
     return resource
+
+
+def _with_absolute_paths(resource: StreamTopology, folder: Path) -> StreamTopology:
+    """Driver and executors have folders of their own: relative paths of source files become absolute here."""
+    changes: dict[str, Any] = {}
+    for spec in resource.sources:
+        for name in make_source(spec).files:
+            value = spec.parameters.get(name)
+            several = [value] if isinstance(value, str) else value
+            if isinstance(several, Sequence) and all(isinstance(path, str) for path in several):
+                paths = [path if PLACE.match(path) else str(folder / path) for path in several]
+                changes[f"sources[{spec.name}].with.{name}"] = paths[0] if isinstance(value, str) else paths
+    return override(resource, changes) if changes else resource
 
 
 def _parse(text: str, name: str) -> tuple[yaml.Node | None, Any]:

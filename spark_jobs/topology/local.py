@@ -10,12 +10,14 @@ upstreams', feedback edges left aside (a cycle would wait for itself).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from spark_jobs.contract import Inbox, Input, Operator, Range, Source
+from spark_jobs.contract import Inbox, Input, Operator, Range, Source, require_table
+from spark_jobs.errors import NotYetError, SourceError, StepError
 from spark_jobs.operators.frames import END_OF_TIME
 from spark_jobs.topology.binding import make_operator, make_source
 from spark_jobs.topology.graph import Partition, Topology, expand
@@ -37,7 +39,10 @@ def run_local(
     resource: StreamTopology, batches: int | None = None
 ) -> Iterator[Mapping[str, pa.Table | None]]:
     """For batch 1, 2, 3, ... the rows of every partition (None: no rows), up to and with the one that follows the
-    last of all sources (it closes every window), or up to `batches`."""
+    last of all sources (it closes every window), or up to `batches`.
+
+    StepError, with operator, partition and batch, for whatever user code raises and for rows that cannot be routed.
+    """
     topology = expand(resource)
     code: dict[str, Operator | Source] = {}
     state: dict[str, Any] = {}
@@ -74,17 +79,31 @@ def _read(
     source: Source, partition: Partition, batch: int, so_far: tuple[Range, Any]
 ) -> tuple[tuple[Range, Any], _Sent, bool]:
     place, (before, state) = partition.place, so_far
-    span = source.plan(place, batch, before)
-    if span is None:
-        return so_far, _Sent(watermark=END_OF_TIME), False
-    table = source.read(place, batch, span)
-    state, watermark = source.follow(place, state, batch, span, table)
-    return (span, state), _send(partition, table, watermark), True
+    with _named(partition, batch):
+        span = source.plan(place, batch, before)
+        if span is None:
+            return so_far, _Sent(watermark=END_OF_TIME), False
+        table = source.read(place, batch, span)
+        state, watermark = source.follow(place, state, batch, span, table)
+        return (span, state), _send(partition, table, watermark), True
 
 
 def _step(operator: Operator, partition: Partition, state: Any, inbox: Inbox) -> tuple[Any, _Sent]:
-    state, output = operator.step(state, inbox)
-    return state, _send(partition, output, inbox.watermark)
+    with _named(partition, inbox.batch):
+        state, output = operator.step(state, inbox)
+        require_table(output)
+        return state, _send(partition, output, inbox.watermark)
+
+
+@contextmanager
+def _named(partition: Partition, batch: int) -> Iterator[None]:
+    """As the data plane says it of code that raised; trouble that would pass there stays what it is."""
+    try:
+        yield
+    except (SourceError, NotYetError):
+        raise
+    except Exception as error:
+        raise StepError(partition.place.operator, partition.id, batch, error) from error
 
 
 def _send(partition: Partition, output: pa.Table | None, watermark: int | None) -> _Sent:

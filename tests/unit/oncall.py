@@ -26,9 +26,9 @@ spec:
     - name: count
       class: spark_jobs.operators:KeyedCount
       parallelism: 4
-      with: {keys: [tag]}
+      with: {keys: [tweet]}
       resources: {cpu: 40m}
-      inputs: [{from: tweets, by: [tag]}]
+      inputs: [{from: tweets, by: [tweet]}]
       output: {priority: 1, priorities: {"1": 2, "2": 3, "3": 4}}
   nodes: {count: 3, cpu: 100m}
 """

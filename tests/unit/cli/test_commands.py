@@ -250,3 +250,29 @@ def test_an_unknown_command_is_answered_with_the_known_ones() -> None:
     result = reprise("fly")
     assert result.exit_code == 2
     assert "run, status" in result.stderr
+
+
+def test_a_trial_says_what_comes_out_and_names_what_raises(tmp_path: Path) -> None:
+    result = reprise("validate", "-f", MINIMAL, "--try", "5")
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines()[1:] == [
+        "tried 5 batches:",
+        "  count.0      264 rows: tag, count",
+        "  count.1      222 rows: tag, count",
+    ]
+    module = "import polars as pl\ndef fails(frame):\n    raise ValueError('no such tweet')\n"
+    (tmp_path / "trial_functions.py").write_text(module)
+    path = _edited(tmp_path, "select: [time, hashtags AS tag]", "function: trial_functions:fails")
+    result = reprise("validate", "-f", path, "--try", "5")
+    assert result.exit_code == 1
+    assert "tried 0 batches:" in result.output
+    assert "count.0        0 rows" in result.output
+    assert "error: operator parser, partition parser.0, batch 1: ValueError: no such tweet" in result.output
+
+
+def test_other_values_are_checked_before_they_are_refused(tmp_path: Path) -> None:
+    path = _edited(tmp_path, "resources: {cpu: 40m}", "resources: {cpu: 400m}")
+    result = reprise("validate", "-f", path)
+    assert result.exit_code == 2
+    assert "spec.operators[count].resources.cpu: one partition needs 400m" in result.output
+    assert reprise("validate", "-f", path, "--set", "nodes.cpu=1").exit_code == 0

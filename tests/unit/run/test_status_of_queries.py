@@ -23,8 +23,8 @@ spec:
     - name: count
       class: spark_jobs.operators:KeyedCount
       parallelism: 2
-      with: {keys: [tag]}
-      inputs: [{from: tweets, by: [tag]}]
+      with: {keys: [tweet]}
+      inputs: [{from: tweets, by: [tweet]}]
       output: {priority: 1, priorities: {"1": 3}}
 """
 NODES = {f"n{i}#1": Node(f"n{i}", 1, 1000) for i in (1, 2)}

@@ -53,12 +53,12 @@ spec:
     - name: clean
       class: spark_jobs.operators:KeyedCount
       parallelism: 2
-      with: {keys: [tag]}
-      inputs: [{from: tweets, by: [tag]}]
+      with: {keys: [tweet]}
+      inputs: [{from: tweets, by: [tweet]}]
     - name: count
       class: spark_jobs.operators:KeyedCount
       parallelism: 2
-      with: {keys: [tag]}
+      with: {keys: [tweet]}
       inputs: [{from: clean, forward: true}]
       output: {priority: 1, priorities: {"1": 3}}
 """
@@ -162,7 +162,7 @@ def test_graph_has_every_operator_partition_and_edge(topology: Topology) -> None
     ]
     assert graph.operators[1].partitions == ("clean.0", "clean.1")
     assert [(e.origin, e.target, e.label) for e in graph.edges] == [
-        ("tweets", "clean", "by tag"),
+        ("tweets", "clean", "by tweet"),
         ("clean", "count", "forward"),
     ]
 

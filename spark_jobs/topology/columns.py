@@ -1,0 +1,104 @@
+"""Column names followed through the graph, from the sources to the outputs, as far as classes declare them.
+
+A wrong key column is a valid text in a valid place: without this it is found when the first rows come, which may be never.
+Every class may say which columns it gives for the columns that it gets (`output_columns`), and refuse those that it cannot
+work with; what a class does not say is unknown, and what follows from it is unknown, too.  Invariant: nothing is refused
+that could work: only a name that is missing from columns that are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+from spark_jobs.contract import Columns
+from spark_jobs.errors import SpecError
+from spark_jobs.topology.binding import make_operator, make_source
+from spark_jobs.topology.resource import Mode, OperatorSpec, SourceSpec, StreamTopology
+from spark_jobs.topology.scalars import nearest
+
+
+def follow(resource: StreamTopology) -> dict[str, Columns]:
+    """The columns that each source and operator gives, by name; None where they are not known.
+
+    Reads what sources look at to know theirs (the head of a file).  SpecError for the first column that cannot be there,
+    with its field, what there is instead and the nearest name; and for a source's file that cannot be read.
+    """
+    found: dict[str, Columns] = {}
+    for source in resource.sources:
+        found[source.name] = _declared(source, make_source(source).output_columns)
+    for operator in _in_order(resource.operators, set(found)):
+        inputs = {
+            i.source: None if i.feedback else found.get(i.source) for i in operator.inputs
+        }  # what comes over a feedback edge follows from what is being found here
+        _keys_are_there(operator, inputs)
+        found[operator.name] = _declared(operator, partial(make_operator(operator).output_columns, inputs))
+    return found
+
+
+def missing(name: str, columns: Sequence[str]) -> str:
+    """Why a column is refused: it is not among these."""
+    close = nearest(name, list(columns))
+    there = f"there is no column {name!r}; the columns are {', '.join(columns) or 'none'}"
+    return there + (close if "mean" in close else "")
+
+
+def require(columns: Columns, wanted: Iterable[str], field: str) -> None:
+    """SpecError for the first of `wanted` that is not in `columns`, where those are known."""
+    for name in wanted:
+        if columns is not None and name not in columns:
+            raise SpecError(field, missing(name, columns))
+
+
+def merged(inputs: Mapping[str, Columns]) -> Columns:
+    """The columns of all inputs together, in order; None when those of one are not known."""
+    names: dict[str, None] = {}
+    for columns in inputs.values():
+        if columns is None:
+            return None
+        names |= dict.fromkeys(columns)
+    return tuple(names)
+
+
+def input_of(inputs: Mapping[str, Columns], name: str, field: str) -> Columns:
+    """The columns of the upstream operator that a parameter names; SpecError when it is not an input."""
+    if name not in inputs:
+        raise SpecError(field, f"{name!r} is not an input of this operator{nearest(name, list(inputs))}")
+    return inputs[name]
+
+
+def _declared(spec: SourceSpec | OperatorSpec, declare: Callable[[], Columns]) -> Columns:
+    kind = "sources" if isinstance(spec, SourceSpec) else "operators"
+    field = f"spec.{kind}[{spec.name}]"
+    try:
+        columns = declare()
+        return None if columns is None else tuple(columns)
+    except SpecError as error:  # names the parameter
+        raise SpecError(f"{field}.with.{error.field}", error.reason) from error
+    except Exception as error:  # whatever a user's declaration raises
+        reason = f"its output_columns raised {type(error).__name__}: {error}"
+        raise SpecError(f"{field}.class", reason) from error
+
+
+def _keys_are_there(operator: OperatorSpec, inputs: Mapping[str, Columns]) -> None:
+    for index, spec in enumerate(operator.inputs):
+        if spec.grouping.mode is Mode.KEYS and inputs[spec.source] is not None:
+            try:
+                require(inputs[spec.source], spec.grouping.by, "by")
+            except SpecError as error:
+                field = f"spec.operators[{operator.name}].inputs[{index}].by"
+                raise SpecError(field, f"{spec.source!r} gives: {error.reason}") from None
+
+
+def _in_order(operators: Sequence[OperatorSpec], done: set[str]) -> list[OperatorSpec]:
+    """Upstream first; feedback edges are left aside.  Expects a checked graph."""
+    order: list[OperatorSpec] = []
+    waiting = list(operators)
+    while waiting:
+        ready = [o for o in waiting if all(i.feedback or i.source in done for i in o.inputs)]
+        if not ready:
+            return order + waiting
+        order += ready
+        done |= {o.name for o in ready}
+        waiting = [o for o in waiting if o.name not in done]
+    return order
