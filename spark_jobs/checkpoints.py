@@ -14,17 +14,19 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
-import fsspec
 import pyarrow as pa
 
 from spark_jobs.contract import Tables
-from spark_jobs.errors import CheckpointError
+from spark_jobs.errors import CheckpointError, DamagedError, StoreError
+from spark_jobs.files import Files
 
 log = logging.getLogger("reprise.checkpoints")
 T = TypeVar("T")
 MANIFEST = "COMPLETE.json"
+STREAM = "stream.json"
+"""The stream's name: where it can be read, the location is there, and a file that is missing is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,27 +59,31 @@ class Manifest:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Manifest:
-        """The inverse of `to_json`; raises CheckpointError when something is missing."""
+        """The inverse of `to_json`; raises ValueError when something is missing."""
         try:
             files = {p: StateFile(f["path"], int(f["size"]), f["sha256"]) for p, f in data["files"].items()}
             offsets = {p: int(o) for p, o in data["offsets"].items()}
             logs = {p: {log: int(o) for log, o in ends.items()} for p, ends in data.get("logs", {}).items()}
             return Manifest(int(data["position"]), files, offsets, logs)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CheckpointError(f"manifest is damaged: {error}") from error
+            raise ValueError(f"no manifest: {error!r}") from error
+
+
+def encoded(tables: Tables) -> Sequence[bytes | memoryview]:
+    """The pieces of a state file, in order; none of them is copied once more."""
+    bodies = []
+    for table in tables.values():
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        bodies.append(memoryview(sink.getvalue()))
+    header = json.dumps([[name, body.nbytes] for name, body in zip(tables, bodies, strict=True)])
+    return [header.encode() + b"\n", *bodies]
 
 
 def encode_state(tables: Tables) -> bytes:
     """The bytes of a state file."""
-    bodies, header = [], []
-    for name, table in tables.items():
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        body = bytes(sink.getvalue())
-        header.append([name, len(body)])
-        bodies.append(body)
-    return json.dumps(header).encode() + b"\n" + b"".join(bodies)
+    return b"".join(encoded(tables))
 
 
 def decode_state(data: bytes) -> dict[str, pa.Table]:
@@ -99,7 +105,7 @@ class CheckpointStore:
 
     def __init__(self, location: str, standby: Sequence[str] = ()) -> None:
         self.location = location
-        self._fs, self._root = fsspec.core.url_to_fs(location)
+        self._files = Files(location)
         self._standby = tuple(CheckpointStore(mirror) for mirror in standby)
 
     def _first_whole(self, read: Callable[[CheckpointStore], T]) -> T:
@@ -116,32 +122,24 @@ class CheckpointStore:
                 return found
             raise
 
-    def _path(self, relative: str) -> str:
-        return f"{self._root.rstrip('/')}/{relative}"
-
-    def _write(self, relative: str, data: bytes) -> None:
-        """Whole or not at all: a temporary name, then a rename."""
-        path = self._path(relative)
-        try:
-            self._fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
-            with self._fs.open(path + ".part", "wb") as file:
-                file.write(data)
-            self._fs.mv(path + ".part", path)
-        except OSError as error:
-            raise CheckpointError(f"cannot write {relative} in {self.location}: {error}") from error
-
     def _read(self, relative: str) -> bytes:
-        try:
-            return cast(bytes, self._fs.cat_file(self._path(relative)))
-        except OSError as error:
-            raise CheckpointError(f"cannot read {relative} in {self.location}: {error}") from error
+        """A file that has to be there; looked for again before it is called missing, in a location that is there."""
+        for _ in range(2):
+            if (data := self._files.read(relative)) is not None:
+                return data
+        if self._files.exists(STREAM):
+            raise DamagedError(f"cannot read {relative} in {self._files.name}: it is missing")
+        raise StoreError(f"cannot read {relative} in {self._files.name}: there is no stream ({STREAM}) there")
 
     def write_state(self, position: int, partition: str, incarnation: str, tables: Tables) -> StateFile:
         """Store one partition's state at `position`; returns what the manifest says of it."""
-        data = encode_state(tables)
-        relative = f"cp-{position:08d}/{partition}.{incarnation}.state"
-        self._write(relative, data)
-        return StateFile(relative, len(data), hashlib.sha256(data).hexdigest())
+        pieces = encoded(tables)
+        relative = f"{folder(position)}/{partition}.{incarnation}.state"
+        self._files.replace(relative, pieces)
+        digest = hashlib.sha256()
+        for piece in pieces:
+            digest.update(piece)
+        return StateFile(relative, sum(len(piece) for piece in pieces), digest.hexdigest())
 
     def read_state(self, file: StateFile) -> dict[str, pa.Table]:
         """A state file's tables.  Raises CheckpointError when it is missing or not the bytes that the manifest names."""
@@ -151,29 +149,31 @@ class CheckpointStore:
         return self._first_whole(lambda store: store._whole(file))
 
     def _whole(self, file: StateFile) -> bytes:
-        data = self._read(file.path)
-        if len(data) != file.size or hashlib.sha256(data).hexdigest() != file.sha256:
-            raise CheckpointError(
-                f"{file.path} in {self.location} is damaged: its SHA-256 is not the manifest's"
-            )
-        return data
+        for _ in range(2):  # bytes can be damaged on their way, too
+            data = self._read(file.path)
+            if len(data) == file.size and hashlib.sha256(data).hexdigest() == file.sha256:
+                return data
+        raise DamagedError(f"{file.path} in {self._files.name} is damaged: its SHA-256 is not the manifest's")
 
     def complete(self, manifest: Manifest) -> None:
         """Make a checkpoint exist."""
-        self._write(
-            f"cp-{manifest.position:08d}/{MANIFEST}", json.dumps(manifest.to_json(), indent=1).encode()
-        )
+        text = json.dumps(manifest.to_json(), indent=1)
+        self._files.replace(f"{folder(manifest.position)}/{MANIFEST}", text.encode())
 
     def manifest(self, position: int) -> Manifest:
         """The manifest of cp(position)."""
         return self._first_whole(lambda store: store._own_manifest(position))
 
     def _own_manifest(self, position: int) -> Manifest:
-        relative = f"cp-{position:08d}/{MANIFEST}"
+        relative = f"{folder(position)}/{MANIFEST}"
+        try:
+            return Manifest.from_json(json.loads(self._read(relative)))
+        except ValueError:
+            pass
         try:
             return Manifest.from_json(json.loads(self._read(relative)))
         except ValueError as error:
-            raise CheckpointError(f"{relative} in {self.location} is damaged: {error}") from error
+            raise DamagedError(f"{relative} in {self._files.name} is damaged: {error}") from error
 
     def verify(self, position: int) -> Manifest:
         """The manifest, after every one of its files was read and found whole."""
@@ -193,13 +193,8 @@ class CheckpointStore:
         return found or next((p for p in (mirror.positions() for mirror in self._standby) if p), [])
 
     def _own_positions(self) -> list[int]:
-        found = []
-        try:
-            for path in self._fs.glob(self._path(f"cp-*/{MANIFEST}")):
-                found.append(int(path.rsplit("/", 2)[1].removeprefix("cp-")))
-        except (OSError, ValueError) as error:
-            raise CheckpointError(f"cannot list {self.location}: {error}") from error
-        return sorted(found)
+        names = self._files.names()
+        return sorted(k for k in map(_position, names) if k and self._files.exists(f"{folder(k)}/{MANIFEST}"))
 
     def prune(self, keep: int) -> int:
         """Remove all but the newest `keep` complete checkpoints, and incomplete ones older than those; the position of
@@ -208,11 +203,18 @@ class CheckpointStore:
         if len(complete) < keep:
             return complete[0]
         oldest = complete[-keep]
-        try:
-            for path in self._fs.glob(self._path("cp-*")):
-                name = path.rsplit("/", 1)[1].removeprefix("cp-")
-                if name.isdigit() and int(name) < oldest:
-                    self._fs.rm(path, recursive=True)
-        except OSError as error:
-            raise CheckpointError(f"cannot remove old checkpoints in {self.location}: {error}") from error
+        for position in map(_position, self._files.names()):
+            if position and position < oldest:
+                self._files.remove(folder(position))
         return oldest
+
+
+def folder(position: int) -> str:
+    """Where the files of cp(position) are."""
+    return f"cp-{position:08d}"
+
+
+def _position(name: str) -> int:
+    """The checkpoint whose folder this is; 0: of none."""
+    digits = name.removeprefix("cp-")
+    return int(digits) if name != digits and digits.isdigit() else 0

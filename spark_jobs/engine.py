@@ -220,11 +220,17 @@ class Engine:
         for node, report in zip(slots, reports, strict=True):
             self._take(node, report)
         self._complete_checkpoints()
-        self.release.start(time.time())
+        self._start_clock()
         now, compute = time.monotonic(), min(slowest.busy_s, took)
         self.figures.applied(self.positions, self.usage, now)
         self.figures.jobs.append(JobTimes(began - entered, compute, took - compute, now - ended))
         return True
+
+    def _start_clock(self) -> None:
+        try:
+            self.release.start(time.time())
+        except CheckpointError as error:  # tried again with the next job
+            self.problems.append(str(error))
 
     def _after_failure(self, error: DataPlaneError, slots: Sequence[str], cancelled: bool) -> None:
         self.failures += 1

@@ -11,15 +11,44 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 
-import fsspec
-
+from spark_jobs.checkpoints import STREAM
 from spark_jobs.contract import Range, Source
-from spark_jobs.errors import CheckpointError, NotYetError, SourceError
+from spark_jobs.errors import DamagedError, NotYetError, SourceError
+from spark_jobs.files import Files
 from spark_jobs.topology import StreamTopology, Topology, make_source
 
 AHEAD = 16
+RANGES = "ranges"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Ranges by source partition and batch up to batch `last`; `ended_at`: where the sources ended, if they did."""
+
+    last: int
+    ended_at: int | None
+    ranges: Mapping[str, Mapping[int, Range]]
+
+    def encode(self) -> bytes:
+        """As the file holds it."""
+        record = {"last": self.last, "ended_at": self.ended_at, "ranges": self.ranges}
+        return json.dumps(record, separators=(",", ":")).encode()
+
+    @staticmethod
+    def decode(data: bytes) -> Block:
+        """The inverse of `encode`; raises what parsing raises."""
+        record = json.loads(data)
+        ranges = {
+            p: {int(b): Range.parse(s) for b, s in spans.items()} for p, spans in record["ranges"].items()
+        }
+        return Block(int(record["last"]), record["ended_at"], ranges)
+
+
+def _name(first: int) -> str:
+    return f"{RANGES}/{first:010d}.json"
 
 
 def has_ended(span: Range) -> bool:
@@ -35,8 +64,7 @@ class Ledger:
     """Ranges by source partition and batch, from the checkpoint at which it was opened."""
 
     def __init__(self, location: str, resource: StreamTopology, topology: Topology) -> None:
-        self._fs, root = fsspec.core.url_to_fs(location)
-        self._folder = f"{root.rstrip('/')}/ranges"
+        self._files = Files(location)
         self._places = {p.id: p.place for p in topology.partitions.values() if p.is_source}
         self._sources: dict[str, Source] = {s.name: make_source(s) for s in resource.sources}
         self._live = any(source.live for source in self._sources.values())
@@ -46,39 +74,51 @@ class Ledger:
         """Batches up to this one cannot be replayed any more."""
         self.written = 0
         self.ended_at: int | None = None
-        self.stream = self._began(f"{root.rstrip('/')}/stream.json")
+        self.stream = self._began()
         """When this stream began, unix seconds: tells it from others of the same name, in the order of their beginnings."""
         self._load()
 
-    def _began(self, path: str) -> float:
+    def _began(self) -> float:
+        if (data := self._files.read(STREAM)) is None:
+            self._files.create(STREAM, json.dumps({"began": time.time()}).encode())
+            data = self._files.read(STREAM)
         try:
-            if self._fs.exists(path):
-                return float(json.loads(self._fs.cat_file(path))["began"])
-            began = time.time()
-            self._fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
-            self._fs.pipe_file(path, json.dumps({"began": began}).encode())
-            return began
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{path}: the stream's name is damaged: {error}") from error
+            return float(json.loads(data or b"")["began"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedError(
+                f"{STREAM} in {self._files.name}: the stream's name is damaged: {error}"
+            ) from error
 
     def _load(self) -> None:
-        try:
-            self._fs.makedirs(self._folder, exist_ok=True)
-            blocks = self._blocks()
-            self.trimmed = blocks[0][0] - 1 if blocks else 0
-            for _, path in blocks:
-                block = json.loads(self._fs.cat_file(path))
-                for partition, spans in block["ranges"].items():
-                    self.ranges[partition].update({int(b): Range.parse(span) for b, span in spans.items()})
-                self.written = max(self.written, block["last"])
-                self.ended_at = block["ended_at"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"ledger of source ranges in {self._folder} is damaged: {error}") from error
+        firsts = self._blocks()
+        self.trimmed = self.written = firsts[0] - 1 if firsts else 0
+        for first in firsts:
+            if first != self.written + 1:
+                raise DamagedError(
+                    f"ledger of source ranges in {self._files.name}: there is no block for batch {self.written + 1}, "
+                    f"and one for batch {first}"
+                )
+            self._add(self._block(first))
 
-    def _blocks(self) -> list[tuple[int, str]]:
-        """First batch and path of each block, in order."""
-        paths = sorted(self._fs.glob(f"{self._folder}/*.json"))
-        return [(int(path.rsplit("/", 1)[1].removesuffix(".json")), path) for path in paths]
+    def _blocks(self) -> list[int]:
+        """First batch of each block, in order."""
+        names = [name.removesuffix(".json") for name in self._files.names(RANGES) if name.endswith(".json")]
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def _block(self, first: int) -> Block:
+        name = _name(first)
+        data = self._files.read(name) or self._files.read(name)
+        try:
+            return Block.decode(data or b"")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DamagedError(
+                f"ledger of source ranges: {name} in {self._files.name} is damaged: {error!r}"
+            ) from error
+
+    def _add(self, block: Block) -> None:
+        for partition, spans in block.ranges.items():
+            self.ranges[partition].update(spans)
+        self.written, self.ended_at = block.last, block.ended_at
 
     def reach(self, batch: int) -> int:
         """Write ranges up to `batch` or the end of the sources; returns the last batch that has rows.
@@ -100,26 +140,22 @@ class Ledger:
             source.look()
         first = self.written + 1
         last = due if self._live else self.written + AHEAD
-        block: dict[str, dict[int, Range]] = {p: {} for p in self._places}
+        ended_at = None
+        spans_of: dict[str, dict[int, Range]] = {p: {} for p in self._places}
         for batch in range(first, last + 1):
-            spans = {p: self._next(p, batch, block[p]) for p in self._places}
+            spans = {p: self._next(p, batch, spans_of[p]) for p in self._places}
             if all(s is None for s in spans.values()):
-                self.ended_at, last = batch - 1, batch - 1
+                ended_at = last = batch - 1
                 break
             for partition, span in spans.items():
-                block[partition][batch] = span or _ending(self._before(partition, batch, block[partition]))
-        record = {"last": last, "ended_at": self.ended_at, "ranges": block}
-        path = f"{self._folder}/{first:010d}.json"
-        try:
-            with self._fs.open(path + ".part", "w") as file:
-                json.dump(record, file, separators=(",", ":"))
-            self._fs.mv(path + ".part", path)
-        except OSError as error:
-            self.ended_at = None
-            raise CheckpointError(f"cannot write source ranges {path}: {error}") from error
-        for partition, spans_of in block.items():
-            self.ranges[partition].update(spans_of)
-        self.written = last
+                spans_of[partition][batch] = span or _ending(
+                    self._before(partition, batch, spans_of[partition])
+                )
+        block = Block(last, ended_at, spans_of)
+        if self._files.create(_name(first), block.encode()):
+            self._add(block)
+        else:
+            self._add(self._block(first))
         for source in self._sources.values():
             self.problems += source.notices()
 
@@ -162,11 +198,10 @@ class Ledger:
 
     def _trim(self, oldest: int) -> None:
         """Remove blocks that lie wholly before `oldest`; its own range stays, as the next one goes on from it."""
-        blocks = self._blocks()
-        for (_, path), (following, _) in pairwise(blocks):
+        for first, following in pairwise(self._blocks()):
             if following > oldest:
                 break
-            self._fs.rm(path)
+            self._files.remove(_name(first))
             self.trimmed = following - 1
         for ranges in self.ranges.values():
             for old in [b for b in ranges if b < oldest]:

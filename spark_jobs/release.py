@@ -8,11 +8,11 @@ stream would.  With an interval of 0 batches are due as soon as the topology can
 from __future__ import annotations
 
 import json
-from pathlib import PurePosixPath
 
-import fsspec
+from spark_jobs.errors import DamagedError
+from spark_jobs.files import Files
 
-from spark_jobs.errors import CheckpointError
+CLOCK = "clock.json"
 
 
 class Release:
@@ -21,27 +21,24 @@ class Release:
     def __init__(self, location: str, interval_s: float, ahead: int = 32) -> None:
         self.interval_s = interval_s
         self.ahead = ahead
-        self._fs, root = fsspec.core.url_to_fs(location)
-        self._path = str(PurePosixPath(root) / "clock.json")
+        self._files = Files(location)
         self.started = self._read()
 
     def _read(self) -> float | None:
+        data = self._files.read(CLOCK)
         try:
-            return (
-                float(json.loads(self._fs.cat_file(self._path))["started"])
-                if self._fs.exists(self._path)
-                else None
-            )
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{self._path}: the stream's clock is damaged: {error}") from error
+            return None if data is None else float(json.loads(data)["started"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedError(
+                f"{CLOCK} in {self._files.name}: the stream's clock is damaged: {error}"
+            ) from error
 
     def start(self, now: float) -> None:
-        """Let batch 1 be due now (unix seconds), unless the clock was started before."""
+        """Let batch 1 be due now (unix seconds), unless the clock was started before, by whomever.  StoreError: it cannot
+        be written; the clock stands still until it is."""
         if self.started is None:
-            self._fs.makedirs(str(PurePosixPath(self._path).parent), exist_ok=True)
-            with self._fs.open(self._path, "w") as file:
-                json.dump({"started": now}, file)
-            self.started = now
+            self._files.create(CLOCK, json.dumps({"started": now}).encode())
+            self.started = self._read()
 
     def due(self, now: float, slowest: int) -> int:
         """The last batch that is due; `slowest` is the least position."""

@@ -8,7 +8,6 @@ has an empty file, so that a missing batch can be told from an empty one.
 
 from __future__ import annotations
 
-import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -20,7 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_jobs.contract import Place
-from spark_jobs.errors import SinkError
+from spark_jobs.errors import SinkError, StoreError
+from spark_jobs.files import Files
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -106,9 +106,17 @@ def differs(path: str, batch: int) -> SinkError:
 class BatchFiles(Sink):
     """A file a batch, which is visible as soon as it is stored; `fmt`: a key of ENCODERS."""
 
-    def __init__(self, fmt: str) -> None:
+    def __init__(self, root: str, place: Place, fmt: str) -> None:
+        """`root`: a path or any fsspec URL.  Temporary files are beside the partition's folder, so that a reader of it
+        meets only batches."""
         self.fmt = fmt
         self._shown: list[tuple[int, float]] = []
+        above = f"{root.rstrip('/')}/{place.operator}"
+        try:
+            self._files = Files(f"{above}/{place.index}", parts=f"{above}/.{place.index}.parts")
+        except StoreError as error:
+            raise SinkError(f"sink {error}") from error
+        self._swept = False
 
     def name(self, batch: int) -> str:
         """Of a batch's file."""
@@ -124,34 +132,30 @@ class BatchFiles(Sink):
         self.visible = batch
         self._shown.append((batch, time.time()))
 
-    @abstractmethod
     def store(self, batch: int, data: bytes) -> None:
-        """The file, whole or not at all, never replaced; SinkError as `write`."""
+        """The file, whole or not at all, durable, never replaced; SinkError as `write`."""
+        name = self.name(batch)
+        try:
+            self._sweep()
+            if not self._files.create(name, data) and self._files.read(name) != data:
+                raise differs(self._files.path(name), batch)
+        except StoreError as error:
+            raise SinkError(f"cannot write {self._files.path(name)}: {error}") from error
+
+    def _sweep(self) -> None:
+        """What earlier writers of this partition left behind; none of them may write any more."""
+        if not self._swept:
+            self._files.sweep(older_s=0.0)
+            self._swept = True
 
 
 class FileSink(BatchFiles):
-    """Writes one output partition's batches below a folder of a local or shared file system."""
+    """Writes one output partition's batches below a folder of a local or mounted file system."""
 
     def __init__(self, root: str | Path, place: Place, fmt: str) -> None:
-        super().__init__(fmt)
-        self.folder = Path(root) / place.operator / str(place.index)
+        super().__init__(str(Path(root).absolute()), place, fmt)
+        self.folder = Path(self._files.root)
 
     def path(self, batch: int) -> Path:
         """The file of a batch."""
         return self.folder / self.name(batch)
-
-    def store(self, batch: int, data: bytes) -> None:
-        final = self.path(batch)
-        part = final.with_name(f".{final.name}.{os.getpid()}.part")
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            part.write_bytes(data)
-            try:
-                os.link(part, final)
-            except FileExistsError:
-                if final.read_bytes() != data:
-                    raise differs(str(final), batch) from None
-            finally:
-                part.unlink(missing_ok=True)
-        except OSError as error:
-            raise SinkError(f"cannot write {final}: {error}") from error

@@ -10,50 +10,47 @@ from __future__ import annotations
 
 import logging
 
-import fsspec
-
-from spark_jobs.checkpoints import CheckpointStore
-from spark_jobs.errors import CheckpointError
+from spark_jobs.checkpoints import STREAM, CheckpointStore
+from spark_jobs.errors import DamagedError, StoreError
+from spark_jobs.files import Files
+from spark_jobs.ledger import RANGES
+from spark_jobs.release import CLOCK
 
 log = logging.getLogger("reprise.checkpoints")
-NAME = "stream.json"
-FILES = ("ranges/*.json", "clock.json", NAME)
 
 
 def take_over(store: CheckpointStore, standby: tuple[str, ...]) -> str | None:
     """Make the store's location hold the stream's files, before ledger and clock are opened; the mirror they came from.
 
-    None: they are there already, or this is a new stream.  CheckpointError: there are checkpoints and no ledger anywhere.
+    None: they are there already, or this is a new stream.  DamagedError: there are checkpoints and no ledger anywhere.
+    StoreError: the location, or a mirror that may have what is missing, cannot be read.
     """
-    if _has(store.location, NAME):
+    here = Files(store.location)
+    if here.exists(STREAM):
         return None
+    unread = None
     for mirror in standby:
         try:
-            if _has(mirror, NAME):
-                _copy(mirror, store.location)
-                log.warning("event=ledger-taken-over from=%s", mirror)
+            there = Files(mirror)
+            if there.exists(STREAM):
+                _copy(there, here)
+                log.warning("event=ledger-taken-over from=%s", there.name)
                 return mirror
-        except OSError as error:
-            log.warning("event=standby-unreadable location=%s reason=%s", mirror, error)
+        except StoreError as error:
+            unread = error
+            log.warning("event=standby-unreadable reason=%s", error)
     if known := store.positions():
-        raise CheckpointError(
-            f"there are checkpoints up to batch {known[-1]}, but neither {store.location} nor a mirror has the ledger that "
-            f"says which rows came after ({NAME})"
+        if unread is not None:
+            raise unread
+        raise DamagedError(
+            f"there are checkpoints up to batch {known[-1]}, but neither {here.name} nor a mirror has the ledger that "
+            f"says which rows came after ({STREAM})"
         )
     return None
 
 
-def _has(location: str, name: str) -> bool:
-    fs, root = fsspec.core.url_to_fs(location)
-    return bool(fs.exists(f"{root.rstrip('/')}/{name}"))
-
-
-def _copy(mirror: str, location: str) -> None:
-    source, origin = fsspec.core.url_to_fs(mirror)
-    target, root = fsspec.core.url_to_fs(location)
-    for pattern in FILES:
-        for path in source.glob(f"{origin.rstrip('/')}/{pattern}"):
-            relative = str(path).removeprefix(f"{origin.rstrip('/')}/")
-            to = f"{root.rstrip('/')}/{relative}"
-            target.makedirs(to.rsplit("/", 1)[0], exist_ok=True)
-            target.pipe_file(to, source.cat_file(path))
+def _copy(there: Files, here: Files) -> None:
+    blocks = [f"{RANGES}/{name}" for name in there.names(RANGES) if name.endswith(".json")]
+    for relative in (*blocks, CLOCK, STREAM):
+        if (data := there.read(relative)) is not None:
+            here.create(relative, data)

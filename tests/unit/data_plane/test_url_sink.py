@@ -51,9 +51,10 @@ def sinks(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[UrlSink, UrlS
 
 
 def _stored(sink: UrlSink) -> dict[str, bytes]:
-    sink._fs.invalidate_cache()
-    names = [Path(path).name for path in sink._fs.ls(sink.folder, detail=False)]
-    return {name: sink._fs.cat_file(f"{sink.folder}/{name}") for name in sorted(names)}
+    fs = sink._files._fs
+    fs.invalidate_cache()
+    names = [Path(path).name for path in fs.ls(sink.folder, detail=False)]
+    return {name: fs.cat_file(f"{sink.folder}/{name}") for name in sorted(names)}
 
 
 def test_a_batch_is_shown_once_whoever_writes_it(sinks: tuple[UrlSink, UrlSink]) -> None:
@@ -86,8 +87,9 @@ def test_a_server_that_refuses_is_named(server: str) -> None:
     sink = file_sink(f"{server}/taken", PLACE, "jsonl")
     assert isinstance(sink, UrlSink)
     parent = sink.folder.rsplit("/", 1)[0]
-    sink._fs.makedirs(parent.rsplit("/", 1)[0], exist_ok=True)
-    sink._fs.pipe_file(parent, b"a file where a folder should be")
+    fs = sink._files._fs
+    fs.makedirs(parent.rsplit("/", 1)[0], exist_ok=True)
+    fs.pipe_file(parent, b"a file where a folder should be")
     with pytest.raises(SinkError, match=r"cannot write .*/taken/out/0/batch-00000001\.jsonl"):
         sink.write(1, ROWS)
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.engine import Engine
+from spark_jobs.errors import StoreError
+from spark_jobs.files import Chunks, Files
 from spark_jobs.topology import load_text, override
 from tests.unit.engine.local import World
 from tests.unit.engine.test_recovery import DIAMOND, past
@@ -44,26 +46,32 @@ def test_state_that_cannot_be_stored_is_stored_later(world: World) -> None:
     assert world.engine.store.positions()[-1] == LAST
 
 
-def test_a_record_that_cannot_be_written_makes_no_checkpoint_until_it_is(world: World) -> None:
-    blocker = world.checkpoints / "cp-00000010" / "COMPLETE.json.part"
-    blocker.mkdir(parents=True)
+def test_a_record_that_cannot_be_written_makes_no_checkpoint_until_it_is(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = Files.replace
+
+    def refuses(self: Files, relative: str, data: bytes | Chunks) -> None:
+        if "cp-00000010/COMPLETE" in relative:
+            raise StoreError(f"cannot write {relative}: no space left")
+        replace(self, relative, data)
+
+    monkeypatch.setattr(Files, "replace", refuses)
     world.want(1, 0, world.spread("a", "b"))
-    world.run(said("cannot write cp-00000010/COMPLETE.json"), limit=20_000)
+    world.run(said("cannot write cp-00000010/COMPLETE"), limit=20_000)
     assert 10 not in world.engine.store.positions()
     assert world.engine.punctuations.newest < 10
-    blocker.rmdir()
+    monkeypatch.undo()
     finished(world)
 
 
 def test_without_ranges_on_record_no_batch_is_released(world: World) -> None:
     folder = world.checkpoints / "ranges"
-    aside = folder.rename(world.checkpoints / "aside")
     folder.write_text("not a folder")
     world.want(1, 0, world.spread("a", "b"))
     for _ in range(3):
         world.engine.tick(world.nodes.living(), threading.Event())
-    assert said("cannot write source ranges")(world.engine)
+    assert said("cannot write ranges/")(world.engine)
     assert set(world.engine.positions.values()) == {0}
     folder.unlink()
-    aside.rename(folder)
     finished(world)

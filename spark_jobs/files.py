@@ -1,0 +1,290 @@
+"""Durable files below one location: the one home of what a file system or object store can promise, and of how it is used.
+
+Invariants, for everything that is written here: a reader never sees a half file; `create` never replaces what is there; and
+on local and mounted file systems nobody is told of a file before its bytes and its name survive a loss of power.  Whoever
+writes uses a temporary name of its own in a folder beside the files, which no other writer opens, so two hosts with equal
+process ids cannot meet.  Such a name may be a second link to a visible file (its writer died between link and unlink):
+left-overs are only ever unlinked, never opened.
+
+What a store can do is known by its protocol (`WAYS`).  A protocol that is not known is taken for a file system that shows a
+file while it grows: written under another name, then renamed; whether the name is taken is asked before, which two writers
+at the same moment may both pass.  docs/decisions/durable-files.md has the list with its sources.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import time
+import uuid
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from enum import Enum
+from pathlib import Path
+from typing import Any, TypeVar
+
+import fsspec
+
+from spark_jobs.errors import StoreError
+
+T = TypeVar("T")
+Chunks = Sequence[bytes | memoryview]
+PARTS = ".parts"
+STALE_S = 3600.0
+"""A temporary file that is older is nobody's any more."""
+
+
+class Way(Enum):
+    """How a file appears whole, and once."""
+
+    LINK = "temporary file, fsync, hard link"
+    CONDITIONAL = "one upload, refused by the store where the name is taken"
+    UPLOAD = "one upload; whether the name is taken is asked before"
+    RENAME = "temporary file, rename; whether the name is taken is asked before"
+
+
+WAYS = {
+    **dict.fromkeys(("file", "local"), Way.LINK),
+    **dict.fromkeys(("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory"), Way.CONDITIONAL),
+    "oss": Way.UPLOAD,
+}
+
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
+"""What file systems answer that know no hard links."""
+_NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES}
+"""What file systems answer that cannot flush a folder."""
+
+
+def way_of(protocols: str | Collection[str]) -> Way:
+    """How files are written on a file system of fsspec with these protocol names."""
+    names = [protocols] if isinstance(protocols, str) else protocols
+    return next((WAYS[name] for name in names if name in WAYS), Way.RENAME)
+
+
+def without_password(location: str) -> str:
+    """A location as it may be shown in a message."""
+    return re.sub(r"//[^/@]*@", "//", location)
+
+
+class Files:
+    """Reads and writes files below `location` (a path or any fsspec URL) by their relative path.
+
+    Every trouble of the store's client, whatever it raises, is a StoreError that names file and location.  `parts`: the
+    folder of temporary files, in the same file system; `.parts` in the location if it is not given.
+    """
+
+    def __init__(self, location: str, parts: str | None = None) -> None:
+        self.name = without_password(location)
+        self._fs, root = _opened(location)
+        self.root = root.rstrip("/")
+        self._parts = (_opened(parts)[1] if parts else f"{self.root}/{PARTS}").rstrip("/")
+        self.way = way_of(self._fs.protocol)
+        self._made: set[str] = set()
+
+    def path(self, relative: str) -> str:
+        """Of a file, in the words of the file system."""
+        return f"{self.root}/{relative}" if relative else self.root
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def read(self, relative: str) -> bytes | None:
+        """The bytes of a file; None when there is none of that name."""
+
+        def bytes_of() -> bytes | None:
+            try:
+                return bytes(self._fs.cat_file(self.path(relative)))
+            except FileNotFoundError:
+                return None
+
+        return self._tried("read", relative, bytes_of)
+
+    def exists(self, relative: str) -> bool:
+        """Whether there is a file or folder of that name now."""
+        return self._tried("look for", relative, lambda: self._exists(self.path(relative)))
+
+    def names(self, relative: str = "") -> list[str]:
+        """Names in a folder as they are now, without hidden ones; none when there is no such folder."""
+
+        def listed() -> list[str]:
+            folder = self.path(relative)
+            self._fs.invalidate_cache()
+            try:
+                if self.way is Way.LINK:
+                    _look_again(Path(folder))
+                    return [path.name for path in Path(folder).iterdir()]
+                return [str(p).rstrip("/").rsplit("/", 1)[1] for p in self._fs.ls(folder, detail=False)]
+            except FileNotFoundError:
+                return []
+
+        return sorted(n for n in self._tried("list", relative, listed) if not n.startswith("."))
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    def create(self, relative: str, data: bytes | Chunks) -> bool:
+        """Write a file unless there is one of that name; whether it is ours.  What is there is never changed, and is as
+        durable afterwards as if it were ours.  A store that lost its own answer may call ours another's."""
+        return self._tried("write", relative, lambda: self._create(self.path(relative), _chunks(data)))
+
+    def replace(self, relative: str, data: bytes | Chunks) -> None:
+        """Write a file; one of that name is replaced as a whole."""
+        self._tried("write", relative, lambda: self._replace(self.path(relative), _chunks(data)))
+
+    def remove(self, relative: str) -> None:
+        """Remove a file, or a folder with all that is in it; nothing when it is not there."""
+
+        def removed() -> None:
+            with suppress(FileNotFoundError):
+                self._fs.rm(self.path(relative), recursive=True)
+
+        self._made.clear()
+        self._tried("remove", relative, removed)
+
+    def sweep(self, older_s: float = STALE_S) -> None:
+        """Remove temporary files that were begun so long ago; whoever still writes one gets a StoreError and repeats."""
+        before = time.time() - older_s
+
+        def swept() -> None:
+            with suppress(FileNotFoundError):
+                for path in self._fs.ls(self._parts, detail=False):
+                    began = re.match(r"(\d+)-", str(path).rsplit("/", 1)[1])
+                    if began and int(began[1]) <= before:
+                        self._fs.rm_file(path)
+
+        self._tried("sweep", self._parts.rsplit("/", 1)[1], swept)
+
+    def _tried(self, verb: str, relative: str, action: Callable[[], T]) -> T:
+        try:
+            return action()
+        except StoreError:
+            raise
+        except Exception as error:  # a store's client raises what it likes
+            raise StoreError(
+                f"cannot {verb} {relative} in {self.name}: {type(error).__name__}: {error}"
+            ) from error
+
+    def _create(self, final: str, chunks: Chunks) -> bool:
+        if self.way is Way.CONDITIONAL:
+            try:
+                self._fs.pipe_file(final, b"".join(chunks), mode="create")
+            except FileExistsError:
+                return False
+            return True
+        if self._exists(final):
+            if self.way is Way.LINK:
+                _flush(Path(final))
+            return False
+        if self.way is Way.LINK:
+            return self._with_part(Path(final), chunks, _link)
+        self._replace(final, chunks)
+        return True
+
+    def _replace(self, final: str, chunks: Chunks) -> None:
+        if self.way in (Way.CONDITIONAL, Way.UPLOAD):
+            self._fs.pipe_file(final, b"".join(chunks))
+        elif self.way is Way.LINK:
+            self._with_part(Path(final), chunks, _rename)
+        else:
+            part = self._part()
+            self._folder(final.rsplit("/", 1)[0])
+            self._folder(self._parts)
+            self._fs.pipe_file(part, b"".join(chunks))
+            self._fs.mv(part, final)
+
+    def _part(self) -> str:
+        return f"{self._parts}/{int(time.time())}-{uuid.uuid4().hex}.part"
+
+    def _with_part(self, final: Path, chunks: Chunks, show: Callable[[Path, Path], bool]) -> bool:
+        """Local: bytes on disk under a temporary name, then `show`, then the name on disk."""
+        part = Path(self._part())
+        for folder in (part.parent, final.parent):
+            if not folder.is_dir():
+                _make_folders(folder)
+        try:
+            with part.open("xb") as file:
+                for chunk in chunks:
+                    file.write(chunk)
+                file.flush()
+                os.fsync(file.fileno())
+            ours = show(part, final)
+        finally:
+            part.unlink(missing_ok=True)
+        _flush(final.parent if ours else final)
+        return ours
+
+    def _folder(self, folder: str) -> None:
+        """Once; others may make the same one, or its parents, at the same moment."""
+        for last in (False, False, True):
+            if folder in self._made:
+                return
+            try:
+                self._fs.makedirs(folder, exist_ok=True)
+                self._made.add(folder)
+            except Exception:
+                if last:
+                    raise
+                self._fs.invalidate_cache()
+
+    def _exists(self, path: str) -> bool:
+        self._fs.invalidate_cache()
+        return bool(self._fs.exists(path))
+
+
+def _opened(location: str) -> tuple[Any, str]:
+    try:
+        fs, root = fsspec.core.url_to_fs(location)
+    except Exception as error:
+        raise StoreError(f"location {without_password(location)}: {type(error).__name__}: {error}") from error
+    return fs, str(root)
+
+
+def _chunks(data: bytes | Chunks) -> Chunks:
+    return [data] if isinstance(data, bytes) else data
+
+
+def _link(part: Path, final: Path) -> bool:
+    try:
+        os.link(part, final)
+    except FileExistsError:  # by us, if the answer to an earlier attempt over a network was lost
+        return part.samefile(final)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if final.exists():
+            return False
+        part.rename(final)
+    return True
+
+
+def _rename(part: Path, final: Path) -> bool:
+    part.replace(final)
+    return True
+
+
+def _make_folders(folder: Path) -> None:
+    """The folder and its parents, each durable in the one above."""
+    missing = [p for p in (folder, *folder.parents) if not p.is_dir()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for made in missing:
+        _flush(made.parent)
+
+
+def _flush(path: Path) -> None:
+    """Bytes of a file with its name, or the names in a folder, onto the disk."""
+    for each in (path,) if path.is_dir() else (path, path.parent):
+        number = os.open(each, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        except OSError as error:
+            if error.errno not in _NO_FOLDER_SYNC or not each.is_dir():
+                raise
+        finally:
+            os.close(number)
+
+
+def _look_again(folder: Path) -> None:
+    """Make a client of a network file system ask its server what is in a folder: it does where it has written itself."""
+    probe = folder / f".{uuid.uuid4().hex}.look"
+    with suppress(OSError):  # a folder that is read-only, or full, is listed all the same
+        probe.touch(exist_ok=False)
+        probe.unlink()
