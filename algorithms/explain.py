@@ -17,6 +17,9 @@ from algorithms.problem import Problem
 EXACT_ENTRY_QUERIES = 14
 """Up to this many queries `enters_at` is exact: all subsets are compared for each one left out."""
 
+NAMED = 5
+"""Rivals that a reason names; `competes_with` has all of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Made:
@@ -94,7 +97,7 @@ def _exclusion(problem: Problem, made: _Made, query: int, *, unpacked: bool, ent
     else:
         code = "outbid"
         reason = f"needs {price} more and {free} is free: {lacking} is missing; competes with "
-        reason += ", ".join(names)
+        reason += ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
     return Exclusion(
         query=problem.query_ids[query],
         reason=reason,

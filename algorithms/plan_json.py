@@ -33,7 +33,8 @@ def plan_to_json(plan: Plan) -> dict[str, object]:
 
 
 def plan_from_json(obj: object) -> Plan:
-    """The inverse of `plan_to_json`. Raises PlanFormatError(field, reason)."""
+    """The inverse of `plan_to_json`; of the record of a plan, too, which leaves out what it says elsewhere.
+    Raises PlanFormatError(field, reason)."""
     top = _Reader(obj, "$")
     scale = top.integer("scale", 1)
     placement = top.raw("placement", None)
@@ -42,7 +43,7 @@ def plan_from_json(obj: object) -> Plan:
         value=top.integer("value"),
         cost=top.scaled("cost", scale),
         queries=top.texts("queries"),
-        partitions=top.texts("partitions"),
+        partitions=top.texts("partitions", ()),
         placement=None if placement is None else _Reader(placement, "placement").text_map(),
         bound=top.integer("bound"),
         optimal=top.flag("optimal"),
@@ -157,8 +158,8 @@ class _Reader:
             pass
         raise PlanFormatError(f"{self._where}.{name}", f"is not a multiple of 1/{scale}")
 
-    def texts(self, name: str) -> tuple[str, ...]:
-        value = self.raw(name)
+    def texts(self, name: str, *default: tuple[str, ...]) -> tuple[str, ...]:
+        value = self.raw(name, *map(list, default))
         if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
             raise PlanFormatError(f"{self._where}.{name}", "must be a list of strings")
         return tuple(value)

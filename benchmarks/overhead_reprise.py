@@ -17,6 +17,7 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from controller.coordination.znode import unpack
 from controller.embedded.cluster import EmbeddedCluster
 from controller.embedded.zk_client import make_client
 from controller.report import layout as files
@@ -164,7 +165,7 @@ def _check(driver: Service, deadline: float, what: str) -> None:
 
 def _read(zk: KazooClient, path: str) -> dict[str, Any]:
     try:
-        found = json.loads(zk.get(path)[0] or b"{}")
+        found = json.loads(unpack(zk.get(path)[0]) or b"{}")
     except NoNodeError:
         return {}
     return found if isinstance(found, dict) else {}

@@ -7,12 +7,25 @@ running, and plans made with it would find every node full.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 MAX_EVENTS = 300
 """Of a timeline; beyond it the oldest but one go, so that a record always fits a znode."""
+
+MAX_DETAILS = 512_000
+"""Characters of all details of a timeline: some lines name a thousand queries each."""
+
+LINES_DROPPED = "lines-dropped"
+"""Second line of a timeline that is not whole; its detail says how many lines are gone."""
+
+MAX_RIVALS = 20
+"""Chosen queries that a record names for one that is left out; each may have hundreds."""
+
+MAX_NAMED = 20
+"""Partitions that a line of the timeline gives reasons for."""
 
 
 class Kind(StrEnum):
@@ -114,22 +127,25 @@ class Incident:
 
     def log(self, time: float, name: str, detail: str = "") -> Incident:
         """With one more line in the timeline, which is in the order of time."""
-        later = sum(event.time > time for event in self.events)
-        at = len(self.events) - later
-        events = (*self.events[:at], Event(time, name, detail), *self.events[at:])
-        if len(events) > MAX_EVENTS:
-            events = (events[0], *events[-(MAX_EVENTS - 1) :])
-        return replace(self, events=events)
+        at = sum(event.time <= time for event in self.events)
+        return replace(
+            self, events=_bounded((*self.events[:at], Event(time, name, detail), *self.events[at:]))
+        )
+
+    @property
+    def whole(self) -> bool:
+        """Whether the timeline has all of its lines."""
+        return not any(event.name == LINES_DROPPED for event in self.events)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A failed query that a plan could choose: what it needs now, alone."""
+    """A failed query that a plan could choose, with what it would take alone.  Which partitions that are follows from the
+    topology and the plan's `failed`: written down for each query they would be queries times partitions."""
 
     query: str
     priority: int
     cost: int
-    partitions: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +164,38 @@ class PlanRecord:
     """Milli-CPU under the cap, by node, before this plan."""
     candidates: tuple[Candidate, ...]
     plan: Mapping[str, object]
-    """The planner's answer in the format of `algorithms.plan_to_json`."""
+    """The planner's answer in the format of `algorithms.plan_to_json`, without what follows from the rest of the record."""
     added: Mapping[str, str]
     """What the plan adds to the assignment."""
     seconds: float
     left_out: Mapping[str, str]
     """Why, for each failed query that stays down."""
     note: str = ""
+    failed: tuple[str, ...] = ()
+    """The failed partitions that it could place, in topological order."""
+
+    def needs(self, query: Collection[str]) -> tuple[str, ...]:
+        """Those of the failed partitions that a query with these partitions needs."""
+        return tuple(partition for partition in self.failed if partition in query)
+
+
+def some(parts: Sequence[str]) -> str:
+    """As many as a line of the timeline names, and how many more there are."""
+    more = [f"and {len(parts) - MAX_NAMED} more"] if len(parts) > MAX_NAMED else []
+    return "; ".join([*parts[:MAX_NAMED], *more])
+
+
+def _bounded(events: tuple[Event, ...]) -> tuple[Event, ...]:
+    """The same, or where they are too many or say too much: without the oldest but one, and with a line that says so."""
+    size = sum(len(event.detail) for event in events)
+    if len(events) < 3 or (len(events) <= MAX_EVENTS and size <= MAX_DETAILS):
+        return events
+    first, *rest = events
+    dropped = sum(int(event.detail) for event in rest if event.name == LINES_DROPPED)
+    kept = deque(event for event in rest if event.name != LINES_DROPPED)
+    since = kept[0].time
+    while len(kept) > 1 and (len(kept) > MAX_EVENTS - 2 or size > MAX_DETAILS):
+        since = kept[0].time
+        size -= len(kept.popleft().detail)
+        dropped += 1
+    return (first, Event(since, LINES_DROPPED, str(dropped)), *kept)

@@ -31,6 +31,8 @@ class Planned:
     left_out: Mapping[str, str]
     needed: int
     """Milli-CPU of all that is failed."""
+    failed: tuple[str, ...]
+    """What was asked for, in topological order."""
 
 
 def plan_recovery(
@@ -39,16 +41,17 @@ def plan_recovery(
     """The best choice among `failed` partitions for what the usable nodes have free beside `held`."""
     wanted = tuple(failed)
     free = free_capacity(view, costs, held)
-    candidates, left_out = _candidates(view, costs, held, frozenset(wanted))
+    queries, left_out = _candidates(view, costs, held, frozenset(wanted))
+    candidates = tuple(Candidate(q.id, q.priority, sum(costs[p] for p in q.partitions)) for q in queries)
     policy = view.policy
-    instance = _instance(view, costs, free, wanted, candidates)
+    instance = _instance(view, costs, free, wanted, queries)
     answer = planner.plan(Question(instance, policy.order, _algorithm(view), policy.time_limit_s))
     added = dict(answer.placement or {})
     left_over = free_capacity(view, costs, {**held, **added})
     left_out |= {e.query: _reason(e, costs, left_over) for e in answer.excluded}
     if len(answer.queries) == len(candidates):
         added |= _unneeded([p for p in wanted if p not in added], costs, left_over)
-    return Planned(free, candidates, answer, added, left_out, sum(costs[p] for p in wanted))
+    return Planned(free, candidates, answer, added, left_out, sum(costs[p] for p in wanted), wanted)
 
 
 def _reason(exclusion: Exclusion, costs: Mapping[str, int], left_over: Mapping[str, int]) -> str:
@@ -70,8 +73,8 @@ def _algorithm(view: View) -> str:
 
 def _candidates(
     view: View, costs: Mapping[str, int], held: Mapping[str, str], wanted: frozenset[str]
-) -> tuple[tuple[Candidate, ...], dict[str, str]]:
-    found: list[Candidate] = []
+) -> tuple[tuple[FailedQuery, ...], dict[str, str]]:
+    found: list[FailedQuery] = []
     left_out: dict[str, str] = {}
     order = {p.id: k for k, p in enumerate(view.snapshot.topology.partitions)}
     greatest = max(
@@ -95,8 +98,7 @@ def _candidates(
         elif unwanted:
             left_out[query.id] = f"{unwanted[0]} was lost a moment ago and its node has not let go of it yet"
         else:
-            cost = sum(costs[p] for p in missing)
-            found.append(Candidate(query.id, query.priority, cost, tuple(missing)))
+            found.append(FailedQuery(query.id, query.priority, tuple(missing)))
     return tuple(found), left_out
 
 
@@ -105,7 +107,7 @@ def _instance(
     costs: Mapping[str, int],
     free: Mapping[str, int],
     wanted: tuple[str, ...],
-    candidates: tuple[Candidate, ...],
+    queries: tuple[FailedQuery, ...],
 ) -> Instance:
     names = frozenset(wanted)
     edges = [
@@ -118,7 +120,7 @@ def _instance(
     return Instance(
         capacity=sum(free.values()),
         partitions=tuple(PartitionCost(p, costs[p]) for p in wanted),
-        queries=tuple(FailedQuery(c.query, c.priority, c.partitions) for c in candidates),
+        queries=queries,
         nodes=tuple(NodeCapacity(node, room) for node, room in free.items()),
         edges=tuple(edges),
     )

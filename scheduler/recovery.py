@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from scheduler.incident import Incident, Kind, Phase
+from scheduler.incident import Incident, Kind, Phase, some
 from scheduler.model import Desired, Strategy
 from scheduler.planning import Planned, plan_recovery
 from scheduler.situation import Situation, carried_out
@@ -69,7 +69,7 @@ def _taken_off(s: Situation) -> Decision:
     after = s.desired.next(
         assignment=dict(s.view.survivors), retain=True, ordered=True, punctuate=False, plan=None
     )
-    reason = "; ".join(f"{p}: {s.view.failed[p]}" for p in lost)
+    reason = some([f"{p}: {s.view.failed[p]}" for p in lost])
     incident = replace(s.open, phase=Phase.RECOVERING).log(s.now, "taken-off", reason)
     return act("taken-off", reason, WriteDesired(after), WriteIncident(incident))
 

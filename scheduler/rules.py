@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from scheduler.costs import normal_costs
-from scheduler.incident import Event, Incident, Kind, Phase
+from scheduler.incident import Event, Incident, Kind, Phase, some
 from scheduler.model import Desired, Poison
 from scheduler.observe import last_look, lost_within_window, observe
 from scheduler.recovery import recover
@@ -95,7 +95,7 @@ def quarantine(s: Situation) -> Decision | None:
     assignment = {p: n for p, n in s.desired.assignment.items() if p not in view.poison}
     after = s.desired.next(assignment=assignment, punctuate=False)
     steps: list[Step] = [WriteDesired(after), WritePoison(Poison(s.desired.driver, dict(view.poison)))]
-    reason = "; ".join(f"{p}: {why}" for p, why in new.items())
+    reason = some([f"{p}: {why}" for p, why in new.items()])
     if s.incident is not None:
         incident = replace(
             s.incident, considered=None

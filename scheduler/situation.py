@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from algorithms import plan_to_json
+from algorithms import Plan, plan_to_json
 from scheduler.foresight import Planner
-from scheduler.incident import Considered, Incident, PlanRecord
+from scheduler.incident import MAX_RIVALS, Considered, Incident, PlanRecord
 from scheduler.model import Desired
 from scheduler.planning import Planned
 from scheduler.steps import AddPlan, Decision, WriteDesired, WriteIncident, act
@@ -83,16 +83,25 @@ class Situation:
             generation=after.generation,
             free=planned.free,
             candidates=planned.candidates,
-            plan=plan_to_json(planned.plan),
+            plan=answer_on_record(planned.plan),
             added=added,
             seconds=planned.plan.seconds,
             left_out=planned.left_out,
             note=note,
+            failed=planned.failed,
         )
 
     def considered(self, candidates: Iterable[str], added: Mapping[str, str]) -> Considered:
         """What a plan for `candidates` that adds `added` leaves to later ones."""
         return Considered(self.view.usable_ids, frozenset(candidates) - frozenset(added))
+
+
+def answer_on_record(plan: Plan) -> dict[str, object]:
+    """The planner's answer less what the record says already: partitions and places are in `added`, and what a query that
+    is left out misses follows from `failed` and `added`.  With all of that it would be queries times partitions."""
+    excluded = [replace(e, missing=(), competes_with=e.competes_with[:MAX_RIVALS]) for e in plan.excluded]
+    answer = plan_to_json(replace(plan, excluded=tuple(excluded)))
+    return {name: value for name, value in answer.items() if name not in ("partitions", "placement")}
 
 
 def carried_out(

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 
 from algorithms import PlanningError
 from controller import logs
-from controller.coordination import history
-from controller.coordination.errors import RecordError, SessionError, StaleError
+from controller.coordination import history, paths
+from controller.coordination.errors import RecordError, SessionError, StaleError, TooLargeError
 from controller.coordination.store import Reading, Store
 from controller.coordination.told import tell, tell_again
 from scheduler import (
@@ -73,6 +73,8 @@ class Coordinator:
     permits: Callable[[Decision], bool] = lambda _: True
     clock: Callable[[], float] = time.monotonic
     stop: threading.Event = field(default_factory=threading.Event)
+    problem: str = ""
+    """Why the last look could not decide, or could not carry out what it had decided; empty when it could."""
     _leading: bool | None = None
     _said: tuple[str, str] = ("", "")
     _told: bool = False
@@ -95,7 +97,7 @@ class Coordinator:
 
     def turn(self) -> Decision | None:
         """One look, and one decision at most; None when this coordinator is not the one to act, or could not."""
-        self._settling = None
+        self._settling, self.problem = None, ""
         if not self._lead():
             return None
         try:
@@ -108,7 +110,7 @@ class Coordinator:
                 foreseen = self._foreseen
             decision = decide(reading.snapshot, self.policy, self.clock, foreseen)
         except (RecordError, InvariantViolation, PlanningError) as error:
-            self._say("error", f"{type(error).__name__}: {error}", logging.ERROR)
+            self._refuse(f"{type(error).__name__}: {error}")
             return None
         if decision.outcome is Outcome.ACT and not self.permits(decision):
             self._say("held-back", f"{decision.rule}: {decision.reason}")
@@ -153,6 +155,9 @@ class Coordinator:
         except SessionError as error:
             log.warning("event=uncertain rule=%s reason=%r", decision.rule, str(error))
             return False
+        except TooLargeError as error:
+            self._refuse(f"{decision.rule} cannot be written down: {error}")
+            return False
         _log_decision(reading, decision)
         tell(reading.snapshot.incident, decision.incident, [decision.plan] if decision.plan else [])
         if any(isinstance(step, CloseIncident) for step in decision.steps):
@@ -171,6 +176,11 @@ class Coordinator:
             self._told = False
         self._leading = leading
         return leading
+
+    def _refuse(self, reason: str) -> None:
+        """Nothing can be decided before somebody changes something."""
+        self.problem = reason
+        self._say(paths.ERROR, reason, logging.ERROR)
 
     def _say(self, rule: str, reason: str, level: int = logging.INFO) -> None:
         """To the log and to the leader's znode, once; the seconds in a reason are no news."""

@@ -25,5 +25,15 @@ class SessionError(CoordinationError):
     """No valid ZooKeeper session: whether something was written is not known. Read again."""
 
 
+class TooLargeError(CoordinationError):
+    """A request that ZooKeeper would answer by ending the connection; it was not sent."""
+
+    def __init__(self, path: str, size: int, limit: int, parts: str = "") -> None:
+        text = f"{path}: {size:,} bytes, and ZooKeeper takes {limit:,} at once"
+        super().__init__(f"{text}{parts and f' ({parts})'}; nothing was written")
+        self.path = path
+        self.size = size
+
+
 class MirrorError(CoordinationError):
     """A copy of records that cannot be written, read or put back; what it says names the place."""

@@ -15,6 +15,7 @@ from sys import intern
 from typing import Any, TypeVar
 
 from controller.coordination.errors import RecordError
+from controller.coordination.znode import unpack
 
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
@@ -22,9 +23,9 @@ _REQUIRED: Any = object()
 
 
 def loads(raw: bytes, path: str) -> Fields:
-    """The object in a znode."""
+    """The object in a znode, compressed or not."""
     try:
-        value = json.loads(raw)
+        value = json.loads(unpack(raw))
     except (ValueError, RecursionError) as error:
         raise RecordError(path, "$", f"is not JSON: {error}") from error
     return Fields(path, "$", value)
@@ -37,7 +38,7 @@ def shallow(record: Any) -> dict[str, Any]:
 
 
 def dumps(value: Mapping[str, object]) -> bytes:
-    """Stable: equal values give equal bytes."""
+    """JSON; stable: equal values give equal bytes."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 

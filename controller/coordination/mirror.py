@@ -20,12 +20,14 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from controller.coordination import paths
-from controller.coordination.errors import MirrorError
+from controller.coordination.errors import MirrorError, TooLargeError
+from controller.coordination.znode import check_all, pack, unpack
 
 log = logging.getLogger("reprise.mirror")
 FORMAT = 1
 LIVING = (paths.NODES, paths.PROGRESS, paths.STATS, paths.COORDINATOR, "members", "owner")
 """Records that say how things stand now, at the site they are from."""
+HISTORY = (paths.INCIDENTS, paths.PLANS)
 NOT_BACK = (paths.DESIRED, paths.INCIDENT)
 """In the copy for people to read, but not put back: they assign partitions to nodes of the lost site."""
 
@@ -76,7 +78,10 @@ def _collect(client: KazooClient, path: str, name: str, records: dict[str, str])
     except NoNodeError:
         return  # removed meanwhile, as old plans are
     if data and not stat.ephemeralOwner:
-        records[name] = data.decode()
+        try:
+            records[name] = unpack(data).decode()
+        except ValueError as error:
+            raise MirrorError(f"{path}: {error}") from None
     for child in sorted(children):
         _collect(client, f"{path}/{child}", f"{name}/{child}", records)
 
@@ -109,21 +114,45 @@ def load(locations: Sequence[str]) -> Copy:
 
 
 def restore(client: KazooClient, root: str, copy: Copy) -> int:
-    """Put a copy where no records are yet, in one transaction; how many.  MirrorError when there are some."""
+    """Put a copy where no records are yet; how many.  MirrorError when there are some.
+
+    What the topology needs is put back in one transaction.  Closed incidents and their plans, which are for people alone,
+    follow in as many as their size asks for: a copy that is interrupted there has lost old history and nothing else."""
     if client.exists(root) and client.get_children(root):
         raise MirrorError(f"{root}: there are records already; a copy never replaces them")
     back = {name: text for name, text in copy.records.items() if name.split("/")[0] not in NOT_BACK}
     client.ensure_path(root)
-    transaction = client.transaction()
-    made: set[str] = set()
-    for name in sorted(back):
+    needed = {name: text for name, text in back.items() if name.split("/")[0] not in HISTORY}
+    _create(client, root, _with_parents(needed, set()))
+    made = set(needed)
+    for name in sorted(back.keys() - needed.keys()):
+        _create(client, root, _with_parents({name: back[name]}, made))
+        made.add(name)
+    return len(back)
+
+
+def _with_parents(records: Mapping[str, str], made: set[str]) -> dict[str, bytes]:
+    """By name, each after the folders that it stands in; those in `made` are there, and what is added is put there."""
+    found: dict[str, bytes] = {}
+    for name in sorted(records):
         parts = name.split("/")
-        for end in range(1, len(parts)):
-            if (parent := "/".join(parts[:end])) not in made | back.keys():
-                transaction.create(f"{root}/{parent}")
+        for parent in ("/".join(parts[:end]) for end in range(1, len(parts))):
+            if parent not in made and parent not in records:
+                found[parent] = b""
                 made.add(parent)
-        transaction.create(f"{root}/{name}", back[name].encode())
+        found[name] = pack(records[name].encode())
+    return found
+
+
+def _create(client: KazooClient, root: str, records: Mapping[str, bytes]) -> None:
+    """All or none of them."""
+    transaction = client.transaction()
+    try:
+        check_all(root, ((f"{root}/{name}", data) for name, data in records.items()))
+    except TooLargeError as error:
+        raise MirrorError(str(error)) from error
+    for name, data in records.items():
+        transaction.create(f"{root}/{name}", data)
     failed = [found for found in transaction.commit() if isinstance(found, Exception)]
     if failed:
-        raise MirrorError(f"{root}: nothing was put back: {failed[0]!r}")
-    return len(back)
+        raise MirrorError(f"{root}: not put back: {failed[0]!r}")

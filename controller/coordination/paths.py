@@ -12,13 +12,15 @@ INCIDENTS = "incidents"
 PLANS = "plans"
 POISON = "poison"
 COORDINATOR = "coordinator"
+ERROR = "error"
+"""In place of a rule, in the leader's znode: no decision was possible."""
 PAUSED = "commands/paused"
 
 FOLDERS = (NODES, CHECKPOINTS, INCIDENTS, PLANS, "commands")
 
 
 def checkpoint(position: int) -> str:
-    """The record of a complete one, below the root; names sort as positions do."""
+    """The record of a complete one, below the root.  Names sort as positions do up to 99,999,999: compare numbers."""
     return f"{CHECKPOINTS}/{position:08d}"
 
 

@@ -94,7 +94,8 @@ def encode_plan(x: PlanRecord) -> bytes:
             "checkpoint": x.checkpoint,
             "generation": x.generation,
             "free": dict(x.free),
-            "candidates": [{**shallow(c), "partitions": list(c.partitions)} for c in x.candidates],
+            "candidates": [shallow(candidate) for candidate in x.candidates],
+            "failed": list(x.failed),
             "plan": dict(x.plan),
             "added": dict(x.added),
             "seconds": x.seconds,
@@ -106,6 +107,7 @@ def encode_plan(x: PlanRecord) -> bytes:
 
 def parse_plan(raw: bytes, path: str = paths.PLANS) -> PlanRecord:
     f = loads(raw, path)
+    candidates = f.items("candidates", _candidate)
     return PlanRecord(
         id=f.text("id"),
         incident=f.text("incident"),
@@ -115,12 +117,15 @@ def parse_plan(raw: bytes, path: str = paths.PLANS) -> PlanRecord:
         checkpoint=f.integer("checkpoint"),
         generation=f.integer("generation"),
         free=f.mapping("free", as_integer),
-        candidates=tuple(f.items("candidates", _candidate)),
+        candidates=tuple(candidate for candidate, _ in candidates),
         plan=as_object(f, "plan", f.get("plan")).value,
         added=f.mapping("added", as_text),
         seconds=f.number("seconds"),
         left_out=f.mapping("left_out", as_text),
         note=f.text("note", ""),
+        failed=tuple(
+            f.items("failed", as_text, list(dict.fromkeys(p for _, own in candidates for p in own)))
+        ),
     )
 
 
@@ -152,11 +157,10 @@ def _considered(f: Fields) -> Considered:
     return Considered(frozenset(f.items("nodes", as_text)), frozenset(f.items("waiting", as_text)))
 
 
-def _candidate(f: Fields, name: str, value: Any) -> Candidate:
+def _candidate(f: Fields, name: str, value: Any) -> tuple[Candidate, list[str]]:
+    """With its partitions, which older records name here and not in `failed`."""
     entry = as_object(f, name, value)
-    return Candidate(
-        query=entry.text("query"),
-        priority=entry.integer("priority"),
-        cost=entry.integer("cost"),
-        partitions=tuple(entry.items("partitions", as_text)),
+    candidate = Candidate(
+        query=entry.text("query"), priority=entry.integer("priority"), cost=entry.integer("cost")
     )
+    return candidate, entry.items("partitions", as_text, [])

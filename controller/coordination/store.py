@@ -40,7 +40,7 @@ from controller.coordination.records import (
 )
 from controller.coordination.recovery_records import parse_incident
 from controller.coordination.stats_window import StatsWindow
-from controller.coordination.transaction import Operation, Versions, operations
+from controller.coordination.transaction import Operation, Versions, check_size, operations
 from scheduler.incident import Incident
 from scheduler.model import Desired, PartitionStats, Progress, Snapshot, TopologyView
 from scheduler.steps import Decision
@@ -247,7 +247,8 @@ class Store:
 
     def commit(self, reading: Reading, decision: Decision) -> None:
         """All steps of a decision or none. Raises StaleError when someone has written since the reading, and
-        SessionError when it is not known whether the decision is carried out; either way: read again."""
+        SessionError when it is not known whether the decision is carried out; either way: read again.  TooLargeError:
+        nothing was sent."""
         self._kept.clear()
         if not self.connected:
             raise SessionError("no session: the decision is dropped")
@@ -256,6 +257,7 @@ class Store:
         more = self.also(reading.snapshot, decision)
         for operation in (*operations(self.root, reading.versions, decision), *more):
             operation(transaction)
+        check_size(self.root, transaction)
         try:
             results = transaction.commit_async().get(timeout=ANSWER_S)
         except _NO_SESSION as error:

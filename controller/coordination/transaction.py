@@ -14,6 +14,7 @@ from typing import Any
 from controller.coordination import paths
 from controller.coordination.records import encode_desired, encode_poison
 from controller.coordination.recovery_records import encode_incident, encode_plan
+from controller.coordination.znode import check_all, pack
 from scheduler.steps import AddPlan, CloseIncident, Decision, Step, WriteDesired, WriteIncident, WritePoison
 
 Operation = Callable[[Any], None]
@@ -37,6 +38,12 @@ def operations(root: str, versions: Versions, decision: Decision) -> Iterator[Op
         yield from _step(root, versions, step)
 
 
+def check_size(root: str, transaction: Any) -> None:
+    """TooLargeError when the server would end the connection over it."""
+    writes = [(operation.path, getattr(operation, "data", b"")) for operation in transaction.operations]
+    check_all(root, writes)
+
+
 def _step(root: str, versions: Versions, step: Step) -> Iterator[Operation]:
     match step:
         case WriteDesired(desired):
@@ -55,9 +62,10 @@ def _step(root: str, versions: Versions, step: Step) -> Iterator[Operation]:
 
 def _write(path: str, data: bytes, version: int | None) -> Operation:
     """Create where there was nothing, else replace exactly the version that was read."""
+    raw = pack(data)
     if version is None:
-        return lambda transaction: transaction.create(path, data)
-    return lambda transaction: transaction.set_data(path, data, version)
+        return lambda transaction: transaction.create(path, raw)
+    return lambda transaction: transaction.set_data(path, raw, version)
 
 
 def _delete(path: str, version: int) -> Operation:

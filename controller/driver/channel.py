@@ -17,6 +17,9 @@ from typing import Any
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 
+from controller.coordination.errors import TooLargeError
+from controller.coordination.znode import check, pack, unpack
+from controller.driver.pace import Pace
 from controller.embedded.errors import ZooKeeperError
 from controller.embedded.node_tree import NodeRecord, nodes_path
 from controller.embedded.zk_access import client_options
@@ -26,6 +29,9 @@ from spark_jobs.engine import Desired
 log = logging.getLogger("reprise.driver")
 _RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 1.5, "max_delay": 2.0}
 """Without it a client waits up to a minute between two tries, and a driver would be silent for as long after an outage."""
+REASONS, MIN_REASON = 400_000, 80
+"""Characters for the reasons of all failed partitions together, and for each at least."""
+MAX_PROBLEM = 2000
 GRACE_S = 3.0
 """How long after a reconnection absence means nothing; an agent registers anew within one or two seconds."""
 
@@ -37,7 +43,7 @@ class ChannelError(Exception):
 def parse_desired(raw: bytes) -> Desired:
     """The `desired` znode; raises ChannelError naming what is wrong."""
     try:
-        data = json.loads(raw)
+        data = json.loads(unpack(raw))
         assignment = {str(p): str(n) for p, n in data["assignment"].items()}
         return Desired(
             seq=int(data["seq"]),
@@ -67,6 +73,7 @@ class Channel:
         self.nodes: Mapping[str, NodeRecord] = {}
         self._nodes_stale = self._desired_stale = self._epoch_stale = True
         self._desired = Desired()
+        self._pace = Pace()
         self._epoch = self._newest_epoch = 0
 
     def open(self) -> None:
@@ -189,17 +196,46 @@ class Channel:
         except KazooException as error:
             log.warning("old checkpoint records stay error=%r", error)
 
+    def publish_progress(self, record: Mapping[str, Any]) -> None:
+        """Write how things stand, as often as its size allows (`controller.driver.pace`)."""
+        now = self._clock()
+        if self._pace.due(record, now) and (size := self._publish("progress", _bounded(record))):
+            self._pace.wrote(record, now, size)
+
     def publish(self, name: str, record: Mapping[str, Any]) -> bool:
-        """Write one of the driver's own znodes; False when ZooKeeper is away or refuses."""
+        """Write one of the driver's own znodes; False when ZooKeeper is away or refuses, or the record is too large."""
+        return self._publish(name, record) > 0
+
+    def _publish(self, name: str, record: Mapping[str, Any]) -> int:
+        """Bytes written; 0 for none."""
         if not self.connected or self.superseded:
-            return False
-        path, data = f"{self._root}/{name}", json.dumps(record, separators=(",", ":")).encode()
+            return 0
+        path, data = f"{self._root}/{name}", pack(json.dumps(record, separators=(",", ":")).encode())
         try:
+            check(path, data)
             try:
                 self._zk.set(path, data)
             except NoNodeError:
                 self._zk.create(path, data, makepath=True)
         except (KazooException, NodeExistsError) as error:
             log.warning("not published name=%s error=%r", name, error)
-            return False
-        return True
+            return 0
+        except TooLargeError as error:
+            log.error("not published name=%s error=%s", name, error)
+            return 0
+        return len(data)
+
+
+def _bounded(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """With reasons no longer than so many partitions may have at once: texts of user code may be of any length."""
+    failed = record.get("failed", {})
+    length = max(MIN_REASON, REASONS // max(1, len(failed)))
+    return {
+        **record,
+        "failed": {partition: _cut(why, length) for partition, why in failed.items()},
+        "problems": [_cut(text, MAX_PROBLEM) for text in record.get("problems", [])],
+    }
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[:length]}..."

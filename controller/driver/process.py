@@ -253,7 +253,7 @@ class Driver:
                 if missing and not self._cancelled.is_set():
                     log.warning("nodes gone during a job nodes=%s", ",".join(sorted(missing)))
                     self._cancelled.set()
-                self.channel.publish("progress", self._progress())
+                self.channel.publish_progress(self._progress())
                 if time.monotonic() - since >= STATS_S:
                     usage, now = dict(self._engine.usage), time.monotonic()
                     self.channel.publish("stats", _rates(before, usage, now - since))

@@ -152,6 +152,8 @@ def _recovering(now: Situation, seen: Observation) -> Claim:
 def _degraded(now: Situation, missing: int) -> Claim:
     if now.driver_problem:
         return Claim("Degraded", Truth.TRUE, "DriverDown", now.driver_problem)
+    if now.observation is not None and now.observation.undecided:
+        return Claim("Degraded", Truth.TRUE, "CannotDecide", cut(now.observation.undecided))
     if missing and now.observation is not None and now.observation.desired is not None:
         return Claim("Degraded", Truth.TRUE, "QueriesDown", f"{missing} queries are not available")
     return _no("Degraded", "NothingIsDown")

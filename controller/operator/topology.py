@@ -227,10 +227,11 @@ class TopologyController:
     def _busy(self, state: RunState) -> bool:
         seen = state.observation
         pods = {} if self._executors is None else self._executors.verdicts
+        undecided = self._records is not None and bool(self._records.coordinator.problem)
         settled = all(v.state is State.ALIVE for v in pods.values())
         return (
             seen.incident is not None or seen.desired is None or not seen.connected or self._short or not settled
-            or bool(self._problem) or bool(self._held_back) or bool(self.driver.problem)
+            or bool(self._problem) or bool(self._held_back) or bool(self.driver.problem) or undecided
         )  # fmt: skip
 
     def _next(self, look: Look) -> float:

@@ -89,12 +89,19 @@ def make_story(
 
 def instance_of(plan: PlanRecord, incident: Incident, topology: Topology, source: str) -> Instance:
     """The question that a plan answered.  ReportError names `source` and what in it does not belong together."""
-    wanted = {p for candidate in plan.candidates for p in candidate.partitions}
-    for partition in sorted(wanted):
+    for partition in plan.failed:
         if partition not in topology.partitions:
             raise ReportError(
-                f"{source}: plan {plan.id}: candidates: topology.json has no partition {partition!r}"
+                f"{source}: plan {plan.id}: failed: topology.json has no partition {partition!r}"
             )
+    for candidate in plan.candidates:
+        if candidate.query not in topology.queries:
+            raise ReportError(
+                f"{source}: plan {plan.id}: candidates: topology.json has no query {candidate.query!r}"
+            )
+    needs = {c.query: plan.needs(topology.queries[c.query].partitions) for c in plan.candidates}
+    wanted = {partition for partitions in needs.values() for partition in partitions}
+    for partition in sorted(wanted):
         if partition not in incident.costs:
             raise ReportError(f"{source}: incident {incident.id}: costs: no partition {partition!r}")
     order = [p for p in topology.order if p in wanted]
@@ -107,7 +114,7 @@ def instance_of(plan: PlanRecord, incident: Incident, topology: Topology, source
     return Instance(
         capacity=sum(plan.free.values()),
         partitions=tuple(PartitionCost(p, incident.costs[p]) for p in order),
-        queries=tuple(FailedQuery(c.query, c.priority, c.partitions) for c in plan.candidates),
+        queries=tuple(FailedQuery(c.query, c.priority, needs[c.query]) for c in plan.candidates),
         nodes=tuple(NodeCapacity(node, room) for node, room in plan.free.items()),
         edges=tuple(edges),
     )

@@ -28,6 +28,7 @@ from controller.coordination.records import (
     parse_stats,
 )
 from controller.coordination.recovery_records import parse_incident, parse_plan
+from controller.coordination.znode import unpack
 from controller.embedded.zk_client import make_client
 from controller.run.errors import RunError
 from scheduler.incident import Incident, PlanRecord
@@ -67,6 +68,8 @@ class Observation:
     """The newest complete one."""
     led: bool = False
     """Whether a coordinator holds the lead."""
+    undecided: str = ""
+    """Why it cannot decide, or cannot write down what it has decided; empty when it can."""
     unreadable: tuple[str, ...] = ()
     """Records that could not be parsed, with the reason."""
 
@@ -223,7 +226,7 @@ class Observer:
         if self._slow_due(now):
             self._slow = {
                 "stats": self._parsed(paths.STATS, parse_stats) or {},
-                "led": self._raw(paths.COORDINATOR) is not None,
+                **_coordinator(self._raw(paths.COORDINATOR)),
                 "checkpoints": frozenset(int(k) for k in self._children(paths.CHECKPOINTS) if k.isdigit()),
                 "poison": self._parsed(paths.POISON, parse_poison),
                 "paused": {b"true": True, b"false": False}.get(self._raw(paths.PAUSED) or b""),
@@ -281,10 +284,20 @@ def _matters(progress: Progress) -> tuple[object, ...]:
     )  # fmt: skip
 
 
+def _coordinator(raw: bytes | None) -> dict[str, Any]:
+    """Who leads says in its znode what it last found; for people, so what is unreadable says nothing."""
+    try:
+        said: Any = json.loads(raw or b"{}")
+    except ValueError:
+        said = {}
+    failed = isinstance(said, dict) and said.get("rule") == paths.ERROR
+    return {"led": raw is not None, "undecided": str(said.get("reason", "")) if failed else ""}
+
+
 def _problems(raw: bytes | None) -> tuple[str, ...]:
     """What the driver complains of; a list of texts in its progress record."""
     try:
-        record: Any = json.loads(raw or b"{}")
+        record: Any = json.loads(unpack(raw or b"{}"))
     except ValueError:
         return ()
     found = record.get("problems", []) if isinstance(record, dict) else []

@@ -24,7 +24,7 @@ def availability(
     curve = _Curve(dict(priorities), answers)
     complete = True
     for incident in seen.incidents:
-        complete = complete and len(incident.events) < MAX_EVENTS
+        complete = complete and incident.whole and len(incident.events) < MAX_EVENTS
         curve.incident(incident, seen.plans_of(incident))
     points = [*curve.points, AvailabilityPoint(seen.time, share, available, curve.bound)]
     return AvailabilityView(tuple(points), complete)

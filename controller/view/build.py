@@ -33,7 +33,7 @@ def document(topology: Topology, seen: Observation) -> StatusDocument:
     priorities = {query.id: query.priority for query in topology.queries.values()}
     queries = _queries(topology, seen, partitions)
     answers = planner_answers(seen)
-    opened = incident_view(seen.incident, seen, priorities, answers) if seen.incident else None
+    opened = incident_view(seen.incident, seen, topology.queries, answers) if seen.incident else None
     closed = max(seen.closed.values(), key=lambda incident: incident.opened_at, default=None)
     return StatusDocument(
         format=FORMAT,
@@ -46,12 +46,12 @@ def document(topology: Topology, seen: Observation) -> StatusDocument:
         queries=queries,
         incident=opened,
         plan=opened.plans[-1] if opened and opened.plans else None,
-        last_incident=incident_view(closed, seen, priorities, answers) if closed else None,
+        last_incident=incident_view(closed, seen, topology.queries, answers) if closed else None,
         incidents=len(seen.incidents),
         nodes=_nodes(seen, partitions),
         checkpoint=_checkpoint(seen),
         buffers=dict(seen.progress.buffers) if seen.progress else {},
-        problems=(*seen.problems, *seen.unreadable),
+        problems=(*filter(None, [seen.undecided]), *seen.problems, *seen.unreadable),
         graph=_graph(topology),
         partitions=tuple(partitions.values()),
         availability=availability(priorities, seen, answers, queries.share, queries.available),

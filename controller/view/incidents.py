@@ -17,6 +17,10 @@ from controller.view.model import (
     QueryTimesView,
 )
 from scheduler.incident import Incident, PlanRecord
+from spark_jobs.topology import Query
+
+MAX_MISSING = 50
+"""Partitions that are listed for a query that a plan leaves out; the sums count all of them."""
 
 Answers = Mapping[str, Plan | None]
 """What the planner said, by plan; None where the record does not hold it."""
@@ -28,9 +32,10 @@ def planner_answers(seen: Observation) -> Answers:
 
 
 def incident_view(
-    incident: Incident, seen: Observation, priorities: Mapping[str, int], answers: Answers
+    incident: Incident, seen: Observation, queries: Mapping[str, Query], answers: Answers
 ) -> IncidentView:
-    """An incident with its plans and its time line."""
+    """An incident with its plans and its time line; `queries` are those of the topology."""
+    priorities = {query.id: query.priority for query in queries.values()}
     plans = seen.plans_of(incident)
     events = [EventView(e.time, e.name, e.detail) for e in incident.events if e.name != "plan"]
     events += [EventView(plan.time, "plan", f"{plan.id} {plan_summary(plan)}") for plan in plans]
@@ -47,7 +52,7 @@ def incident_view(
         queries_lost=len(incident.queries),
         queries_back=sum(times.caught_up_at is not None for times in incident.queries.values()),
         queries=_times(incident, priorities),
-        plans=tuple(_plan_view(plan, answers[plan.id], seen, priorities) for plan in plans),
+        plans=tuple(_plan_view(plan, answers[plan.id], seen, queries) for plan in plans),
         events=tuple(events),
     )
 
@@ -61,7 +66,7 @@ def _times(incident: Incident, priorities: Mapping[str, int]) -> tuple[QueryTime
 
 
 def _plan_view(
-    record: PlanRecord, answer: Plan | None, seen: Observation, priorities: Mapping[str, int]
+    record: PlanRecord, answer: Plan | None, seen: Observation, queries: Mapping[str, Query]
 ) -> PlanView:
     """A plan with the reason for every query; what a damaged record does not say is None."""
     progress = seen.progress
@@ -83,7 +88,7 @@ def _plan_view(
         added=dict(record.added),
         at_work=len(working & set(record.added)),
         chosen=_chosen(answer),
-        left_out=_left_out(record, answer, priorities),
+        left_out=_left_out(record, answer, queries),
         note=record.note,
     )
 
@@ -101,20 +106,20 @@ def _chosen(answer: Plan | None) -> tuple[ChosenView, ...]:
 
 
 def _left_out(
-    record: PlanRecord, answer: Plan | None, priorities: Mapping[str, int]
+    record: PlanRecord, answer: Plan | None, queries: Mapping[str, Query]
 ) -> tuple[LeftOutView, ...]:
     """The most valuable first.  The planner's account where there is one, else the scheduler's reason."""
     accounts = {e.query: e for e in answer.excluded} if answer else {}
     found = []
     for query, reason in record.left_out.items():
-        account = accounts.get(query)
+        account, known = accounts.get(query), queries.get(query)
         found.append(
             LeftOutView(
                 query=query,
-                priority=priorities.get(query, 1),
+                priority=known.priority if known else 1,
                 reason=reason,
                 code=account.code if account else None,
-                missing=account.missing if account else (),
+                missing=_missing(record, known) if account else (),
                 missing_capacity=account.missing_capacity if account else None,
                 competes_with=account.competes_with if account else (),
                 enters_at=account.enters_at if account else None,
@@ -122,3 +127,9 @@ def _left_out(
             )
         )
     return tuple(sorted(found, key=lambda entry: (-entry.priority, entry.query)))
+
+
+def _missing(record: PlanRecord, query: Query | None) -> tuple[str, ...]:
+    """What a query that is left out still needs after the plan."""
+    needs = record.needs(query.partitions) if query else ()
+    return tuple(p for p in needs if p not in record.added)[:MAX_MISSING]

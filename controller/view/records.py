@@ -47,6 +47,7 @@ def records(seen: Observation) -> dict[str, Any]:
         "checkpoints": sorted(seen.checkpoints),
         "poison": _decoded(encode_poison, seen.poison),
         "paused": seen.paused,
+        "undecided": seen.undecided,
         "unreadable": list(seen.unreadable),
     }
 
@@ -70,6 +71,7 @@ def observation(raw: bytes, source: str) -> Observation:
         checkpoints=frozenset(f.items("checkpoints", as_integer, [])),
         poison=_maybe(f, "poison", parse_poison),
         paused=paused if isinstance(paused, bool) else None,
+        undecided=f.text("undecided", ""),
         unreadable=tuple(f.items("unreadable", as_text, [])),
     )
 

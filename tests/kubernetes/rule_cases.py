@@ -51,7 +51,7 @@ INCIDENT_RECORD = Incident(
 )  # fmt: skip
 PLAN_RECORD = PlanRecord(
     "inc-000007-p1", "inc-000007", 1_760_000_002.0, "first", True, 40, 2, {"b#1": 90},
-    (Candidate("count.0", 3, 60, ("count.0",)),),
+    (Candidate("count.0", 3, 60),),
     {"algorithm": "dp", "value": 3, "bound": 3, "optimal": True, "cost": 60, "why": "small",
      "chosen": [{"query": "count.0", "priority": 3, "cost": 60, "cost_alone": 60, "restores": ["count.0"]}],
      "excluded": [{"query": "count.1", "code": next(iter(CODES)), "missing_capacity": 30}]},

@@ -117,6 +117,7 @@ def horizon(cluster: KubeCluster, name: str) -> int:
 
 def progress(cluster: KubeCluster, name: str) -> dict[str, Any]:
     """The driver's own record: the truth behind the status."""
+    from controller.coordination.znode import unpack
     from controller.embedded.zk_client import make_client
 
     client = make_client(cluster.zookeeper.hosts, 10.0)
@@ -124,7 +125,7 @@ def progress(cluster: KubeCluster, name: str) -> dict[str, Any]:
     try:
         path = f"/reprise/{NAMESPACE}/{name}/progress"
         raw = client.get(path)[0] if client.exists(path) else b"{}"
-        record: dict[str, Any] = json.loads(raw or b"{}")
+        record: dict[str, Any] = json.loads(unpack(raw) or b"{}")
         return record
     finally:
         client.stop()

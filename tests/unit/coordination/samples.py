@@ -83,12 +83,13 @@ PLAN = PlanRecord(
     checkpoint=4,
     generation=2,
     free={"n1#1": 700},
-    candidates=(Candidate("sink.0", 1, 100, ("sink.0",)),),
+    candidates=(Candidate("sink.0", 1, 100),),
     plan={"algorithm": "dp", "value": 1},
     added={"sink.0": "n1#1"},
     seconds=0.01,
     left_out={"other.0": "outbid"},
     note="",
+    failed=("sink.0",),
 )
 
 __all__ = ["DESIRED", "INCIDENT", "PLAN", "POISON", "POLICY", "PROGRESS", "TOPOLOGY", "replace"]

@@ -31,6 +31,7 @@ from controller.coordination.recovery_records import (
 )
 from controller.embedded.node_tree import NodeRecord
 from scheduler import Node, PartitionStats, QueryTimeline
+from scheduler.incident import Candidate
 
 PARSERS: dict[str, tuple[Callable[[bytes, str], Any], bytes]] = {
     "progress": (parse_progress, encode_progress(PROGRESS)),
@@ -106,6 +107,20 @@ def test_what_is_wrong_is_named(name: str, change: dict[str, Any], field: str) -
         parse(json.dumps({**json.loads(good), **change}).encode(), f"/root/{name}")
     assert caught.value.path == f"/root/{name}"
     assert caught.value.field == field
+
+
+def test_the_plan_of_an_older_version_is_read() -> None:
+    """It named the failed partitions with every candidate."""
+    record = json.loads(encode_plan(PLAN))
+    del record["failed"]
+    record["candidates"] = [
+        {"query": "a.0", "priority": 1, "cost": 5, "partitions": ["x.0", "a.0"]},
+        {"query": "b.0", "priority": 2, "cost": 7, "partitions": ["x.0", "b.0"]},
+    ]
+    plan = parse_plan(json.dumps(record).encode())
+    assert plan.candidates == (Candidate("a.0", 1, 5), Candidate("b.0", 2, 7))
+    assert plan.failed == ("x.0", "a.0", "b.0")
+    assert plan.needs({"x.0", "b.0", "y.0"}) == ("x.0", "b.0")
 
 
 JSON = st.recursive(

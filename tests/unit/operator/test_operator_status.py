@@ -181,3 +181,9 @@ def test_a_proposal_is_one_object_and_another_plan_supersedes_it() -> None:
     assert other != name
     states = [(p.split("/")[-2], b["status"]["state"]) for v, p, b in api.calls if v == "apply"]
     assert states == [(name, "Proposed"), (name, "Superseded"), (other, "Proposed")]
+
+
+def test_a_coordinator_that_cannot_write_down_what_it_decides_degrades() -> None:
+    said = "/reprise/default/minimal: 2,000,000 bytes, and ZooKeeper takes 1,000,000 at once"
+    claims = {c.type: c for c in claims_of(situation(replace(STEADY, undecided=said)))}
+    assert (claims["Degraded"].reason, claims["Degraded"].message) == ("CannotDecide", said)

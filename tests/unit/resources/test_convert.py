@@ -57,7 +57,7 @@ PLAN = PlanRecord(
     checkpoint=400,
     generation=3,
     free={"n3#1": 100},
-    candidates=(Candidate("a.0", 9, 60, ("a.0",)), Candidate("b.0", 5, 70, ("b.0",))),
+    candidates=(Candidate("a.0", 9, 60), Candidate("b.0", 5, 70)),
     plan=ANSWER.to_json(),
     added={"a.0": "n3#1"},
     seconds=0.0021,
@@ -113,7 +113,7 @@ def test_objects_of_a_large_topology_stay_small() -> None:
     names = [f"operator-with-a-long-name.{i}" for i in range(20_000)]
     huge = replace(
         PLAN,
-        candidates=tuple(Candidate(n, 1, 1, (n,)) for n in names),
+        candidates=tuple(Candidate(n, 1, 1) for n in names),
         added=dict.fromkeys(names, "n3#1"),
         left_out=dict.fromkeys(names, "because " * 200),
         free={f"n{i}#1": 10 for i in range(5000)},

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from recovery_simulator import World, diamond
 
-from algorithms import Plan, plan_to_json, solve
+from algorithms import Plan, solve
 from scheduler import Decision, Foreseen, Policy, Strategy, decide, foresight
 from scheduler.decide import foresee
+from scheduler.situation import answer_on_record
 
 PLANNING = [s for s in Strategy if s is not Strategy.BLOCKING]
 
@@ -79,7 +80,7 @@ def test_a_loss_while_the_burst_settles_makes_another_plan(solved: list[Plan]) -
     decision = settled(w, foreseen)
     assert decision.plan is not None
     assert {node.rpartition("#")[0] for node in decision.plan.free} == {"n4", "n5"}
-    assert decision.plan.plan == plan_to_json(solved[-1]) != plan_to_json(solved[0])
+    assert decision.plan.plan == answer_on_record(solved[-1]) != answer_on_record(solved[0])
 
 
 def test_what_is_known_is_not_planned_again(solved: list[Plan]) -> None:

@@ -101,11 +101,12 @@ def _plan(free: int) -> PlanRecord:
         checkpoint=6,
         generation=2,
         free={"n1#1": free},
-        candidates=(Candidate("count.1", 3, 70, ("clean.1", "count.1")),),
+        candidates=(Candidate("count.1", 3, 70),),
         plan=plan_to_json(answer),
         added=dict(answer.placement or {}),
         seconds=0.01,
         left_out={e.query: e.reason for e in answer.excluded},
+        failed=("clean.1", "count.1"),
     )
 
 
@@ -184,6 +185,7 @@ def test_a_burst_says_what_is_lost_why_it_waits_and_what_capacity_it_needs(topol
         20,
         70,
     )
+    assert left_out.missing == ("clean.1", "count.1")  # by the topology: the record names the failed once
     assert [n.state for n in found.nodes] == [NodeState.READY, NodeState.LOST, NodeState.LOST]
     partition = {p.id: p for p in found.partitions}["clean.1"]
     assert (partition.state, partition.node, partition.position, partition.cost) == (
