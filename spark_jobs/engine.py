@@ -11,16 +11,18 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from spark_jobs.checkpoints import CheckpointStore, Manifest
 from spark_jobs.command import Command, Install, Report, Usage
 from spark_jobs.contract import Range
-from spark_jobs.errors import CheckpointError, DataPlaneError, JobError
+from spark_jobs.errors import CheckpointError, DataPlaneError, JobError, SupersededError
 from spark_jobs.figures import Figures, JobTimes
 from spark_jobs.ledger import Ledger
+from spark_jobs.progress import Progress
 from spark_jobs.punctuation import Punctuations
 from spark_jobs.release import Release
 from spark_jobs.repeated import Repeated
@@ -113,11 +115,25 @@ class Engine:
     _known: dict[str, int] = field(default_factory=dict)
     """Installation of a source partition -> last batch whose range it was told."""
     _manifest: Mapping[str, Install] = field(default_factory=dict)
+    _nodes: tuple[str, ...] = ()
+    told: Progress = field(default_factory=Progress)
+    """How things stood after the last change; the only thing here that other threads may read together."""
+
+    def begin(self, newest: int) -> None:
+        """Go on after the newest complete checkpoint; once, before anything else."""
+        self.punctuations.newest = newest
+        self._tell()
 
     # -- what is wanted ------------------------------------------------------------------------------------------------
 
     def want(self, desired: Desired) -> None:
         """Take over a new desired state; raises CheckpointError when its checkpoint cannot be read."""
+        try:
+            self._take_over(desired)
+        finally:
+            self._tell()
+
+    def _take_over(self, desired: Desired) -> None:
         rollback = desired.generation != self.desired.generation
         if rollback or desired.checkpoint != self.desired.checkpoint:
             self._manifest = self._read_manifest(desired.checkpoint)
@@ -183,6 +199,13 @@ class Engine:
 
     def tick(self, living: Mapping[str, str], cancelled: threading.Event) -> bool:
         """Run one job on the nodes of `living` ("node#incarnation" -> host); False when there was nothing to run."""
+        try:
+            return self._tick(living, cancelled)
+        finally:
+            self._tell()
+
+    def _tick(self, living: Mapping[str, str], cancelled: threading.Event) -> bool:
+        self._nodes = tuple(sorted(living))
         for partition in [p for p in self.positions if self.desired.assignment.get(p) not in living]:
             self._lose(partition, "node lost")
         slots = sorted({self.desired.assignment[p] for p in self.positions})
@@ -190,6 +213,7 @@ class Engine:
             return False
         entered = time.monotonic()
         self._open_batches()
+        self._tell()  # a job may take long
         hosts = tuple(living[n] for n in slots)
         if hosts != self._chain_hosts:
             self._chain, self._chain_hosts = None, ()
@@ -212,14 +236,15 @@ class Engine:
                 "slow job job=%d took=%.1f slots=%d busiest=%s busy=%.1f",
                 self.jobs, took, len(slots), slots[slowest.slot], slowest.busy_s,
             )  # fmt: skip
-        self._confirmed = self.jobs
-        self._resend.clear()
-        self.failures = 0
-        self._repeated.succeeded()
         self.buffers, self.staged = {}, {}
         for node, report in zip(slots, reports, strict=True):
             self._take(node, report)
-        self._complete_checkpoints()
+        self._confirmed = self.jobs  # not before all is taken: what is not confirmed is said again
+        self._resend.clear()
+        self.failures = 0
+        self._repeated.succeeded()
+        with self._passing("checkpoint waits"):
+            self._complete_checkpoints()
         self._start_clock()
         now, compute = time.monotonic(), min(slowest.busy_s, took)
         self.figures.applied(self.positions, self.usage, now)
@@ -227,10 +252,8 @@ class Engine:
         return True
 
     def _start_clock(self) -> None:
-        try:
+        with self._passing("the stream's clock waits"):  # tried again with the next job
             self.release.start(time.time())
-        except CheckpointError as error:  # tried again with the next job
-            self.problems.append(str(error))
 
     def _after_failure(self, error: DataPlaneError, slots: Sequence[str], cancelled: bool) -> None:
         self.failures += 1
@@ -252,11 +275,11 @@ class Engine:
         due = self.release.due(time.time(), min(self.positions.values(), default=0))
         if not self.desired.retain:
             due = min(due, min(self.positions.values(), default=0) + WINDOW)
-        try:
+        reach: int | None = None
+        # no batch without its ranges on record; tried again with the next job
+        with self._passing("sources wait"):
             reach = self.ledger.reach(due)
-        except CheckpointError as error:
-            # no batch without its ranges on record; tried again with the next job
-            self.problems.append(str(error))
+        if reach is None:
             return
         self.problems += self.ledger.problems
         self.ledger.problems.clear()
@@ -336,22 +359,51 @@ class Engine:
     def _complete_checkpoints(self) -> None:
         ledger = self.ledger
         for position, files in self.punctuations.acknowledged(self.topology.partitions):
-            try:
-                self.store.complete(
-                    Manifest(position, files, ledger.offsets(position), ledger.logs(position))
-                )
-            except CheckpointError as error:  # tried again with the next job
-                self.problems.append(str(error))
-                return
+            # what fails here is tried again with the next job
+            self.store.complete(Manifest(position, files, ledger.offsets(position), ledger.logs(position)))
             self.punctuations.complete(position)
             self.figures.completes(position, time.monotonic())
             log.info("checkpoint complete position=%d files=%d", position, len(files))
-            try:
+            with self._passing("old checkpoints stay"):  # they go with the next one
                 ledger.stored(position, oldest=self.store.prune(self.resource.checkpoint.keep))
-            except CheckpointError as error:
-                self.problems.append(str(error))
+
+    @contextmanager
+    def _passing(self, what: str) -> Iterator[None]:
+        """Trouble with what is outside (a store, a source, a disk) is a problem and no end, whatever it raises: clients of
+        stores have exceptions of their own.  Only a later driver ends this one."""
+        try:
+            yield
+        except SupersededError:
+            raise
+        except CheckpointError as error:  # names its file
+            self.problems.append(str(error))
+        except Exception as error:
+            log.warning("trouble what=%s", what, exc_info=True)
+            self.problems.append(f"{what}: {type(error).__name__}: {error}")
 
     # -- what is true --------------------------------------------------------------------------------------------------
+
+    def _tell(self) -> None:
+        """Freeze how things stand; called wherever they are consistent."""
+        final, buffers = self.final, self.buffers.values()
+        self.told = Progress(
+            seq=self.desired.seq,
+            generation=self.desired.generation,
+            nodes=self._nodes,
+            positions=dict(self.positions),
+            failed=dict(self.failed),
+            horizon=self.horizon,
+            punctuation=max(self.punctuations.open, default=self.punctuations.newest),
+            ended=final is not None and self.horizon >= final,
+            done=self.done,
+            checkpoint=self.punctuations.newest,
+            bad_checkpoints=tuple(sorted(self.bad_checkpoints)),
+            gaps=tuple(sorted(self.gaps)),
+            stuck=self.stuck,
+            memory=sum(memory for memory, _ in buffers),
+            disk=sum(disk for _, disk in buffers),
+            jobs=self.jobs,
+        )
 
     @property
     def stuck(self) -> str:

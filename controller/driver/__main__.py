@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument("--sink", required=True, help="folder for sink output")
     parser.add_argument("--checkpoints", required=True, help="URL of the checkpoint location")
     parser.add_argument(
-        "--events", required=True, type=Path, help="file that gets a line for each output batch"
+        "--events", type=Path, help="file that gets a line for each output batch; without it there is none"
     )
     parser.add_argument("--java-options", default="", help="for executors")
     parser.add_argument("--driver-host", default="127.0.0.1", help="address that executors connect to")

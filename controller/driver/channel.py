@@ -3,6 +3,10 @@
 Loss of ZooKeeper is not loss of nodes (design, section 4): while the session is suspended the last known nodes and desired
 state stand, and nothing is written; when it is back, everything is read again and progress is published anew.  For a while
 after that a node that is absent still stands, as its own session is being renewed: a server that slept forgets them all.
+
+Only the newest driver writes: each write checks, in one transaction, that the epoch's znode is as this driver has left it.
+So one that was frozen for an hour between two instructions, and wakes before it can learn of its successor, writes nothing.
+The main thread and the publisher use one channel; what it remembers is read and replaced under one lock.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kazoo.client import KazooClient, KazooState
-from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
+from kazoo.exceptions import KazooException, NoNodeError
 
 from controller.coordination.errors import TooLargeError
 from controller.coordination.znode import check, pack, unpack
@@ -64,8 +68,14 @@ def parse_desired(raw: bytes) -> Desired:
 class Channel:
     """One driver's connection.  `changed` is set when nodes or the desired state may have changed."""
 
-    def __init__(self, hosts: str, root: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._zk = KazooClient(
+    def __init__(
+        self,
+        hosts: str,
+        root: str,
+        clock: Callable[[], float] = time.monotonic,
+        client: KazooClient | None = None,
+    ) -> None:
+        self._zk = client or KazooClient(
             hosts=hosts, timeout=10.0, connection_retry=dict(_RECONNECT), **client_options()
         )
         self._root, self._clock, self._absence_counts_from = root, clock, 0.0
@@ -74,7 +84,9 @@ class Channel:
         self._nodes_stale = self._desired_stale = self._epoch_stale = True
         self._desired = Desired()
         self._pace = Pace()
-        self._epoch = self._newest_epoch = 0
+        self._epoch = self._newest_epoch = self._version = 0
+        self._silent = False
+        self._lock = threading.RLock()
 
     def open(self) -> None:
         """Connect; raises ChannelError when no server answers in time."""
@@ -112,22 +124,34 @@ class Channel:
         """A number greater than that of every driver before this one."""
         counter = self._zk.Counter(f"{self._root}/driver")
         counter += 1
-        self._epoch = self._newest_epoch = int(counter.post_value)
-        return self._epoch
+        epoch = int(counter.post_value)
+        raw, stat = self._zk.get(f"{self._root}/driver")
+        with self._lock:
+            self._epoch, self._newest_epoch = epoch, int(raw)
+            self._version = int(stat.version)
+        return epoch
+
+    def silence(self) -> None:
+        """Write nothing from now on: this driver is not the newest."""
+        self._silent = True
 
     @property
     def superseded(self) -> bool:
         """Whether a later driver has started, so that this one, which was given up somewhere, must not speak any more;
         the last known answer while ZooKeeper is away."""
-        if self._epoch_stale and self.connected:
-            try:
-                self._epoch_stale = False
-                raw, _ = self._zk.get(f"{self._root}/driver", watch=self._saw_epoch)
-                self._newest_epoch = int(raw)
-            except (KazooException, ValueError) as error:
-                self._epoch_stale = True
-                log.warning("epoch not read error=%r", error)
-        return self._newest_epoch > self._epoch
+        with self._lock:
+            if self._epoch_stale and self.connected:
+                try:
+                    self._epoch_stale = False
+                    raw, _ = self._zk.get(f"{self._root}/driver", watch=self._saw_epoch)
+                    self._newest_epoch = int(raw)
+                except NoNodeError:  # the records were removed, and this driver's place with them
+                    log.warning("epoch is gone root=%s", self._root)
+                    self._silent = True
+                except (KazooException, ValueError) as error:
+                    self._epoch_stale = True
+                    log.warning("epoch not read error=%r", error)
+            return self._silent or self._newest_epoch > self._epoch
 
     def _saw_epoch(self, _: Any) -> None:
         self._epoch_stale = True
@@ -143,23 +167,26 @@ class Channel:
 
     def read_nodes(self) -> Mapping[str, NodeRecord]:
         """Living nodes by "node#incarnation"; the last known ones while ZooKeeper is away."""
-        if self._nodes_stale and self.connected:
-            found = {}
-            try:
+        with self._lock:
+            if self._nodes_stale and self.connected:
                 self._nodes_stale = False
-                folder = nodes_path(self._root)
-                for name in self._zk.get_children(folder, watch=self._saw_nodes):
-                    try:
-                        raw, _ = self._zk.get(f"{folder}/{name}", watch=self._saw_nodes)
-                        record = NodeRecord.decode(raw)
-                        found[f"{record.node}#{record.incarnation}"] = record
-                    except NoNodeError:
-                        continue
-                self.nodes = self._settled(found)
-            except (KazooException, ZooKeeperError) as error:
-                self._nodes_stale = True
-                log.warning("nodes not read error=%r", error)
-        return self.nodes
+                try:
+                    self.nodes = self._settled(self._living())
+                except (KazooException, ZooKeeperError) as error:
+                    self._nodes_stale = True
+                    log.warning("nodes not read error=%r", error)
+            return self.nodes
+
+    def _living(self) -> dict[str, NodeRecord]:
+        found, folder = {}, nodes_path(self._root)
+        for name in self._zk.get_children(folder, watch=self._saw_nodes):
+            try:
+                raw, _ = self._zk.get(f"{folder}/{name}", watch=self._saw_nodes)
+            except NoNodeError:
+                continue
+            record = NodeRecord.decode(raw)
+            found[f"{record.node}#{record.incarnation}"] = record
+        return found
 
     def _settled(self, found: dict[str, NodeRecord]) -> Mapping[str, NodeRecord]:
         """`found`, and while absence does not count also who was there before; that is then looked at again."""
@@ -190,17 +217,21 @@ class Channel:
         """Remove the records of all but the newest `keep` checkpoints; their files are gone, too."""
         folder = f"{self._root}/checkpoints"
         try:
-            if self.connected:
+            if self.connected and not self.superseded:
                 for name in sorted(self._zk.get_children(folder))[:-keep]:
                     self._zk.delete(f"{folder}/{name}")
         except KazooException as error:
             log.warning("old checkpoint records stay error=%r", error)
 
-    def publish_progress(self, record: Mapping[str, Any]) -> None:
-        """Write how things stand, as often as its size allows (`controller.driver.pace`)."""
+    def publish_progress(self, record: Mapping[str, Any]) -> bool:
+        """Write how things stand, as often as its size allows (`controller.driver.pace`).  False: it is due and could not be
+        written."""
         now = self._clock()
-        if self._pace.due(record, now) and (size := self._publish("progress", _bounded(record))):
+        if not self._pace.due(record, now):
+            return True
+        if size := self._publish("progress", _bounded(record)):
             self._pace.wrote(record, now, size)
+        return size > 0
 
     def publish(self, name: str, record: Mapping[str, Any]) -> bool:
         """Write one of the driver's own znodes; False when ZooKeeper is away or refuses, or the record is too large."""
@@ -213,17 +244,29 @@ class Channel:
         path, data = f"{self._root}/{name}", pack(json.dumps(record, separators=(",", ":")).encode())
         try:
             check(path, data)
-            try:
-                self._zk.set(path, data)
-            except NoNodeError:
-                self._zk.create(path, data, makepath=True)
-        except (KazooException, NodeExistsError) as error:
+            results = self._write(lambda transaction: transaction.set_data(path, data))
+            if isinstance(results[1], NoNodeError):
+                results = self._write(lambda transaction: transaction.create(path, data))
+        except KazooException as error:
             log.warning("not published name=%s error=%r", name, error)
             return 0
         except TooLargeError as error:
             log.error("not published name=%s error=%s", name, error)
             return 0
+        failed = [type(result).__name__ for result in results if isinstance(result, Exception)]
+        if failed:
+            self._epoch_stale = True  # most likely there is a later one
+            log.warning("not published name=%s refused=%s", name, ",".join(failed))
+            return 0
         return len(data)
+
+    def _write(self, operation: Callable[[Any], None]) -> list[Any]:
+        """One operation, if this is still the newest driver; the results of the check and of it."""
+        transaction = self._zk.transaction()
+        transaction.check(f"{self._root}/driver", self._version)
+        operation(transaction)
+        results: list[Any] = transaction.commit()
+        return results
 
 
 def _bounded(record: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -197,7 +197,6 @@ def _driver_arguments(
         "--master=k8s://https://$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVICE_PORT)",
         f"--sink={resource.sink_location or base + '/sink'}",
         f"--checkpoints={resource.checkpoint.location or base + '/checkpoints'}",
-        "--events=/dev/null",  # read by nobody in a pod, and without an end
         "--driver-host=$(POD_IP)", f"--heap={heap_mb}m",
         *([f"--metrics-port={settings.metrics_port}", "--metrics-host=$(POD_IP)"] if settings.metrics_port else []),
         *(f"--conf={key}={value}" for key, value in sorted(conf.items())),

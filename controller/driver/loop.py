@@ -1,0 +1,220 @@
+"""The driver's loop: take the desired state, run the next job, say how things stand.
+
+Jobs run on the thread that calls `run`; a publisher thread writes progress several times a second, so that a job that hangs
+on a frozen node does not look like a dead driver, and cancels the job when one of its nodes is gone from ZooKeeper.
+
+What ends the loop is a wish (`stop`), a later driver, or a Spark that is not there any more.  Everything else that raises, a
+store that is away, a full disk, a client with exceptions of its own, is a problem that is reported and tried again: a driver
+that ends takes every partition's state with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from controller import logs
+from controller.coordination import paths
+from controller.driver.channel import Channel, ChannelError
+from controller.driver.output_events import OutputEvents
+from controller.driver.report import progress_record, rates
+from controller.metrics.driver import DriverMetrics
+from spark_jobs.command import Usage
+from spark_jobs.engine import Engine
+from spark_jobs.errors import CheckpointError, SupersededError
+
+log = logging.getLogger("reprise.driver")
+
+PUBLISH_S = 0.3
+STATS_S = 3.0
+KEEPALIVE_S = 10.0
+"""Spark ends Python workers that are idle for a minute; an empty job well before that keeps them."""
+SHOWN = 20
+"""Problems that a report carries; one that is among them is not reported again."""
+
+
+class Cluster(Protocol):
+    """What the loop needs of Spark."""
+
+    def usable(self) -> Mapping[str, str]:
+        """Nodes that can take partitions now: "node#incarnation" -> host."""
+
+    def alive(self) -> bool:
+        """Whether jobs can be run at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What the publisher must know of the job that runs."""
+
+    nodes: frozenset[str]
+    cancelled: threading.Event
+
+
+class Loop:
+    """One driver's life, from the moment at which Spark and the engine are there."""
+
+    def __init__(
+        self, engine: Engine, channel: Channel, cluster: Cluster, metrics: DriverMetrics, events: OutputEvents,
+        stop: threading.Event,
+    ) -> None:  # fmt: skip
+        self.engine, self.channel, self.cluster = engine, channel, cluster
+        self.metrics, self.events, self.stop = metrics, events, stop
+        self._job = _Job(frozenset(), threading.Event())
+        self._problems: list[str] = []
+        self._announced = engine.punctuations.newest
+        self._raised = 0
+        """Turns in a row that raised something unforeseen."""
+
+    def run(self) -> None:
+        """Until `stop`.  Raises only what means that Spark is not there any more."""
+        publisher = threading.Thread(target=self._publish_forever, daemon=True)
+        publisher.start()
+        try:
+            while not self.stop.is_set():
+                self._guarded_turn()
+        finally:
+            self.stop.set()
+            publisher.join(5)
+
+    def _guarded_turn(self) -> None:
+        try:
+            self.turn()
+            self._raised = 0
+        except SupersededError as error:
+            self._superseded(str(error))
+        except Exception as error:
+            if not self.cluster.alive():
+                raise
+            self._raised += 1
+            log.exception("turn failed times=%d", self._raised)
+            self.say(f"the driver's turn failed: {type(error).__name__}: {error}")
+            self.stop.wait(min(0.2 * self._raised, 2.0))
+
+    def turn(self) -> None:
+        """One step: at most one job."""
+        engine = self.engine
+        self.channel.changed.clear()
+        if self.channel.superseded:
+            self._superseded("a later driver has taken its epoch")
+            return
+        self._take_desired()
+        living = self.cluster.usable()
+        self._job = _Job(frozenset(engine.desired.assignment.values()) & frozenset(living), threading.Event())
+        try:
+            ran = engine.tick(living, self._job.cancelled)
+        finally:
+            self._job = _Job(frozenset(), threading.Event())
+            self._say_all()
+        self._announce_checkpoint()
+        self._write_events()
+        if engine.failures:
+            self.channel.changed.wait(min(0.2 * engine.failures, 2.0))
+        elif not ran or engine.idle:
+            self.channel.changed.wait(self._pause(ran))
+
+    def _superseded(self, reason: str) -> None:
+        """A later driver has begun: this one says nothing more and ends."""
+        log.warning("superseded epoch=%d reason=%s", self.engine.epoch, reason)
+        self.channel.silence()
+        self.stop.set()
+
+    def _pause(self, ran: bool) -> float:
+        """Seconds until the next batch is due, or a keep-alive."""
+        engine = self.engine
+        if not ran or engine.desired.paused or engine.release.interval_s <= 0:
+            return 0.5
+        due = engine.release.at(engine.horizon + 1) - time.time()
+        return max(0.01, min(due, KEEPALIVE_S)) if not engine.done else 0.5
+
+    def _take_desired(self) -> None:
+        try:
+            desired = self.channel.read_desired()
+        except ChannelError as error:
+            self.say(str(error))
+            return
+        if desired.seq == self.engine.desired.seq or desired.driver != str(self.engine.epoch):
+            return  # nothing new, or meant for an earlier driver: the coordinator will speak to this one
+        logs.about(incident=desired.plan.rpartition("-p")[0], plan=desired.plan)
+        try:
+            self.engine.want(desired)
+        except CheckpointError as error:
+            self.say(f"checkpoint {desired.checkpoint} cannot be used: {error}")
+
+    def say(self, problem: str) -> None:
+        """Report a problem, once while it is among the newest."""
+        if problem not in self._problems[-SHOWN:]:
+            log.error("problem %s", problem)
+            self._problems.append(problem)
+            del self._problems[:-SHOWN]
+
+    def _say_all(self) -> None:
+        for problem in self.engine.problems:
+            self.say(problem)
+        self.engine.problems.clear()
+
+    # -- telling -------------------------------------------------------------------------------------------------------
+
+    def _announce_checkpoint(self) -> None:
+        """Say in ZooKeeper that the newest checkpoint is complete; tried with each turn until it is said."""
+        position = self.engine.punctuations.newest
+        if position <= self._announced:
+            return
+        try:
+            manifest = self.engine.store.manifest(position)
+        except SupersededError:
+            raise
+        except Exception as error:
+            self.say(f"a complete checkpoint is not announced yet: {type(error).__name__}: {error}")
+            return
+        record = {
+            "position": position,
+            "time": time.time(),
+            "bytes": sum(file.size for file in manifest.files.values()),
+            "seconds": round(self.engine.figures.checkpoint_s, 3),
+            "offsets": dict(manifest.offsets),
+        }
+        if self.channel.publish(paths.checkpoint(position), record):
+            self._announced = position
+            self.channel.forget_checkpoints(self.engine.resource.checkpoint.keep)
+
+    def _write_events(self) -> None:
+        engine = self.engine
+        written = [(query, batch, at, engine.release.at(batch)) for query, batch, at in engine.outputs]
+        engine.outputs.clear()
+        self.metrics.take(written)
+        try:
+            self.events.write(written)
+        except OSError as error:
+            self.say(f"{self.events.path}: events wait: {error.strerror or error}")
+
+    def _publish_forever(self) -> None:
+        before: dict[str, Usage] = {}
+        since = time.monotonic()
+        while not self.stop.wait(PUBLISH_S):
+            try:
+                self.publish()
+                if time.monotonic() - since >= STATS_S:
+                    usage, now = dict(self.engine.usage), time.monotonic()
+                    self.channel.publish(paths.STATS, rates(before, usage, now - since))
+                    before, since = usage, now
+            except Exception:
+                log.exception("publishing failed")
+
+    def publish(self) -> bool:
+        """Say how things stand, and end a job that waits for a node that is gone; from any thread."""
+        job = self._job
+        missing = job.nodes - frozenset(self.channel.read_nodes())
+        if missing and not job.cancelled.is_set():
+            log.warning("nodes gone during a job nodes=%s", ",".join(sorted(missing)))
+            job.cancelled.set()
+        return self.channel.publish_progress(self.progress())
+
+    def progress(self) -> dict[str, Any]:
+        """The report: the engine's own, and what this process adds."""
+        problems = self._problems[-SHOWN:]
+        return progress_record(self.engine.epoch, self.engine.told, problems, time.time())

@@ -1,0 +1,54 @@
+"""The nodes that Spark can run tasks on: registered executors, alive in ZooKeeper, made ready beside the jobs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark import SparkContext
+
+from controller.driver.channel import Channel
+from spark_jobs.chain import ChainError, executors, warm
+
+log = logging.getLogger("reprise.driver")
+
+
+class SparkNodes:
+    """Of one Spark application."""
+
+    def __init__(self, context: SparkContext, driver_host: str, channel: Channel) -> None:
+        self._context, self._driver_host, self._channel = context, driver_host, channel
+        self._warming: set[str] = set()
+        self._warm: set[str] = set()
+
+    def usable(self) -> Mapping[str, str]:
+        """Nodes that are ready for partitions: "node#incarnation" -> host."""
+        nodes = self._channel.read_nodes()
+        registered = set(executors(self._context, self._driver_host))
+        present = {key: record.host for key, record in nodes.items() if record.host in registered}
+        for key, host in present.items():
+            if key not in self._warming:
+                self._warming.add(key)
+                threading.Thread(target=self._warm_up, args=(key, host), daemon=True).start()
+        return {key: host for key, host in present.items() if key in self._warm}
+
+    def alive(self) -> bool:
+        """Whether Spark still answers and has not stopped by itself."""
+        try:
+            java: Any = self._context._jsc
+            return not java.sc().isStopped()
+        except Exception:  # the JVM is gone, in whichever way py4j says so
+            return False
+
+    def _warm_up(self, key: str, host: str) -> None:
+        """Make a new node ready beside the running chains; one that fails is tried again while it is there."""
+        try:
+            warm(self._context, host)
+            self._warm.add(key)
+            log.info("node ready node=%s host=%s", key, host)
+        except ChainError as error:
+            log.warning("node not ready node=%s reason=%s", key, error)
+            self._warming.discard(key)
+        self._channel.changed.set()

@@ -1,0 +1,50 @@
+"""What the driver writes about itself, as plain values: the records `progress` and `stats` of docs/recovery.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from spark_jobs.command import Usage
+from spark_jobs.progress import Progress
+
+
+def progress_record(epoch: int, told: Progress, problems: Sequence[str], now: float) -> dict[str, Any]:
+    """The record `progress`; `now`: unix seconds."""
+    return {
+        "driver": str(epoch),
+        "seq": told.seq,
+        "generation": told.generation,
+        "nodes": list(told.nodes),
+        "positions": dict(told.positions),
+        "failed": dict(told.failed),
+        "horizon": told.horizon,
+        "punctuation": told.punctuation,
+        "ended": told.ended,
+        "done": told.done,
+        "checkpoint": told.checkpoint,
+        "bad_checkpoints": list(told.bad_checkpoints),
+        "gaps": list(told.gaps),
+        "stuck": told.stuck,
+        "buffers": {"memory": told.memory, "disk": told.disk},
+        "jobs": told.jobs,
+        "problems": list(problems),
+        "time": now,
+    }
+
+
+def rates(
+    before: Mapping[str, Usage], now: Mapping[str, Usage], seconds: float
+) -> dict[str, dict[str, float]]:
+    """CPU in thousandths of a core and tuples a second of each partition; a host that began anew counts from zero."""
+    found = {}
+    for partition, usage in now.items():
+        old = before.get(partition, Usage(0.0, 0))
+        if usage.cpu_s < old.cpu_s:
+            old = Usage(0.0, 0)
+        found[partition] = {
+            "cpu_milli": round((usage.cpu_s - old.cpu_s) / seconds * 1000, 3),
+            "tuples_per_s": round((usage.tuples - old.tuples) / seconds, 1),
+            "state_bytes": 0,
+        }
+    return found

@@ -1,0 +1,35 @@
+"""How an engine stands: one frozen value, made by the thread that changes the engine, between two changes.
+
+Whoever publishes it runs beside that thread.  Were the fields read one by one, a report could name the newest desired state
+and still hold a failure from before it, and the coordinator would believe that: a report is trusted about what it
+acknowledges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Field meanings in docs/recovery.md."""
+
+    seq: int = 0
+    generation: int = -1
+    nodes: tuple[str, ...] = ()
+    """Nodes that the engine was given last."""
+    positions: Mapping[str, int] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
+    horizon: int = 0
+    punctuation: int = 0
+    ended: bool = False
+    done: bool = False
+    checkpoint: int = 0
+    bad_checkpoints: tuple[int, ...] = ()
+    gaps: tuple[str, ...] = ()
+    stuck: str = ""
+    memory: int = 0
+    """Bytes of buffered output on all nodes."""
+    disk: int = 0
+    jobs: int = 0

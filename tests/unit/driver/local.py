@@ -1,0 +1,74 @@
+"""A driver without Spark: the loop, the channel and the engine are the real ones; nodes and ZooKeeper are in here."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from kazoo.client import KazooClient
+
+from controller.driver.channel import Channel
+from controller.driver.loop import Loop
+from controller.driver.output_events import OutputEvents
+from controller.metrics.driver import DriverMetrics
+from spark_jobs.topology import StreamTopology
+from tests.unit.driver.fake_zk import FakeTree, FakeZk
+from tests.unit.engine.local import World
+
+ROOT = "/reprise/test/loop"
+
+
+class LocalCluster:
+    """The nodes of a world as Spark would show them."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.there = True
+
+    def usable(self) -> Mapping[str, str]:
+        return self.world.nodes.living()
+
+    def alive(self) -> bool:
+        return self.there
+
+
+class LocalDriver:
+    """One driver's life in `world`; a second one of the same world is its successor."""
+
+    def __init__(self, world: World, tree: FakeTree, events: Path | None = None) -> None:
+        self.world, self.tree = world, tree
+        self.zk = FakeZk(tree)
+        self.channel = Channel("", ROOT, client=cast(KazooClient, self.zk))
+        self.engine = world.driver()
+        self.engine.epoch = self.channel.next_epoch()
+        self.engine.begin(max(self.engine.store.positions(), default=0))
+        self.cluster = LocalCluster(world)
+        self.stop = threading.Event()
+        self.events = OutputEvents(events)
+        metrics = DriverMetrics(self.engine, lambda: "connected")
+        self.loop = Loop(self.engine, self.channel, self.cluster, metrics, self.events, self.stop)
+
+    def want(self, generation: int, checkpoint: int, assignment: Mapping[str, str], seq: int = 1) -> None:
+        """What the coordinator would write."""
+        desired = {
+            "seq": seq, "generation": generation, "checkpoint": checkpoint, "assignment": dict(assignment),
+            "retain": False, "ordered": False, "punctuate": True, "paused": False, "driver": str(self.engine.epoch),
+        }  # fmt: skip
+        self.tree.put(f"{ROOT}/desired", json.dumps(desired).encode())
+
+    def turn(self) -> None:
+        """As the loop does it, without waiting."""
+        self.loop._guarded_turn()
+
+    def record(self, name: str = "progress") -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.tree.nodes[f"{ROOT}/{name}"][0])
+        return found
+
+
+def world_of(resource: StreamTopology, folder: Path) -> World:
+    world = World(resource, folder, "w")
+    world.nodes.start("a", "b")
+    return world
