@@ -68,8 +68,8 @@ spec:
 
 
 def _operator(name: str, parallelism: int, last: str) -> str:
-    what = f"class: 'spark_jobs.operators:KeyedCount', parallelism: {parallelism}, with: {{keys: [tag]}}"
-    return f"    - {{name: {name}, {what}, inputs: [{{from: {last}, by: [tag]}}]}}"
+    what = f"class: 'spark_jobs.operators:KeyedCount', parallelism: {parallelism}, with: {{keys: [tweet]}}"
+    return f"    - {{name: {name}, {what}, inputs: [{{from: {last}, by: [tweet]}}]}}"
 
 
 def node_names(count: int) -> list[str]:
