@@ -2,12 +2,17 @@
 
 A laptop reaches the API server and not ZooKeeper.  So everything that needs more than the resources hold is asked from the
 controller's read-only page, through the API server's proxy to its Service (which asks for `get` on `services/proxy` there),
-or at `--url`, a port-forward for example.  Nothing is guessed where neither answers: the commands say what they lack.
+or at `--url`, a port-forward for example.  The token that the page asks for is read from the Secret that its Service names,
+with the rights of whoever runs the command, or from REPRISE_PAGE_TOKEN.  Nothing is guessed where neither answers: the
+commands say what they lack.
 """
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +33,7 @@ from controller.resources.convert import TOPOLOGY_LABEL
 from controller.resources.crds import GROUP, VERSION
 from controller.run.observation import Observation
 from controller.view import DocumentError, StatusDocument, observation, parse_document
+from controller.web.login import HEADER
 from spark_jobs.topology import StreamTopology, from_object
 
 MANAGER = "reprise-cli"
@@ -50,6 +56,7 @@ class KubernetesTarget:
     topology: Mapping[str, Any]
     url: str | None = None
     _page: str | None = field(default=None)
+    _token: dict[str, str] = field(default_factory=dict)
 
     def __enter__(self) -> KubernetesTarget:
         return self
@@ -127,12 +134,14 @@ class KubernetesTarget:
 
     def _ask(self, more: str) -> Any:
         path = f"/api/v1/topologies/{self.namespace}/{self.name}{more}"
+        if given := os.environ.get(TOKEN_VARIABLE):
+            self._token = {HEADER: given}
         if self.url is not None:
-            return _fetch(self.url.rstrip("/") + path)
+            return _fetch(self.url.rstrip("/") + path, self._token)
         if self._page is None:
             self._page = self._find_page()
         try:
-            return self.api.get(self._page + path)
+            return self.api.through(self._page + path, self._token)
         except NotFoundError as error:
             raise PageError(f"the controller's page has nothing for {path}: {error}") from error
         except OperatorError as error:
@@ -151,12 +160,27 @@ class KubernetesTarget:
                 for port in service.get("spec", {}).get("ports") or []:
                     if port.get("name") in PAGE_PORTS:
                         meta = service["metadata"]
+                        self._read_token(meta)
                         base = collection(meta["namespace"], "services")
                         return f"{base}/{meta['name']}:{port['name']}/proxy"
         raise PageError(f"no Service with a controller's page was found; {_ADVICE}")
 
+    def _read_token(self, service: Mapping[str, Any]) -> None:
+        """From the Secret that the page's Service names; without the right to, the page itself says what it lacks."""
+        secret = (service.get("annotations") or {}).get(TOKEN_SECRET)
+        if not secret or self._token:
+            return
+        with contextlib.suppress(OperatorError, KeyError, ValueError):
+            found = self.api.get(f"{collection(service['namespace'], 'secrets')}/{secret}")
+            self._token = {HEADER: base64.b64decode(found["data"]["token"]).decode().strip()}
 
-_ADVICE = "give --url, e.g. of a `kubectl port-forward` to the operator"
+
+TOKEN_VARIABLE = "REPRISE_PAGE_TOKEN"
+TOKEN_SECRET = f"{GROUP}/page-token"
+_ADVICE = (
+    "give --url, e.g. of a `kubectl port-forward` to the operator, and the token of the page in "
+    f"{TOKEN_VARIABLE} where you may not read its Secret"
+)
 
 
 def of_cluster(address: Address) -> KubernetesTarget:
@@ -194,9 +218,11 @@ def _connect(address: Address) -> tuple[Api, str]:
     )
 
 
-def _fetch(url: str) -> Any:
+def _fetch(url: str, headers: Mapping[str, str]) -> Any:
     try:
-        answer = urllib3.request("GET", url, timeout=TIMEOUT_S, retries=urllib3.Retry(1, redirect=0))
+        answer = urllib3.request(
+            "GET", url, headers=dict(headers), timeout=TIMEOUT_S, retries=urllib3.Retry(1, redirect=0)
+        )
         if answer.status != 200:
             raise PageError(f"{url}: {answer.status}: {answer.data[:200].decode(errors='replace')}")
         return answer.json()

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
 from types import FrameType
 
 import kopf
@@ -27,7 +28,7 @@ from controller.operator.health import serve
 from controller.operator.lease import ANSWER_SHARE, Leadership
 from controller.operator.runtime import Runtime
 from controller.operator.settings import OperatorSettings
-from controller.web import Board, WebError, WebServer
+from controller.web import Board, Token, WebError, WebServer
 
 log = logging.getLogger("reprise.operator")
 
@@ -94,8 +95,12 @@ def _web_url(settings: OperatorSettings) -> str:
 
 def _serve_web(settings: OperatorSettings, board: Board, leadership: Leadership) -> None:
     """Also by an operator that waits for the Lease: it passes requests on.  Recovery does not depend on a page."""
-    server = WebServer(board, settings.web_host, settings.web_port, lambda: leadership.web)
+    names = (os.environ.get("POD_IP", ""), *settings.web_names)
     try:
+        token = Token(Path(settings.web_token)) if settings.web_token else None
+        server = WebServer(
+            board, settings.web_host, settings.web_port, lambda: leadership.web, names=names, token=token
+        )
         server.start()
     except WebError as error:
         log.error("event=no-web-page reason=%r", str(error))
@@ -155,6 +160,7 @@ def _settings(options: argparse.Namespace) -> OperatorSettings:
         switches=options.switches, health_port=options.health_port,
         metrics_port=options.metrics_port, log_format=options.log_format, keep_incidents=options.keep_incidents,
         web_host=options.web_host, web_port=options.web_port,
+        web_names=_words(options.web_names), web_token=options.web_token,
     )  # fmt: skip
 
 
@@ -255,6 +261,8 @@ def _parser() -> argparse.ArgumentParser:
         default=env.get(logs.VARIABLE, base.log_format),
         help="here and in pods of topologies",
     )
+    add("--web-names", default="", help="host names by which the page is asked for, separated by commas")
+    add("--web-token", default="", help="file with the token that the page asks for; default: it asks nobody")
     add("--web-host", default=base.web_host, help="address of the web page; default: all")
     add("--web-port", type=int, default=base.web_port, help="of the read-only web page; 0 for none")
     add("--keep-incidents", type=int, default=base.keep_incidents, help="closed Incidents kept as objects")

@@ -101,6 +101,11 @@ class Api:
         """The object.  Raises NotFoundError, UnknownError, ..."""
         return self._send("GET", path)
 
+    def through(self, path: str, headers: Mapping[str, str]) -> Any:
+        """JSON of what is behind the API server's proxy, asked with `headers` of its own."""
+        answer = self._request("GET", path, headers=headers)
+        return _read("GET", path, answer.status, answer.data)
+
     def find(self, path: str) -> Any | None:
         """The object, None where there is none."""
         try:
@@ -190,9 +195,13 @@ class Api:
 
     def _request(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, kind: str = "",
-        read_s: float = TIMEOUT_S, stream: bool = False,
+        read_s: float = TIMEOUT_S, stream: bool = False, headers: Mapping[str, str] | None = None,
     ) -> urllib3.BaseHTTPResponse:  # fmt: skip
-        headers = {"Accept": "application/json", "Content-Type": kind or "application/json"}
+        headers = {
+            "Accept": "application/json",
+            "Content-Type": kind or "application/json",
+            **(headers or {}),
+        }
         timeout, retries = urllib3.Timeout(connect=CONNECT_S, read=read_s), urllib3.Retry(1, redirect=0)
         if self._answer_s is not None:
             timeout = urllib3.Timeout(total=self._answer_s)

@@ -112,7 +112,13 @@ class OperatorSettings:
     """Of the operator's own metrics and of its drivers'; 0 for none."""
 
     web_port: int = 0
-    """Of the web page; 0 for none. It is read-only and asks nobody who they are."""
+    """Of the web page, which is read-only; 0 for none."""
+
+    web_names: tuple[str, ...] = ()
+    """Host names by which it is asked for, beside the loopback's and the pod's address: of its Service, of a proxy."""
+
+    web_token: str = ""
+    """File with the token that it asks for; empty: it asks nobody."""
 
     web_host: str = ""
     """Its address; empty for all, as `kubectl port-forward` comes to a pod's loopback address."""

@@ -2,7 +2,8 @@
 
 - `board` holds the newest look at each topology; whoever looks anyway (`reprise run`, the operator) puts it there.
 - `app` answers: two pages, their files, and the status document (`controller.view`) as JSON with a stream of news.
-- `guard` is what holds for every answer: read-only, one origin, nothing cached by others.
+- `guard` is what holds for every answer: read-only, one origin, known names, nothing cached by others.
+- `login` asks for a token where the page leaves the loopback.
 - `forward` lets an operator that waits for the Lease answer with the pages of the one that works.
 - `server` is all of it on an address, in a thread with an event loop of its own.
 - `static/` is the page: plain modules without a build step, and two libraries in `static/vendor` (see `vendor`).
@@ -16,6 +17,7 @@ standard library's `http.server` says of itself that it is not.
 
 from controller.web.board import Board
 from controller.web.errors import WebError
+from controller.web.login import Token
 from controller.web.server import WebServer
 
-__all__ = ["Board", "WebError", "WebServer"]
+__all__ = ["Board", "Token", "WebError", "WebServer"]

@@ -27,6 +27,7 @@ from controller.web.assets import assets
 from controller.web.board import Board, Key, Rendered
 from controller.web.forward import Forwarder
 from controller.web.guard import add_headers, read_only
+from controller.web.login import Token, ask_for
 
 NEWS_S = 1.0
 """A stream speaks at most so often."""
@@ -39,11 +40,14 @@ BOARD = web.AppKey("board", Board)
 STREAMS = web.AppKey("streams", set[int])
 
 
-def make_app(board: Board, hosts: frozenset[str], leader: Callable[[], str | None]) -> web.Application:
-    """`hosts`: names that it answers to, empty for any.  `leader`: empty while the board here is the one that is kept, else
-    the URL of the server that has it, None when nobody has."""
+def make_app(
+    board: Board, hosts: frozenset[str], leader: Callable[[], str | None], token: Token | None = None
+) -> web.Application:
+    """`hosts`: names that it answers to.  `token`: what must be shown, if anything.  `leader`: empty while the board here is
+    the one that is kept, else the URL of the server that has it, None when nobody has."""
     forwarder = Forwarder(leader)
-    app = web.Application(middlewares=[read_only(hosts), forwarder.middleware])
+    asks = [] if token is None else [ask_for(token)]
+    app = web.Application(middlewares=[read_only(hosts, token), *asks, forwarder.middleware])
     app[BOARD], app[STREAMS] = board, set()
     app.on_response_prepare.append(add_headers)
     app.cleanup_ctx.append(forwarder.session)

@@ -1,8 +1,9 @@
 """What holds for every answer.
 
 The page shows how a topology stands to whoever can reach it, so it must not be reachable through somebody's browser: other
-origins may not frame, read or embed it, and on a loopback address the Host header must name the loopback, or a foreign site
-whose name resolves to 127.0.0.1 could read it.  The content policy lets a page load and ask its own server only.
+origins may not frame, read or embed it, and the Host header must name this server, or a foreign site whose name resolves to
+its address could read it: on every address, as people reach a pod by a port-forward on the loopback of their own machine.
+The content policy lets a page load and ask its own server only.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ import re
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from controller.web import login
+from controller.web.login import Token
+
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -29,15 +33,20 @@ HEADERS = {
 _PORT = re.compile(r":\d+$")
 
 
-def read_only(hosts: frozenset[str]) -> Middleware:
-    """Refuses all but GET and HEAD, and names other than `hosts` where that is not empty."""
+def read_only(hosts: frozenset[str], token: Token | None = None) -> Middleware:
+    """Refuses all but GET and HEAD and signing in, and names other than `hosts` to those who do not show the token in a
+    header."""
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.method not in ("GET", "HEAD"):
+        signs_in = token is not None and request.path == login.PATH and request.method == "POST"
+        if request.method not in ("GET", "HEAD") and not signs_in:
             raise web.HTTPMethodNotAllowed(request.method, ("GET", "HEAD"))
-        if hosts and _PORT.sub("", request.headers.get("Host", "")).lower() not in hosts:
-            raise web.HTTPMisdirectedRequest(text="this server answers to its loopback names alone\n")
+        known = _PORT.sub("", request.headers.get("Host", "")).lower() in hosts
+        if not known and not (token is not None and token.is_in(request.headers)):
+            raise web.HTTPMisdirectedRequest(
+                text="this server does not go by that name; names of a proxy belong in web.hosts\n"
+            )
         return await handler(request)
 
     return check

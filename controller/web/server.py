@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
-from ipaddress import ip_address
+from collections.abc import Callable, Iterable
 
 from aiohttp import web
 
@@ -13,9 +12,12 @@ from controller.web.app import make_app
 from controller.web.board import Board
 from controller.web.errors import WebError
 from controller.web.guard import LOOPBACK
+from controller.web.login import Token
 
 MAX_CONNECTIONS = 256
 """One more is told to come again; a browser holds one to six."""
+EVERYWHERE = ("", "0.0.0.0", "::")
+"""All addresses, and so the name of none: browsers take 0.0.0.0 for this machine."""
 _IDLE_S = 30.0
 _STOP_S = 1.0
 _START_S = 10.0
@@ -25,15 +27,16 @@ _FULL = (
 
 
 class WebServer:
-    """`port` 0: any free one.  On a loopback address only requests to its loopback names are answered."""
+    """`port` 0: any free one.  Only requests to its address, the loopback's names and `names` are answered, whatever
+    addresses it listens on; and with a token only those who show it."""
 
     def __init__(
-        self, board: Board, host: str, port: int, leader: Callable[[], str | None] = lambda: ""
-    ) -> None:
+        self, board: Board, host: str, port: int, leader: Callable[[], str | None] = lambda: "", *,
+        names: Iterable[str] = (), token: Token | None = None,
+    ) -> None:  # fmt: skip
         self._host, self._port = host, port
-        private = host == "localhost" or (host and ip_address(host).is_loopback)
-        hosts = LOOPBACK | {host} if private else frozenset()
-        self._app = make_app(board, hosts, leader)
+        hosts = LOOPBACK | {_as_host(name) for name in (host, *names) if name not in EVERYWHERE}
+        self._app = make_app(board, hosts, leader, token)
         self._thread = threading.Thread(target=self._run, daemon=True, name="web")
         self._started = threading.Event()
         self._error: Exception | None = None
@@ -43,7 +46,8 @@ class WebServer:
     @property
     def url(self) -> str:
         """With the real port, once it is started."""
-        host = f"[{self._host}]" if ":" in self._host else self._host or "127.0.0.1"
+        known = "127.0.0.1" if self._host in EVERYWHERE else self._host
+        host = f"[{known}]" if ":" in known else known
         return f"http://{host}:{self._port}"
 
     def start(self) -> None:
@@ -87,6 +91,11 @@ class WebServer:
             listening.close()
         finally:
             await runner.cleanup()
+
+
+def _as_host(name: str) -> str:
+    """As the Host header writes it."""
+    return f"[{name}]" if ":" in name and not name.startswith("[") else name.lower()
 
 
 def _admit(runner: web.AppRunner) -> asyncio.BaseProtocol:

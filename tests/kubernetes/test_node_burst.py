@@ -13,6 +13,7 @@ def test_two_of_four_machines(cluster: KubeCluster, tmp_path: Path) -> None:
     run = Streaming.start(cluster, "burst", tmp_path)
     before = run.executors()
     assert len(set(before.values())) == 4, "one executor a machine"
+    assert_guarded(run, before)
     victims = run.machines()[:2]
     lost = {pod for pod, machine in before.items() if machine in victims}
     cluster.kill(victims)
@@ -34,6 +35,19 @@ def test_two_of_four_machines(cluster: KubeCluster, tmp_path: Path) -> None:
     assert plans[0]["spec"]["rollback"] is True
     assert {plan["status"]["state"] for plan in plans} <= {"Done", "Superseded"}
     assert len(plans) == closed["status"]["plans"]["count"]
+
+
+def assert_guarded(run: Streaming, executors: dict[str, str]) -> None:
+    """Executors have the application's secret from Spark, and the API server has taken the topology's network policy."""
+    for name in executors:
+        pod = run.cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods/{name}")
+        variables = {v["name"] for v in pod["spec"]["containers"][0]["env"]}
+        assert "_SPARK_AUTH_SECRET" in variables
+        limits = pod["spec"]["containers"][0]["resources"]["limits"]
+        assert "ephemeral-storage" in limits
+        assert all("sizeLimit" in v["emptyDir"] for v in pod["spec"]["volumes"] if "emptyDir" in v)
+    policies = f"/apis/networking.k8s.io/v1/namespaces/{NAMESPACE}/networkpolicies"
+    assert run.cluster.api.get(f"{policies}/{run.name}-topology")["spec"]["egress"]
 
 
 def assert_shown(run: Streaming, lost: set[str]) -> None:

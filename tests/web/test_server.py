@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
 from controller.run.observation import Observation
 from controller.view import document, observation
-from controller.web import Board, WebError, WebServer, app, server
+from controller.web import Board, Token, WebError, WebServer, app, server
 from controller.web.assets import assets
 from controller.web.guard import HEADERS
 from spark_jobs.topology import override
@@ -152,6 +155,95 @@ def test_a_loopback_address_of_its_own_is_answered_by_that_address(board: Board)
         assert ask(served, ONE, Host="evil.example")[0] == 421
     finally:
         served.stop()
+
+
+def test_names_are_known_on_all_addresses_too(board: Board) -> None:
+    """As in a pod: people come by a port-forward, that is by the loopback of their own machine."""
+    served = WebServer(board, "0.0.0.0", 0, names=("rec-operator-web.streams.svc", "fd00::7"))
+    served.start()
+    try:
+        assert ask(served, ONE, Host="evil.example")[0] == 421
+        assert ask(served, ONE, Host="evil.example:8088")[0] == 421
+        assert ask(served, ONE, Host="0.0.0.0:8088")[0] == 421
+        for name in ("localhost:8088", "127.0.0.1", "REC-operator-web.streams.svc", "[fd00::7]:8082"):
+            assert ask(served, ONE, Host=name)[0] == 200, name
+    finally:
+        served.stop()
+
+
+SECRET = "a-token-that-is-long-enough"
+
+
+@pytest.fixture
+def guarded(board: Board, tmp_path: Path) -> Iterator[tuple[WebServer, Path]]:
+    file = tmp_path / "token"
+    file.write_text(SECRET + "\n")
+    served = WebServer(board, "127.0.0.1", 0, token=Token(file))
+    served.start()
+    yield served, file
+    served.stop()
+
+
+def sign_in(page: WebServer, shown: str) -> tuple[int, str]:
+    """Status, and the cookie."""
+    connection = http.client.HTTPConnection(page.url.removeprefix("http://"), timeout=10)
+    try:
+        kind = {"Content-Type": "application/x-www-form-urlencoded"}
+        connection.request("POST", "/login", body=urlencode({"token": shown}), headers=kind)
+        answer = connection.getresponse()
+        return answer.status, (answer.headers["Set-Cookie"] or "")
+    finally:
+        connection.close()
+
+
+def test_with_a_token_nothing_is_shown_to_those_who_do_not_know_it(guarded: tuple[WebServer, Path]) -> None:
+    page = guarded[0]
+    for path in ("/api/v1/topologies", ONE, f"{ONE}/records", f"{ONE}/stream", "/"):
+        status, _, body = ask(page, path)
+        assert status == 401 and b"topology2" not in body, path
+        assert ask(page, path, Authorization="Bearer another-token-of-some-length")[0] == 401
+    assert ask(page, "/t/default/topology2")[0] == 302
+    assert ask(page, "/static/style.css")[0] == 200
+    assert ask(page, ONE, Authorization=f"Bearer {SECRET}")[0] == 200
+    assert ask(page, ONE, **{"X-Reprise-Token": SECRET})[0] == 200
+    assert ask(page, ONE, Host="evil.example")[0] == 421
+    by_proxy = {"Host": "api.cluster.example:6443", "X-Reprise-Token": SECRET}
+    assert ask(page, ONE, **by_proxy)[0] == 200, "no foreign page can add that header"
+
+
+def test_a_browser_signs_in_once_and_a_new_token_ends_that(guarded: tuple[WebServer, Path]) -> None:
+    page, file = guarded
+    status, cookie = sign_in(page, "wrong")
+    assert (status, cookie) == (403, "")
+    status, cookie = sign_in(page, SECRET)
+    assert status == 303 and SECRET not in cookie
+    assert "HttpOnly" in cookie and "SameSite=Strict" in cookie
+    shown = {"Cookie": cookie.partition(";")[0]}
+    assert ask(page, ONE, **shown)[0] == 200 and ask(page, "/", **shown)[0] == 200
+    file.write_text("another-token-that-is-long-enough")
+    os.utime(file, (1, 1))  # a clock that is too coarse to see the change is no part of this
+    assert ask(page, ONE, **shown)[0] == 401
+
+
+def test_who_waits_passes_the_token_on(guarded: tuple[WebServer, Path]) -> None:
+    page, file = guarded
+    standby = WebServer(Board(), "127.0.0.1", 0, lambda: page.url, token=Token(file))
+    standby.start()
+    try:
+        assert ask(standby, ONE)[0] == 401
+        assert ask(standby, ONE, Authorization=f"Bearer {SECRET}")[0] == 200
+        assert ask(standby, ONE, Cookie=sign_in(standby, SECRET)[1].partition(";")[0])[0] == 200
+    finally:
+        standby.stop()
+
+
+@pytest.mark.parametrize("content", ["", "short", None])
+def test_a_token_that_is_none_is_refused_at_the_start(tmp_path: Path, content: str | None) -> None:
+    file = tmp_path / "token"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(WebError, match="token"):
+        Token(file)
 
 
 def events(page: WebServer) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:

@@ -71,6 +71,17 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 {{- end -}}
 
+{{- define "reprise.webSecret" -}}
+{{- .Values.web.token.secret | default (printf "%s-web" (include "reprise.operator" .)) -}}
+{{- end -}}
+
+{{/* By which names a browser or a proxy may ask for the page's Service, as a JSON list */}}
+{{- define "reprise.webNames" -}}
+{{- $service := printf "%s-web" (include "reprise.operator" .) -}}
+{{- $space := .Release.Namespace -}}
+{{ toJson (list $service (printf "%s.%s" $service $space) (printf "%s.%s.svc" $service $space) (printf "%s.%s.svc.cluster.local" $service $space)) }}
+{{- end -}}
+
 {{/* What every pod of the chart has: no root, the runtime's seccomp profile */}}
 {{- define "reprise.podSecurity" -}}
 runAsNonRoot: true

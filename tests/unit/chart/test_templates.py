@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -296,8 +297,31 @@ def test_the_web_page_is_a_choice_and_needs_no_right() -> None:
     assert service["ports"] == [{"name": "web", "port": 80, "targetPort": "web"}] and "type" not in service
     labels = one(objects, "Deployment", OPERATOR)["spec"]["template"]["metadata"]["labels"]
     assert service["selector"].items() <= labels.items()
+    names = "rec-operator-web,rec-operator-web.streams,rec-operator-web.streams.svc"
+    assert f"--web-names={names},rec-operator-web.streams.svc.cluster.local" in container["args"]
     for kind in ("Role", "ClusterRole", "RoleBinding"):
         assert of_kind(objects, kind) == of_kind(render(), kind)
+
+
+def test_the_page_asks_for_a_token_out_of_a_secret() -> None:
+    made = render(web__enabled="true")
+    secret = one(made, "Secret", f"{OPERATOR}-web")
+    assert len(base64.b64decode(secret["data"]["token"])) == 40
+    assert one(made, "Service", f"{OPERATOR}-web")["metadata"]["annotations"] == {
+        "reprise.dev/page-token": f"{OPERATOR}-web"
+    }
+    own = {"web__enabled": "true", "web__token__secret": "mine", "web__hosts[0]": "reprise.example.com"}
+    for values, name in (({"web__enabled": "true"}, f"{OPERATOR}-web"), (own, "mine")):
+        pod = operator_pod(**values)
+        (volume,) = [v for v in pod["volumes"] if v["name"] == "web-token"]
+        assert volume["secret"]["secretName"] == name
+        assert "--web-token=/etc/reprise-web/token" in pod["containers"][0]["args"]
+    assert not of_kind(render(**own), "Secret")
+    arguments = operator_pod(**own)["containers"][0]["args"]
+    assert any(a.startswith("--web-names=") and a.endswith(",reprise.example.com") for a in arguments)
+    trusting = {"web__enabled": "true", "web__token__enabled": "false"}
+    assert not of_kind(render(**trusting), "Secret")
+    assert not [a for a in operator_pod(**trusting)["containers"][0]["args"] if "token" in a]
 
 
 def test_switches_reach_the_operator_without_a_restart() -> None:

@@ -21,6 +21,8 @@ class StubCluster:
         self.forbidden: set[str] = set()
         self.patches: list[tuple[str, Any]] = []
         self.methods: set[str] = set()
+        self.tokens: dict[str, str] = {}
+        """Header X-Reprise-Token by path, where it was shown."""
         self.url = ""
 
     def kubeconfig(self, folder: Path, namespace: str = "streams") -> Path:
@@ -48,6 +50,8 @@ def stub_cluster(answers: dict[str, Any]) -> Iterator[StubCluster]:
         def do_GET(self) -> None:
             stub.methods.add("GET")
             path = self.path.partition("?")[0]
+            if shown := self.headers.get("X-Reprise-Token"):
+                stub.tokens[path] = shown
             if path in stub.forbidden:
                 self._send(403, {"message": "not allowed"})
             elif path in stub.answers:

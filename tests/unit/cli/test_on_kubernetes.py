@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import tarfile
 from collections.abc import Iterator
@@ -221,3 +222,21 @@ def test_no_cluster_at_all(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["status", "x", "--kubeconfig", str(tmp_path / "none")])
     assert result.exit_code == 4
     assert "no cluster" in result.output
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_the_pages_token_is_read_with_the_rights_of_who_asks(tmp_path: Path, readable: bool) -> None:
+    """The API server decides who may read the Secret; without it the page is asked, and says what it lacks."""
+    page = _page()
+    service = page["/api/v1/services"]["items"][0]
+    service["metadata"]["annotations"] = {"reprise.dev/page-token": "rec-operator-web"}
+    secret = "/api/v1/namespaces/ops/secrets/rec-operator-web"
+    token = base64.b64encode(b"the-token-of-the-page").decode()
+    with stub_cluster({**_objects(), **page, secret: {"data": {"token": token}}}) as stub:
+        if not readable:
+            stub.forbidden.add(secret)
+        config = stub.kubeconfig(tmp_path)
+        result = CliRunner().invoke(main, ["status", "oncall", "--kubeconfig", str(config)])
+        assert result.exit_code in (0, 1), result.output
+        assert stub.tokens.get(PAGE) == ("the-token-of-the-page" if readable else None)
+        assert set(stub.tokens) <= {PAGE, f"{PAGE}/records"}, "it is shown to the page alone"
