@@ -5,6 +5,7 @@ Invariant: a mistake of the caller never shows a traceback; an error nobody fore
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
@@ -46,6 +47,8 @@ def guarded(call: Callable[[], T]) -> T:
     except (RunError, EmbeddedError, CoordinationError) as error:
         fail(str(error), NO)
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            fail(f"{error.filename or 'the disk'}: {error.strerror}", NO)
         if error.filename is None:
             raise
         fail(f"{error.filename}: {error.strerror}", BAD_INPUT)

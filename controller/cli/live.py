@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.live import Live
 
 from controller.cli.run_page import headline, page
+from controller.cli.troubles import Troubles
 from controller.report.timeline import plan_summary
 from controller.run.state import RunState, Status
 
@@ -66,6 +67,7 @@ class Page(Silent):
 
     def __init__(self, console: Console, name: str) -> None:
         self._console, self._name = console, name
+        self._troubles = Troubles()
         self._live = Live(console=console, refresh_per_second=4, transient=False)
 
     def __enter__(self) -> Self:
@@ -81,6 +83,8 @@ class Page(Silent):
 
     def watch(self, state: RunState, actions: list[dict[str, Any]]) -> None:
         """Redraw."""
+        for line in self._troubles.new(state.observation):
+            self._console.print(line, style="bold red", highlight=False, markup=False, soft_wrap=True)
         last = [action_text(action) for action in actions[-LAST_ACTIONS:]]
         rows = max(6, self._console.size.height - LAST_ACTIONS - 8)
         self._live.update(page(self._name, state, last, rows))
@@ -91,6 +95,7 @@ class Lines(Silent):
 
     def __init__(self, console: Console, name: str) -> None:
         self._console, self._name = console, name
+        self._troubles = Troubles()
         self._actions = 0
         self._plans: set[str] = set()
         self._phase = ""
@@ -106,6 +111,8 @@ class Lines(Silent):
         for action in actions[self._actions :]:
             self._print(action_text(action))
         self._actions = len(actions)
+        for line in self._troubles.new(state.observation):
+            self._print(line)
         seen = state.observation
         incident = seen.incident
         phase = f"{incident.id} {incident.kind.value}, {incident.phase.value}" if incident else ""

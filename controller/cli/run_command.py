@@ -16,7 +16,9 @@ from controller.cli.web_option import web_option, web_page
 from controller.logs import FORMATS
 from controller.metrics.endpoint import RunMetrics
 from controller.run import Outcome, RunConfig, RunResult, load, load_faults, run_topology
+from controller.run.faults import Fault
 from controller.run.state import RunState
+from spark_jobs.topology import expand
 
 STRATEGIES = ("incremental", "blocking", "operator-centric", "best-case")
 EXIT = {
@@ -77,7 +79,11 @@ def command(file: Path, out: Path, quiet: bool, web: int | None, **options: Any)
     """
     sets = parse_sets(options["sets"])
     resource = load(file, nodes=options["nodes"], strategy=options["strategy"], overrides=sets)
-    faults = load_faults(options["faults"], resource.nodes.count) if options["faults"] else ()
+    faults: tuple[Fault, ...] = ()
+    if options["faults"]:
+        best = resource.recovery.strategy == "best-case"  # as many stand by as the faults take
+        standby = options["standby"] or (resource.nodes.count if best else 0)
+        faults = load_faults(options["faults"], resource.nodes.count, expand(resource), standby)
     config = RunConfig(
         resource=resource,
         out=out,

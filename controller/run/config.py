@@ -17,7 +17,9 @@ class Outcome(StrEnum):
     """How a run ended."""
 
     DONE = "done"  # the stream ended, every query wrote everything, no incident is open
-    POISONED = "poisoned"  # the stream ended, but code of some operator raised and its queries did not finish
+    POISONED = (
+        "poisoned"  # code of some operator raised; the stream ended without its queries, or none was left
+    )
     TIMEOUT = "timeout"
     INTERRUPTED = "interrupted"  # Ctrl-C or SIGTERM
     FAILED = "failed"  # the run itself could not go on

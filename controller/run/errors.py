@@ -1,5 +1,7 @@
 """What can go wrong with a run; every error that leaves this package is a `RunError`."""
 
+from __future__ import annotations
+
 
 class RunError(Exception):
     """A run that cannot start or go on; the message is for the person who started it."""
@@ -13,6 +15,10 @@ class FaultFileError(RunError):
         self.file = file
         self.field = field
         self.reason = reason
+
+    def at(self, line: int | None) -> FaultFileError:
+        """The same with the line of the file, where it is known."""
+        return self if line is None else FaultFileError(self.file, self.field, f"{self.reason} (line {line})")
 
 
 class ServiceError(RunError):

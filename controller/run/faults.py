@@ -7,6 +7,7 @@ either a schedule or one FaultFileError that names file, index and field.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ import yaml
 
 from controller.run.errors import FaultFileError
 from controller.run.traces import read_trace
+from spark_jobs.topology import Topology
 from spark_jobs.topology.quantity import parse_duration
+from spark_jobs.topology.schema import nearest
 
 TRIGGERS = ("at", "batch", "after", "on")
 ACTIONS = ("kill", "freeze", "thaw", "add", "crash", "trace")
@@ -30,6 +33,8 @@ _FIELDS = {
     "crash": {"crash", "for"},
     "trace": {"trace", "speedup", "start", "only", "limit"},
 }
+
+_KNOWN = {*TRIGGERS, "name", "delay", "count"}.union(*_FIELDS.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,20 +86,64 @@ class Fault:
                 return f"{self.action} {' '.join(self.nodes)}"
 
 
-def load_faults(path: str | Path, nodes: int) -> tuple[Fault, ...]:
-    """The schedule in a YAML file; traces in it are unrolled for a run that starts with `nodes` nodes."""
+def load_faults(
+    path: str | Path, nodes: int, topology: Topology | None = None, standby: int = 0
+) -> tuple[Fault, ...]:
+    """The schedule in a YAML file; traces in it are unrolled for a run that starts with `nodes` nodes, and `standby` more.
+
+    With `topology` also the names of partitions and operators (`@name`) are checked.
+    """
     path = Path(path)
     try:
-        items = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        items, lines = yaml.safe_load(text), _lines(yaml.compose(text, Loader=yaml.SafeLoader))
     except OSError as error:
         raise FaultFileError(str(path), "", f"cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise FaultFileError(str(path), "", f"is not YAML: {' '.join(str(error).split())}") from error
-    return parse_faults(items, str(path), nodes, folder=path.parent)
+    try:
+        faults = parse_faults(items, str(path), nodes, folder=path.parent)
+        _require_nodes(faults, str(path), nodes + standby, topology)
+    except FaultFileError as error:
+        line = lines.get(error.field, lines.get(error.field.partition(".")[0]))
+        raise error.at(line) from None
+    return faults
+
+
+def _lines(node: yaml.Node | None) -> dict[str, int]:
+    """The lines of entries and of their fields, by the names that errors use."""
+    found: dict[str, int] = {}
+    for index, entry in enumerate(node.value if isinstance(node, yaml.SequenceNode) else []):
+        found[f"[{index}]"] = entry.start_mark.line + 1
+        for key, _ in entry.value if isinstance(entry, yaml.MappingNode) else []:
+            found[f"[{index}].{key.value}"] = key.start_mark.line + 1
+    return found
+
+
+def _require_nodes(faults: tuple[Fault, ...], file: str, nodes: int, topology: Topology | None) -> None:
+    """FaultFileError for a node that the run can never have, or a partition that is not in the topology."""
+    added = sum(fault.count for fault in faults if fault.action == "add")
+    known = set(topology.partitions) if topology else set()
+    known |= {p.rpartition(".")[0] for p in known}
+    for fault in faults:
+        for name in fault.nodes:
+            if name.startswith("@"):
+                good, reason = (
+                    not topology or name[1:] in known,
+                    f"there is no partition or operator {name[1:]!r}",
+                )
+                reason += nearest(name[1:], sorted(known))
+            else:
+                number = int(name[1:]) if re.fullmatch(r"n[1-9]\d{0,8}", name) else 0
+                good = 1 <= number <= nodes + added
+                later = f", and up to n{nodes + added} with those that are added" if added else ""
+                reason = f"there is no node {name!r}: the run starts with n1 to n{nodes}{later}"
+            if not good:
+                raise FaultFileError(file, f"[{fault.label}].{fault.action}", reason)
 
 
 def parse_faults(items: Any, file: str, nodes: int, folder: Path = Path()) -> tuple[Fault, ...]:
-    """As `load_faults`, from parsed YAML."""
+    """As `load_faults`, from parsed YAML; whether nodes exist is not checked."""
     if items is None:
         return ()
     if not isinstance(items, list):
@@ -165,6 +214,9 @@ class _Entry:
 
 
 def _fault(entry: _Entry, labels: list[str]) -> Fault:
+    for key in entry.item:
+        if key not in _KNOWN:
+            raise entry.error(key, f"unknown field{nearest(key, sorted(_KNOWN))}")
     when = entry.one_of(TRIGGERS, "moment")
     action = entry.one_of(ACTIONS, "action")
     allowed = _FIELDS[action] | {when, "name", "delay"}

@@ -21,12 +21,12 @@ from controller.report import layout as files
 from controller.report import write_report
 from controller.run.commands import services_of
 from controller.run.config import Outcome, RunConfig, RunResult
+from controller.run.ending import Ending
 from controller.run.errors import RunError
 from controller.run.faults import most_killed
 from controller.run.inject import Injector, Roster, natural
 from controller.run.observation import Observation, Observer
 from controller.run.schedule import Moment, Schedule
-from controller.run.standing import is_poison
 from controller.run.state import RunState, run_state
 from spark_jobs.topology import expand
 
@@ -58,10 +58,14 @@ def run_topology(
         reason = str(error)
     finally:
         run.record |= {"outcome": outcome.value, "reason": reason, "ended": time.time()}
-        files.write_json(layout.record, run.record)
-    incident = write_report(
-        layout, config.resource, run.record, run.seen.incidents, list(run.seen.plans.values())
-    )
+        run.save()
+    try:
+        incident = write_report(
+            layout, config.resource, run.record, run.seen.incidents, list(run.seen.plans.values())
+        )
+    except OSError as error:  # a full disk: what is known is said, if it cannot be written
+        progress(f"problem: the report is not written: {error.strerror or error}")
+        incident = {}
     return RunResult(outcome, config.out, run.record, incident, reason)
 
 
@@ -76,6 +80,8 @@ class _Run:
         self.actions: list[dict[str, Any]] = self.record["actions"]
         self.seen = Observation(time.time())
         self.zero: float | None = None
+        self._unwritten = ""
+        """Why `run.json` could not be brought up to date the last time."""
 
     def to_the_end(self) -> tuple[Outcome, str]:
         files.write_json(self.layout.record, self.record)
@@ -133,6 +139,7 @@ class _Run:
     def _watch_until_done(
         self, observer: Observer, injector: Injector, schedule: Schedule
     ) -> tuple[Outcome, str]:
+        ending = Ending(self.topology)
         deadline = None if self.config.timeout_s is None else time.monotonic() + self.config.timeout_s
         while True:
             began = time.monotonic()
@@ -145,7 +152,7 @@ class _Run:
                 injector.carry_out(fault, assignment)
             injector.arrived(node.name for node in seen.nodes.values())
             self.watch(run_state(self.topology, seen, frozenset(injector.frozen)), self.actions)
-            if (end := _end(seen)) is not None:
+            if (end := ending.look(seen, began)) is not None:
                 self.record["unfired"] = [fault.describe() for fault in schedule.unfired]
                 return end
             if deadline is not None and time.monotonic() > deadline:
@@ -193,14 +200,17 @@ class _Run:
         if self.seen.progress is not None:
             action["batch"] = self.seen.progress.horizon
         self.actions.append(action)
-        self._save()
+        self.save()
 
-    def _save(self) -> None:
+    def save(self) -> None:
         """Bring `run.json` up to date; a full disk must not end the run that it is about."""
         try:
             files.write_json(self.layout.record, self.record)
+            self._unwritten = ""
         except OSError as error:
-            log.warning("run record not written: %s", error)
+            if str(error) != self._unwritten:
+                self.progress(f"problem: run.json is not written: {error.strerror or error}")
+            self._unwritten = str(error)
 
     def _thaw(self, cluster: EmbeddedCluster, injector: Injector) -> None:
         """A cluster that is given back has no frozen node and a living ZooKeeper."""
@@ -209,14 +219,6 @@ class _Run:
                 cluster.kill([name for name in injector.frozen if name in cluster.nodes])
             if not cluster.zookeeper.alive:
                 cluster.zookeeper.start()
-
-
-def _end(seen: Observation) -> tuple[Outcome, str] | None:
-    progress = seen.progress
-    if not seen.connected or progress is None or not progress.done or seen.incident is not None:
-        return None
-    poison = [f"{p}: {why}" for p, why in progress.failed.items() if is_poison(why)]
-    return (Outcome.POISONED, "; ".join(poison)) if poison else (Outcome.DONE, "")
 
 
 def _standby(config: RunConfig) -> tuple[int, tuple[Any, ...]]:

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from controller.cli import main
 from controller.cli.app import COMMANDS
+from controller.cli.exits import guarded
 from controller.report.layout import new_record, write_json
 from spark_jobs.checkpoints import CheckpointStore, Manifest
 from spark_jobs.topology import load_topology, to_json
@@ -276,3 +277,25 @@ def test_other_values_are_checked_before_they_are_refused(tmp_path: Path) -> Non
     assert result.exit_code == 2
     assert "spec.operators[count].resources.cpu: one partition needs 400m" in result.output
     assert reprise("validate", "-f", path, "--set", "nodes.cpu=1").exit_code == 0
+
+
+@pytest.mark.parametrize("name", [None, "/data/out/run.json"])
+def test_a_full_disk_is_one_line(capsys: pytest.CaptureFixture[str], name: str | None) -> None:
+    def fill() -> None:
+        raise OSError(28, "No space left on device", name)
+
+    with pytest.raises(SystemExit) as ended:
+        guarded(fill)
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == f"error: {name or 'the disk'}: No space left on device\n"
+
+
+def test_a_fault_file_with_a_wrong_word_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    faults = tmp_path / "F.yaml"
+    faults.write_text("- {at: 5s, kil: [n2]}\n")
+    result = reprise("run", "-f", MINIMAL, "--faults", faults, "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert result.output.splitlines() == [
+        f"error: {faults}: [0].kil: unknown field; did you mean 'kill'? (line 1)"
+    ]
+    assert not (tmp_path / "out").exists()

@@ -93,3 +93,34 @@ def test_zookeeper_away_is_said() -> None:
 
 def test_what_was_not_done_is_loud() -> None:
     assert "NOT DONE: no node n9" in action_text({"action": "kill", "error": "no node n9"})
+
+
+def test_a_partition_that_is_set_aside_and_a_full_disk_are_told_at_once_and_once() -> None:
+    progress = WELL.observation.progress
+    assert progress is not None
+    why = "poison: operator top, partition top.0, batch 3: ValueError: no"
+    full = [
+        f"p.{i}: batch {b} waits: cannot write /x: [Errno 28] No space left on device"
+        for b in (1, 2)
+        for i in (0, 1)
+    ]
+    other = [f"in.{i}: batch {i} waits: brokers do not answer" for i in range(5)]
+    ill = replace(
+        WELL, observation=replace(WELL.observation, progress=replace(progress, failed={"top.0": why}))
+    )
+    for terminal in (False, True):
+        console, text = _console(terminal)
+        display = display_for(console, "pair", quiet=False)
+        with display:
+            for problems in (full[:2], full[2:], other):
+                display.watch(
+                    replace(ill, observation=replace(ill.observation, problems=tuple(problems))), []
+                )
+        shown = text.getvalue()
+        assert (
+            shown.count("set aside: top.0: poison: operator top, partition top.0, batch 3: ValueError: no")
+            == 1
+        )
+        assert shown.count("problem: the disk is full") == 1
+        assert shown.count("brokers do not answer") == 1
+        assert shown.count("problem: ") == 2

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from controller.run.errors import FaultFileError
 from controller.run.faults import Fault, Trigger, load_faults, most_killed, parse_faults
+from spark_jobs.topology import expand, load_topology
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -127,3 +128,50 @@ def test_the_demo_asks_for_as_many_nodes_as_it_kills() -> None:
     assert most_killed(faults) == sum(fault.count for fault in adds) == 8
     assert [fault.trigger.delay_s for fault in adds] == sorted(fault.trigger.delay_s for fault in adds)
     assert {fault.trigger.of for fault in adds} == {"0"} or {fault.trigger.of for fault in adds} == {"burst"}
+
+
+TWO = """# faults
+- {at: 20s, kill: [n3], name: burst}
+- after: burst
+  %s
+- {at: 30s, add: 1}
+"""
+PAIR = expand(load_topology(EXAMPLES / "minimal.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("entry", "field", "reason"),
+    [
+        ("kil: [n2]", "[1].kil", "unknown field; did you mean 'kill'? (line 4)"),
+        (
+            "kill: [n5]",
+            "[1].kill",
+            "there is no node 'n5': the run starts with n1 to n3, and up to n4 with those",
+        ),
+        ("kill: [node2]", "[1].kill", "there is no node 'node2'"),
+        (
+            "freeze: ['@parsr']",
+            "[1].freeze",
+            "there is no partition or operator 'parsr'; did you mean 'parser'? (line 4)",
+        ),
+        ("kill: ['@count.2']", "[1].kill", "there is no partition or operator 'count.2'"),
+        ("kill: [n2]\n  for: 1s", "[1].for", "(line 5)"),
+    ],
+)
+def test_what_a_file_cannot_mean_is_refused_before_the_start_with_its_line(
+    tmp_path: Path, entry: str, field: str, reason: str
+) -> None:
+    path = tmp_path / "F.yaml"
+    path.write_text(TWO % entry)
+    with pytest.raises(FaultFileError) as raised:
+        load_faults(path, 3, PAIR)
+    assert raised.value.field == field
+    assert reason in raised.value.reason
+
+
+@pytest.mark.parametrize("entry", ["kill: [n4]", "kill: ['@count.1', '@parser']", "freeze: [n1]"])
+def test_nodes_that_are_added_and_partitions_that_are_there_may_be_named(tmp_path: Path, entry: str) -> None:
+    path = tmp_path / "F.yaml"
+    path.write_text(TWO % entry)
+    assert len(load_faults(path, 3, PAIR)) == 3
+    assert len(load_faults(path, 1, standby=2)) == 3
