@@ -122,6 +122,8 @@ class Engine:
     def begin(self, newest: int) -> None:
         """Go on after the newest complete checkpoint; once, before anything else."""
         self.punctuations.newest = newest
+        with self._passing("the stream's clock waits"):
+            self.problems += self.release.begin(newest, WINDOW)
         self._tell()
 
     # -- what is wanted ------------------------------------------------------------------------------------------------
@@ -253,7 +255,7 @@ class Engine:
 
     def _start_clock(self) -> None:
         with self._passing("the stream's clock waits"):  # tried again with the next job
-            self.release.start(time.time())
+            self.release.start(self.release.now())
 
     def _after_failure(self, error: DataPlaneError, slots: Sequence[str], cancelled: bool) -> None:
         self.failures += 1
@@ -269,12 +271,10 @@ class Engine:
             self.problems.append(f"jobs fail again and again: {where}{error}")
 
     def _open_batches(self) -> None:
-        """Move the horizon: as far as the clock says, but in normal running not far ahead of the slowest."""
+        """Move the horizon: as far as the clock says, and not far ahead of the slowest."""
         if self.desired.paused:
             return
-        due = self.release.due(time.time(), min(self.positions.values(), default=0))
-        if not self.desired.retain:
-            due = min(due, min(self.positions.values(), default=0) + WINDOW)
+        due = self._due()
         reach: int | None = None
         # no batch without its ranges on record; tried again with the next job
         with self._passing("sources wait"):
@@ -289,6 +289,15 @@ class Engine:
         self.punctuations.announce(self.horizon, reach, self.final, everyone, time.monotonic())
         self.figures.announced(self.punctuations.open, time.monotonic())
         self.horizon = max(self.horizon, reach)
+
+    def _due(self) -> int:
+        """The last batch to release now.  In normal running it is at most a window ahead of the slowest.  In an incident
+        those that have all their input go on with the clock; what came due while nothing ran is caught up by windows."""
+        now, slowest = self.release.now(), min(self.positions.values(), default=0)
+        if said := self.release.was_set():
+            self.problems.append(said)
+        pace = self.release.pace(now, slowest, WINDOW)
+        return min(self.release.due(now, slowest), pace if self.desired.retain else slowest + WINDOW)
 
     @property
     def final(self) -> int | None:
@@ -329,9 +338,15 @@ class Engine:
         return commands
 
     def _unknown_ranges(self, partition: str) -> dict[int, Range]:
-        """Ranges that this installation of a source partition has not confirmed; all since its checkpoint at first."""
-        known = self._known.get(self._installation[partition], self.desired.checkpoint)
-        return self.ledger.spans(partition, known, self.horizon)
+        """Ranges that this installation of a source partition has not confirmed; those since its checkpoint at first."""
+        return self.ledger.spans(partition, self._confirmed_ranges(partition), self._told_ranges(partition))
+
+    def _confirmed_ranges(self, partition: str) -> int:
+        return self._known.get(self._installation[partition], self.desired.checkpoint)
+
+    def _told_ranges(self, partition: str) -> int:
+        """The last batch whose range a command names; a source that has far to go is told in several."""
+        return min(self.horizon, self._confirmed_ranges(partition) + 2 * WINDOW)
 
     def _take(self, node: str, report: Report) -> None:
         mine = [p for p in list(self.positions) if self.desired.assignment[p] == node]
@@ -345,7 +360,7 @@ class Engine:
             else:
                 self.positions[partition] = report.positions[partition]
                 if partition in self.ledger.ranges:
-                    self._known[self._installation[partition]] = self.horizon
+                    self._known[self._installation[partition]] = self._told_ranges(partition)
         for ack in report.acks:
             self.punctuations.acknowledge(ack)
         self.usage.update(report.usage)

@@ -1,53 +1,163 @@
 """When batches become due: the clock of the stream.
 
-Batch b is due (b - 1) intervals after the start: the moment at which the topology stood for the first time, which is kept
-beside the ledger.  A driver that restarts, or a cluster that was down, finds the batches that came due meanwhile, as a live
-stream would.  With an interval of 0 batches are due as soon as the topology can take them (throughput measurements).
+Batch 1 is due when the topology stood for the first time, and each further batch one interval after the one before; which
+interval holds from which batch on is kept beside the ledger (`Anchor`).  A driver that restarts, or a cluster that was down,
+finds the batches that came due meanwhile, as a live stream would.  With an interval of 0 batches are due as soon as the
+topology can take them (throughput measurements).
+
+Clocks of machines differ and are set.  So a driver asks its machine's clock once, when it begins, and measures from there
+with a clock that nobody sets.  One that begins on a machine whose clock is behind the stream's goes on from its checkpoint
+at the stream's pace, and says so, instead of waiting for the difference.
+
+What is due is not released at once where much is due: `pace` lets the stream go on as fast as its clock, and catch up as
+fast as the slowest partition applies what there is.
 """
 
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
+from typing import NamedTuple
 
 from spark_jobs.errors import DamagedError
 from spark_jobs.files import Files
 
 CLOCK = "clock.json"
+SET_S = 5.0
+"""A machine's clock that is off by so much since the last time that it was said has been set."""
+
+
+class Anchor(NamedTuple):
+    """From `batch` on, which is due at `time` (unix seconds), batches are `interval` seconds apart."""
+
+    batch: int
+    time: float
+    interval: float
 
 
 class Release:
-    """The clock of one stream.  `interval_s`: seconds between batches; `ahead`: batches in flight where it is 0."""
+    """The clock of one stream.  `interval_s`: seconds between batches; `ahead`: batches in flight where it is 0.  `wall`,
+    `elapsed`: the machine's clock, unix seconds, and one that only grows."""
 
-    def __init__(self, location: str, interval_s: float, ahead: int = 32) -> None:
+    def __init__(
+        self,
+        location: str,
+        interval_s: float,
+        ahead: int = 32,
+        wall: Callable[[], float] = time.time,
+        elapsed: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.interval_s = interval_s
         self.ahead = ahead
+        self._wall, self._elapsed = wall, elapsed
         self._files = Files(location)
-        self.started = self._read()
+        self.anchors, self._known = self._read()
+        self._from = self._began = wall()
+        self._since, self._off = elapsed(), 0.0
+        self._pace, self._paced = 0.0, 0.0
 
-    def _read(self) -> float | None:
+    def _read(self) -> tuple[list[Anchor], bool]:
+        """The anchors, and whether the file names them: those of earlier versions hold the beginning alone."""
         data = self._files.read(CLOCK)
+        if data is None:
+            return [], True
         try:
-            return None if data is None else float(json.loads(data)["started"])
+            found = json.loads(data)
+            if "anchors" not in found:
+                return [Anchor(1, float(found["started"]), self.interval_s)], False
+            return [Anchor(int(b), float(t), float(i)) for b, t, i in found["anchors"]], True
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedError(
                 f"{CLOCK} in {self._files.name}: the stream's clock is damaged: {error}"
             ) from error
 
+    @property
+    def started(self) -> float | None:
+        """When batch 1 was due, unix seconds."""
+        return self.anchors[0].time if self.anchors else None
+
+    def begin(self, newest: int, window: int) -> list[str]:
+        """A driver begins after the checkpoint `newest`, and batches after it follow `interval_s`; returns what a person
+        should know.  StoreError: a new interval cannot be written."""
+        self._adopt(newest)
+        wall = self._wall()
+        self._from = self._began = wall
+        self._since, self._off = self._elapsed(), 0.0
+        if not self.anchors or self.interval_s <= 0:
+            return []
+        if newest and (behind := self.at(newest) - wall) > 0:
+            self._from = self.at(newest)
+            return [
+                f"this machine's clock is {behind:.0f} s behind the stream's: batches go on after checkpoint {newest} "
+                "at their pace, and their times lie ahead of the clock"
+            ]
+        missed = self.due(wall, newest) - newest
+        if missed > window:
+            return [
+                f"{missed} batches came due after checkpoint {newest}: they are released {window} at a time"
+            ]
+        return []
+
+    def _adopt(self, newest: int) -> None:
+        if not self.anchors:
+            return
+        last = self.anchors[-1]
+        if last.interval != self.interval_s:
+            begins = self.at(newest + 1) if last.interval > 0 else self._wall()
+            kept = [anchor for anchor in self.anchors if anchor.batch <= newest]
+            self._write([*kept, Anchor(newest + 1, begins, self.interval_s)])
+        elif not self._known:
+            self._write(self.anchors)
+
+    def _write(self, anchors: list[Anchor]) -> None:
+        self._files.replace(CLOCK, _encoded(anchors))
+        self.anchors, self._known = anchors, True
+
     def start(self, now: float) -> None:
         """Let batch 1 be due now (unix seconds), unless the clock was started before, by whomever.  StoreError: it cannot
         be written; the clock stands still until it is."""
-        if self.started is None:
-            self._files.create(CLOCK, json.dumps({"started": now}).encode())
-            self.started = self._read()
+        if not self.anchors:
+            self._files.create(CLOCK, _encoded([Anchor(1, now, self.interval_s)]))
+            self.anchors, self._known = self._read()
+
+    def now(self) -> float:
+        """The stream's time, unix seconds: never set, forward or back, while a driver lives."""
+        return self._from + self._elapsed() - self._since
+
+    def was_set(self) -> str:
+        """What to say when the machine's clock has been set since the driver began, or since it was said; else empty."""
+        off = self._wall() - (self._began + self._elapsed() - self._since)
+        if abs(off - self._off) < SET_S:
+            return ""
+        moved, self._off = off - self._off, off
+        return f"this machine's clock was set by {moved:+.0f} s: batches stay at the stream's pace"
 
     def due(self, now: float, slowest: int) -> int:
         """The last batch that is due; `slowest` is the least position."""
-        if self.started is None:
+        if not self.anchors:
             return 0
         if self.interval_s <= 0:
             return slowest + self.ahead
-        return max(0, int((now - self.started) / self.interval_s) + 1)
+        last = self.anchors[-1]
+        return max(0, last.batch - 1, last.batch + int((now - last.time) / last.interval))
+
+    def pace(self, now: float, slowest: int, window: int) -> int:
+        """The last batch that may be released, due or not: `window` ahead of the slowest, and beyond that no faster than the
+        clock goes, so that who has caught up is not held back by who has not."""
+        if self.interval_s > 0:
+            grown = min((now - self._paced) / self.interval_s, float(window)) if self._paced else 0.0
+            self._pace = self._pace + max(0.0, grown)
+        self._pace, self._paced = max(self._pace, float(slowest + window)), now
+        return int(self._pace)
 
     def at(self, batch: int) -> float:
         """When `batch` is due, unix seconds; 0.0 before the start."""
-        return 0.0 if self.started is None else self.started + (batch - 1) * self.interval_s
+        if not self.anchors:
+            return 0.0
+        anchor = next((a for a in reversed(self.anchors) if a.batch <= batch), self.anchors[0])
+        return anchor.time + (batch - anchor.batch) * anchor.interval
+
+
+def _encoded(anchors: list[Anchor]) -> bytes:
+    return json.dumps({"started": anchors[0].time, "anchors": anchors}).encode()

@@ -128,7 +128,7 @@ class Loop:
         engine = self.engine
         if not ran or engine.desired.paused or engine.release.interval_s <= 0:
             return 0.5
-        due = engine.release.at(engine.horizon + 1) - time.time()
+        due = engine.release.at(engine.horizon + 1) - engine.release.now()
         return max(0.01, min(due, KEEPALIVE_S)) if not engine.done else 0.5
 
     def _take_desired(self) -> None:
@@ -162,7 +162,8 @@ class Loop:
     def _announce_checkpoint(self) -> None:
         """Say in ZooKeeper that the newest checkpoint is complete; tried with each turn until it is said."""
         position = self.engine.punctuations.newest
-        if position <= self._announced:
+        self._announced = min(self._announced, position)  # it has gone back to before a damaged one
+        if position == self._announced:
             return
         try:
             manifest = self.engine.store.manifest(position)
