@@ -87,13 +87,14 @@ def incident_history(incident: IncidentView, plans: bool) -> RenderableType:
     for event in incident.events:
         parts.append(Text(f"{event.time - incident.opened_at:8.2f} s  {event.name}  {event.detail}".rstrip()))
     table = plain_table()
-    for name in ("query", "priority", "lost at", "restored after", "caught up after"):
+    for name in ("query", "priority", "lost at", "restored after", "back after", "relapses"):
         table.add_column(name, justify="left" if name == "query" else "right")
     for query in incident.queries:
-        after = (at and at - query.lost_at for at in (query.restored_at, query.caught_up_at))
+        restored = None if query.restored_at is None else query.restored_at - query.lost_at
         lost = span(query.lost_at - incident.opened_at)
-        table.add_row(query.query, str(query.priority), lost, *(span(seconds) for seconds in after))
-    parts += [Text(), table, Text()]
+        back = f"{'' if query.measured else 'at least '}{span(query.down_s)}"
+        table.add_row(query.query, str(query.priority), lost, span(restored), back, str(query.relapses))
+    parts += [Text(), table, Text(incident.recovery), Text()]
     for plan in incident.plans if plans else ():
         parts.append(Text(f"{plan.id}  {plan.summary}", style="bold"))
         parts += [Text(f"    {entry.query}: {entry.reason}") for entry in plan.left_out]
@@ -124,11 +125,19 @@ def read_report(out: Path) -> dict[str, Any]:
 
 
 def queries_table(incident: dict[str, Any], measured: dict[str, Any]) -> Table:
-    """Lost, restored and caught up, in seconds after the loss; and when the output itself was normal again."""
+    """Lost, restored and back by the incident's record, in seconds after the loss; and, by what was written and in seconds
+    after the first fault of the run, when the output was normal again."""
     title = f"{incident['id']} {incident['kind']}, recovered from checkpoint {incident['checkpoint']}"
     table = plain_table(title=title, title_justify="left")
     table.add_column("query", min_width=max(map(len, incident["queries"]), default=5))
-    for name in ("priority", "lost at", "restored after", "caught up after", "output normal after"):
+    for name in (
+        "priority",
+        "lost at",
+        "restored after",
+        "back after",
+        "relapses",
+        "output normal after fault",
+    ):
         table.add_column(name, justify="right")
     for name, query in incident["queries"].items():
         table.add_row(
@@ -136,7 +145,8 @@ def queries_table(incident: dict[str, Any], measured: dict[str, Any]) -> Table:
             str(query["priority"]),
             _seconds(query["lost"]),
             _seconds(query["restored_after_s"]),
-            _seconds(query["recovery_s"]),
+            _back(query),
+            str(query.get("relapses", 0)),
             _seconds(measured.get(name, {}).get("available_again_s")),
         )
     return table
@@ -147,6 +157,12 @@ def _left_out(console: Console, incident: dict[str, Any]) -> None:
         console.print(f"{plan['id']}  {plan['summary']}", style="bold", highlight=False, soft_wrap=True)
         for query, reason in plan["left_out"].items():
             console.print(f"    {query}: {reason}", highlight=False, soft_wrap=True)
+
+
+def _back(query: dict[str, Any]) -> str:
+    """How long it was down; `-` in a report of the version before, which did not say how long at least."""
+    at_least = query.get("at_least_s")
+    return _seconds(query["recovery_s"]) if at_least is None else f"at least {at_least:.1f} s"
 
 
 def _criterion(found: dict[str, Any]) -> str:

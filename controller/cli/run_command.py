@@ -124,9 +124,7 @@ def verdict(console: Console, result: RunResult) -> None:
         f"{result.outcome.value}{reason}", style=style, highlight=False, markup=False, soft_wrap=True
     )
     for incident in result.incident.get("incidents", []):
-        times = [q["recovery_s"] for q in incident["queries"].values() if q["recovery_s"] is not None]
-        spread = f", recovered in {min(times):.1f} to {max(times):.1f} s" if times else ""
-        text = f"{incident['id']} {incident['kind']}: {len(incident['queries'])} queries lost{spread}"
+        text = f"{incident['id']} {incident['kind']}: {len(incident['queries'])} queries lost: {incident['recovery']}"
         console.print(text, highlight=False, soft_wrap=True)
     console.print(f"results in {result.out}", highlight=False, soft_wrap=True)
 

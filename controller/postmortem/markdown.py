@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from controller.postmortem.counterfactual import Counterfactuals, Curve
 from controller.postmortem.story import Story
 from controller.report.timeline import plan_summary
+from scheduler.back import spread
 
 
 def markdown(story: Story, otherwise: Counterfactuals | None, plots: Sequence[str]) -> str:
@@ -29,7 +30,7 @@ def _head(story: Story) -> list[str]:
     incident = story.incident
     down = story.downtimes
     state = "open" if incident.closed_at is None else f"closed after {story.end - incident.opened_at:.1f} s"
-    back = sum(d.caught_up_at is not None for d in down)
+    least = "" if all(d.took.measured for d in down) else "at least "
     return [
         f"# Incident {incident.id} of {story.topology.name}\n",
         _table(
@@ -41,9 +42,13 @@ def _head(story: Story) -> list[str]:
                 ("nodes lost", f"{len(incident.lost)} of {incident.nodes_before}: {_nodes(story)}"),
                 ("nodes that arrived", str(len(story.arrivals))),
                 ("recovered from checkpoint", str(incident.checkpoint)),
-                ("queries lost", f"{len(down)} of {len(story.topology.queries)}, {back} came back"),
+                ("queries lost", f"{len(down)} of {len(story.topology.queries)}"),
+                ("queries back", spread((d.took for d in down), incident.closed_at is not None)),
                 ("plans", str(len(story.plans))),
-                ("availability lost", f"{story.lost_s:.1f} s of the whole topology, weighted by priority"),
+                (
+                    "availability lost",
+                    f"{least}{story.lost_s:.1f} s of the whole topology, weighted by priority",
+                ),
             ],
         ),
     ]
@@ -63,12 +68,16 @@ def _downtime(story: Story) -> list[str]:
                 _after(d.lost_at, story.incident.opened_at),
                 _after(d.restored_at, d.lost_at),
                 _after(d.caught_up_at, d.lost_at),
-                f"{d.seconds(story.end):.1f} s" + ("" if d.caught_up_at is not None else ", and still down"),
+                f"{'' if d.took.measured else 'at least '}{d.took.seconds:.1f} s",
                 str(d.losses),
+                str(d.took.relapses),
             )
         )
-    names = ("query", "priority", "lost at", "restored after", "caught up after", "downtime", "losses")
-    text = "Seconds; `lost at` counts from the detection, the two following from the loss.\n"
+    names = ("query", "priority", "lost at", "restored after", "back after", "downtime", "losses", "relapses")
+    text = (
+        "Seconds; `lost at` counts from the detection, the two following from the loss. Downtime leaves out the time for"
+        " which a query was back before a relapse. `at least`: it had not been seen back when the record ends.\n"
+    )
     return ["## Downtime by query\n", text, _table(names, rows)]
 
 

@@ -8,13 +8,14 @@ from itertools import pairwise
 
 from algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost
 from controller.report.errors import ReportError
+from scheduler.back import Recovery, recovery_of
 from scheduler.incident import Incident, PlanRecord
 from spark_jobs.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)
 class Downtime:
-    """Of one query; None where it had not come back when the record ends."""
+    """Of one query; `caught_up_at` is None where it had not been seen back when the record ends."""
 
     query: str
     priority: int
@@ -22,10 +23,7 @@ class Downtime:
     restored_at: float | None
     caught_up_at: float | None
     losses: int
-
-    def seconds(self, end: float) -> float:
-        """Until it had caught up, or until `end`."""
-        return max(0.0, (self.caught_up_at if self.caught_up_at is not None else end) - self.lost_at)
+    took: Recovery
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +46,25 @@ class Story:
         """The most valuable first."""
         priorities = self.priorities
         found = [
-            Downtime(q, priorities.get(q, 1), t.lost_at, t.restored_at, t.caught_up_at, t.losses)
+            Downtime(
+                q,
+                priorities.get(q, 1),
+                t.lost_at,
+                t.restored_at,
+                t.caught_up_at,
+                t.losses,
+                recovery_of(t, self.end),
+            )
             for q, t in self.incident.queries.items()
         ]
         return tuple(sorted(found, key=lambda entry: (-entry.priority, entry.query)))
 
     @property
     def lost_s(self) -> float:
-        """Seconds of the whole topology lost: downtime weighted by priority, over the summed priority of all queries."""
+        """Seconds of the whole topology lost: downtime weighted by priority, over the summed priority of all queries.  Where
+        a query was not measured it counts until the end of the record, so this is a lower bound then."""
         total = sum(self.priorities.values()) or 1
-        return sum(d.priority * d.seconds(self.end) for d in self.downtimes) / total
+        return sum(d.priority * d.took.seconds for d in self.downtimes) / total
 
     @property
     def arrivals(self) -> tuple[tuple[float, str, int], ...]:

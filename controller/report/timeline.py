@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from controller.coordination.told import plan_summary
-from scheduler.incident import Incident, PlanRecord
+from scheduler import back
+from scheduler.incident import Incident, PlanRecord, QueryTimeline
 
 __all__ = ["Line", "incident_entry", "marks", "plan_entry", "plan_summary", "timeline"]
 
@@ -42,9 +43,14 @@ def _action(action: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def incident_entry(
-    incident: Incident, plans: Mapping[str, PlanRecord], priorities: Mapping[str, int], zero: float
+    incident: Incident,
+    plans: Mapping[str, PlanRecord],
+    priorities: Mapping[str, int],
+    zero: float,
+    now: float,
 ) -> dict[str, Any]:
-    """One incident with its plans and queries, times in seconds since the stream began."""
+    """One incident with its plans and queries, times in seconds since the stream began.  `now`: when the records were read,
+    which is the end of an incident that is open."""
     return {
         "id": incident.id,
         "kind": incident.kind.value,
@@ -54,19 +60,28 @@ def incident_entry(
         "checkpoint": incident.checkpoint,
         "lost_nodes": [{"node": lost.node, "elapsed": _since(lost.time, zero)} for lost in incident.lost],
         "plans": [plan_entry(plans[name], zero) for name in incident.plans if name in plans],
+        "recovery": back.summary(incident, now),
         "queries": {
-            query: {
-                "priority": priorities.get(query, 1),
-                "lost": _since(times.lost_at, zero),
-                "restored": _since(times.restored_at, zero),
-                "caught_up": _since(times.caught_up_at, zero),
-                "losses": times.losses,
-                "restored_after_s": _since(times.restored_at, times.lost_at),
-                "recovery_s": _since(times.caught_up_at, times.lost_at),
-            }
+            query: _query_entry(times, priorities.get(query, 1), zero, incident.closed_at or now)
             for query, times in sorted(incident.queries.items(), key=lambda q: -priorities.get(q[0], 1))
         },
         "costs_milli": dict(incident.costs),
+    }
+
+
+def _query_entry(times: QueryTimeline, priority: int, zero: float, end: float) -> dict[str, Any]:
+    """`recovery_s`: how long it was down, None where that was not measured; then `at_least_s` says how long at least."""
+    took = back.recovery_of(times, end)
+    return {
+        "priority": priority,
+        "lost": _since(times.lost_at, zero),
+        "restored": _since(times.restored_at, zero),
+        "caught_up": _since(times.caught_up_at, zero),
+        "losses": times.losses,
+        "relapses": times.relapses,
+        "restored_after_s": _since(times.restored_at, times.lost_at),
+        "recovery_s": round(took.seconds, 3) if took.measured else None,
+        "at_least_s": None if took.measured else round(took.seconds, 3),
     }
 
 

@@ -40,10 +40,11 @@ def write_report(
     report = {
         "topology": resource.name,
         "strategy": resource.recovery.strategy,
+        "order": resource.recovery.order,
         "outcome": record.get("outcome", ""),
         "zero": zero,
         "failure": None if failure is None else round(failure - zero, 3),
-        "incidents": [incident_entry(i, by_id, priorities, zero) for i in incidents],
+        "incidents": [incident_entry(i, by_id, priorities, zero, span[1]) for i in incidents],
         "timeline": lines,
         **({} if found is None else _measured(found)),
     }

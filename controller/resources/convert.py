@@ -30,6 +30,7 @@ from controller.resources.incident import (
     Plans,
 )
 from controller.resources.plan import ChosenQuery, LeftOutQuery, NodeRoom, PlanSpec
+from scheduler import back
 from scheduler.incident import Incident, PlanRecord
 
 TOPOLOGY_LABEL = f"{GROUP}/topology"
@@ -75,6 +76,8 @@ def incident_status(
             affected=len(queries),
             restored=restored,
             caught_up=sum(entry.caught_up_at is not None for entry in queries.values()),
+            # while it is open the times grow, and each of them would be a write
+            recovery=None if incident.closed_at is None else cut(back.summary(incident, incident.closed_at)),
             summary=f"{restored}/{len(queries)}",
         ),
         waiting=waiting_queries(newest.left_out if newest else {}, priorities),

@@ -56,7 +56,9 @@ class Affected(Written):
     restored: Count
     """Of these, queries all of whose partitions are at work again."""
     caught_up: Count
-    """Of these, queries whose output is not behind any more."""
+    """Of these, queries that are back: their output holds its own steady lag."""
+    recovery: Reason | None = None
+    """Of a closed incident: how long they were down, and how many were not seen back before it closed."""
     summary: Summary
     """`restored/affected`."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,17 @@ from rich.table import Table
 from controller.report.compare import Comparison, compare
 from controller.report.versus import draw_versus, since_failure
 from controller.run.config import RunResult
+from scheduler.back import Recovery as Took
 
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """One query's times, seconds after it was lost; None: not lost, or not back."""
+    """How long one query was down in each run; None: it was not lost."""
 
     query: str
     priority: int
-    incremental_s: float | None
-    blocking_s: float | None
+    incremental: Took | None
+    blocking: Took | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class Verdict:
     """Area over the priority-weighted availability."""
     lost_blocking_s: float
     plot: Path | None
+    strict: bool = False
+    """The most valuable query was to come back first."""
 
     @property
     def identical(self) -> bool:
@@ -51,8 +55,8 @@ class Verdict:
 def judge(incremental: RunResult, reference: RunResult, blocking: RunResult) -> Verdict:
     """From the folders of the three runs."""
     one, other = (_recoveries(result.incident) for result in (incremental, blocking))
-    priorities = {q: e["priority"] for q, e in {**other, **one}.items()}
-    queries = [Recovery(q, p, _time(one, q), _time(other, q)) for q, p in priorities.items()]
+    priorities = {q: entries[0]["priority"] for q, entries in {**other, **one}.items()}
+    queries = [Recovery(q, p, _took(one, q), _took(other, q)) for q, p in priorities.items()]
     queries.sort(key=lambda r: (-r.priority, r.query))
     mine, theirs = (compare(reference.out, result.out) for result in (incremental, blocking))
     curves = {
@@ -69,33 +73,47 @@ def judge(incremental: RunResult, reference: RunResult, blocking: RunResult) -> 
         lost_incremental_s=float(incremental.incident.get("lost_s", 0.0)),
         lost_blocking_s=float(blocking.incident.get("lost_s", 0.0)),
         plot=draw_versus(curves, incremental.out.parent / "comparison") if curves else None,
+        strict=incremental.incident.get("order") == "strict",
     )
 
 
-def _recoveries(report: Any) -> dict[str, Any]:
-    """The last entry of each query over all incidents of a run."""
-    found: dict[str, Any] = {}
+def _recoveries(report: Any) -> dict[str, list[Any]]:
+    """The entries of each query in all incidents of a run."""
+    found: dict[str, list[Any]] = {}
     for incident in report.get("incidents", []):
-        found |= incident["queries"]
+        for query, entry in incident["queries"].items():
+            found.setdefault(query, []).append(entry)
     return found
 
 
-def _time(found: dict[str, Any], query: str) -> float | None:
-    value = found.get(query, {}).get("recovery_s")
-    return None if value is None else float(value)
+def _took(found: dict[str, list[Any]], query: str) -> Took | None:
+    """All downtime of a query; at least that, where an incident closed before it had been seen back."""
+    entries = found.get(query)
+    if not entries:
+        return None
+    measured = all(entry["recovery_s"] is not None for entry in entries)
+    seconds = sum(
+        entry["at_least_s"] if entry["recovery_s"] is None else entry["recovery_s"] for entry in entries
+    )
+    return Took(float(seconds), measured, sum(entry["relapses"] for entry in entries))
 
 
 def show(console: Console, verdict: Verdict, out: Path) -> None:
     """The table, the answer, and where to look."""
     table = Table(
-        title="seconds from loss until caught up", title_justify="left", box=None, header_style="bold"
+        title="downtime of each query, from its loss until its output held its steady lag again",
+        title_justify="left",
+        box=None,
+        header_style="bold",
     )
     table.add_column("query", no_wrap=True)
     for name in ("priority", "incremental", "blocking"):
         table.add_column(name, justify="right")
     for row in verdict.queries:
-        table.add_row(row.query, str(row.priority), _text(row.incremental_s), _text(row.blocking_s))
+        table.add_row(row.query, str(row.priority), _text(row.incremental), _text(row.blocking))
     console.print(table)
+    if not verdict.strict and (note := _order(verdict.queries)):
+        console.print(note, highlight=False)
     for name, found in (("incremental", verdict.incremental), ("blocking", verdict.blocking)):
         same = "identical" if found.identical else "NOT IDENTICAL"
         problems = (
@@ -115,5 +133,25 @@ def show(console: Console, verdict: Verdict, out: Path) -> None:
     console.print("PASSED" if verdict.good else "FAILED", style="bold green" if verdict.good else "bold red")
 
 
-def _text(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
+def _text(took: Took | None) -> str:
+    return "-" if took is None else str(took)
+
+
+def _order(queries: Sequence[Recovery]) -> str:
+    """Whether the most valuable query came back after lesser ones, in words; empty where it did not."""
+    times = [(row, row.incremental) for row in queries if row.incremental is not None]
+    if not times:
+        return ""
+    first, took = max(times, key=lambda entry: entry[0].priority)
+    before = [
+        row
+        for row, one in times
+        if row.priority < first.priority and one.measured and one.seconds < took.seconds
+    ]
+    if not before:
+        return ""
+    return (
+        f"{first.query}, the most valuable (priority {first.priority}), was down for longer than {len(before)} lesser ones"
+        f" worth {sum(row.priority for row in before)} together: plans maximise the summed priority of what comes back, not"
+        " the order; `recovery.order: strict` brings the most valuable back first"
+    )

@@ -16,6 +16,7 @@ from controller.view.model import (
     PlanView,
     QueryTimesView,
 )
+from scheduler import back
 from scheduler.incident import Incident, PlanRecord
 from spark_jobs.topology import Query
 
@@ -51,17 +52,30 @@ def incident_view(
         lost=tuple(LostNodeView(entry.node, entry.time) for entry in incident.lost),
         queries_lost=len(incident.queries),
         queries_back=sum(times.caught_up_at is not None for times in incident.queries.values()),
-        queries=_times(incident, priorities),
+        queries=_times(incident, priorities, seen.time),
         plans=tuple(_plan_view(plan, answers[plan.id], seen, queries) for plan in plans),
         events=tuple(events),
+        recovery=back.summary(incident, seen.time),
     )
 
 
-def _times(incident: Incident, priorities: Mapping[str, int]) -> tuple[QueryTimesView, ...]:
-    found = [
-        QueryTimesView(q, priorities.get(q, 1), t.lost_at, t.restored_at, t.caught_up_at, t.losses)
-        for q, t in incident.queries.items()
-    ]
+def _times(incident: Incident, priorities: Mapping[str, int], now: float) -> tuple[QueryTimesView, ...]:
+    found = []
+    for query, t in incident.queries.items():
+        took = back.recovery_of(t, incident.closed_at or now)
+        found.append(
+            QueryTimesView(
+                query=query,
+                priority=priorities.get(query, 1),
+                lost_at=t.lost_at,
+                restored_at=t.restored_at,
+                caught_up_at=t.caught_up_at,
+                losses=t.losses,
+                relapses=t.relapses,
+                down_s=took.seconds,
+                measured=took.measured,
+            )
+        )
     return tuple(sorted(found, key=lambda entry: (-entry.priority, entry.query)))
 
 

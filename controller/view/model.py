@@ -187,7 +187,14 @@ class QueryTimesView:
     lost_at: float
     restored_at: float | None
     caught_up_at: float | None
+    """Since when it is back."""
     losses: int
+    relapses: int = 0
+    """How often it was back and went down again."""
+    down_s: float = 0.0
+    """How long it was down, without the time for which it was back in between."""
+    measured: bool = False
+    """False: it has not been seen back, so it is `down_s` at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +215,8 @@ class IncidentView:
     """Oldest first."""
     events: tuple[EventView, ...]
     """The time line: plans with their summary among them."""
+    recovery: str = ""
+    """How many queries are back, in which time, and what of the others is known; one sentence."""
 
 
 @dataclass(frozen=True, slots=True)

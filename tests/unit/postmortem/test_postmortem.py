@@ -13,7 +13,7 @@ from controller.postmortem.story import make_story
 from controller.report.errors import ReportError
 from controller.run.observation import Observation
 from controller.view import document
-from scheduler import Incident, LostNode
+from scheduler import Incident, LostNode, QueryTimeline
 from tests.unit import oncall
 
 
@@ -88,6 +88,20 @@ def test_blocking_never_ends_where_the_nodes_never_came(story: Story) -> None:
     page = markdown(down, other, [])
     assert "lower bound" in page
     assert "still down" in page
+
+
+def test_a_closed_incident_says_of_no_query_that_it_is_still_down(story: Story) -> None:
+    """What had not been seen back by then was not measured, and what is summed up over it is a lower bound."""
+    times = dict(story.incident.queries)
+    closed_at = story.incident.closed_at
+    assert closed_at is not None
+    times["count.1"] = QueryTimeline(closed_at - 60.0)
+    times["count.2"] = replace(times["count.2"], relapses=2, up_s=1.5)
+    page = markdown(replace(story, incident=replace(story.incident, queries=times)), None, [])
+    assert "still down" not in page
+    assert "1 not measured (at least 60.0 s); 2 relapses |" in page
+    assert "| at least 60.0 s | 1 | 0 |" in page
+    assert "| availability lost | at least " in page
 
 
 def test_later_losses_are_named_as_not_replayed(story: Story) -> None:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from controller.cli.history_command import queries_table
+from controller.cli.run_command import verdict
 from controller.report import write_report
 from controller.report.errors import OutDirError
 from controller.report.layout import Layout, new_record, prepare, read_record, write_json
+from controller.report.timeline import incident_entry
 from controller.report.versus import draw_versus, since_failure
+from controller.run.config import Outcome, RunResult
 from scheduler import Event, Incident, Kind, LostNode, Phase, PlanRecord, QueryTimeline
 from spark_jobs.topology import StreamTopology, load_topology, override
 
@@ -82,6 +88,28 @@ def test_recovery_times_are_per_query(report: dict[str, Any]) -> None:
     assert incident["plans"][0]["added"] == {"count.0": "n1#1"}
     assert report["queries"]["count.0"]["available_again_s"] == pytest.approx(30.0 + 3.0 - 20.6, abs=0.5)
     assert report["queries"]["count.1"]["available_again_s"] == 0.0
+
+
+def test_a_run_says_of_every_query_how_long_it_was_down_or_how_long_at_least(
+    resource: StreamTopology,
+) -> None:
+    queries = {
+        "count.0": QueryTimeline(1022.0, 1028.0, 1030.0),
+        "count.1": QueryTimeline(1022.5, 1028.0, None, 2, relapses=1, up_s=2.0),
+    }
+    closed = replace(INCIDENT, queries=queries)
+    entry = incident_entry(closed, {}, {"count.0": 5, "count.1": 1}, 1000.0, 1099.0)
+    assert entry["recovery"] == "1 of 2 back in 8.0 s; 1 not measured (at least 10.5 s); 1 relapse"
+    assert (entry["queries"]["count.1"]["recovery_s"], entry["queries"]["count.1"]["at_least_s"]) == (
+        None,
+        10.5,
+    )
+    result = RunResult(Outcome.DONE, Path("out"), {}, {"incidents": [entry]})
+    console = Console(record=True, width=200)
+    verdict(console, result)
+    assert f"2 queries lost: {entry['recovery']}" in console.export_text()
+    console.print(queries_table(entry, {}))
+    assert "at least 10.5 s" in console.export_text()
 
 
 def test_relative_latency_is_a_series_that_returns_to_one(report: dict[str, Any]) -> None:
