@@ -19,6 +19,7 @@ from algorithms.plan_json import plan_from_json, plan_to_json
 from algorithms.plan_table import plan_table
 from algorithms.solve import ALGORITHMS, solve
 from algorithms.strict import solve_strict
+from algorithms.union_set import UnionSet
 
 __all__ = [
     "ALGORITHMS",
@@ -33,6 +34,7 @@ __all__ = [
     "PlanFormatError",
     "PlanningError",
     "TooLarge",
+    "UnionSet",
     "UnknownAlgorithm",
     "loads_instance",
     "parse_instance",

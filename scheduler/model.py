@@ -7,7 +7,7 @@ batch numbers (checkpoint 0: the initial state, always there).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -78,7 +78,7 @@ class QueryView:
 
     id: str
     priority: int
-    partitions: frozenset[str]
+    partitions: Set[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from sys import intern
 from typing import TypeVar
 
+from algorithms import UnionSet
 from scheduler.model import Order, PartitionView, Policy, QueryView, Strategy, TopologyView
-from spark_jobs.topology import StreamTopology, expand, make_operator
+from spark_jobs.topology import StreamTopology, Upstream, expand, make_operator
 
 T = TypeVar("T")
 log = logging.getLogger("reprise.coordinator")
@@ -21,31 +23,52 @@ def view_of(resource: StreamTopology) -> TopologyView:
     dozens of sets."""
     topology = expand(resource)
     ids = {name: intern(name) for name in topology.partitions}
+    read: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+    needed: dict[int, frozenset[str]] = {}
+    for partition in topology.partitions.values():
+        if id(partition.upstream) not in read:
+            read[id(partition.upstream)] = _read(partition.upstream, ids)
+    for query in topology.queries.values():
+        shared = query.partitions.shared
+        if id(shared) not in needed:
+            needed[id(shared)] = _equal(frozenset(ids[p] for p in shared))
     return TopologyView(
         name=resource.name,
         partitions=tuple(
-            _shared(
-                PartitionView(
-                    id=ids[p.id],
-                    upstream=tuple(ids[u.partition] for u in p.upstream if not u.feedback),
-                    feedback=tuple(ids[u.partition] for u in p.upstream if u.feedback),
-                    cpu_milli=max(1, round(p.cpu_cores * 1000)),
-                )
-            )
+            _equal(PartitionView(ids[p.id], *read[id(p.upstream)], max(1, round(p.cpu_cores * 1000))))
             for p in topology.partitions.values()
         ),
         queries=tuple(
-            _shared(QueryView(ids[q.id], q.priority, frozenset(ids[p] for p in q.partitions)))
+            _query(
+                ids[q.id],
+                q.priority,
+                needed[id(q.partitions.shared)],
+                frozenset(ids[p] for p in q.partitions.own),
+            )
             for q in topology.queries.values()
         ),
         deterministic=_deterministic(resource),
     )
 
 
+def _read(upstream: Sequence[Upstream], ids: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Of the same batch, and of the one before."""
+    return (
+        _equal(tuple(ids[u.partition] for u in upstream if not u.feedback)),
+        _equal(tuple(ids[u.partition] for u in upstream if u.feedback)),
+    )
+
+
 @lru_cache(maxsize=8192)
-def _shared(view: T) -> T:
+def _equal(value: T) -> T:
     """Frozen: whoever has an equal one may have this one."""
-    return view
+    return value
+
+
+@lru_cache(maxsize=8192)
+def _query(name: str, priority: int, shared: frozenset[str], own: frozenset[str]) -> QueryView:
+    """The same."""
+    return QueryView(name, priority, UnionSet(shared, own))
 
 
 def policy_of(resource: StreamTopology, settle_s: float, driver_grace_s: float) -> Policy:

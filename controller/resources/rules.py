@@ -15,6 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from spark_jobs.topology.limits import MAX_PARTITIONS
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -67,6 +69,11 @@ TOPOLOGY: dict[str, tuple[Rule, ...]] = {
             """[self.sources.map(s, s.name) + self.operators.map(o, o.name)].all(names,
             self.operators.all(o, o.inputs.all(i, i.from in names)))""",
             "an input reads from a source or operator that is not there",
+        ),
+        Rule(
+            f"""self.sources.map(s, s.parallelism).sum() + self.operators.map(o, o.parallelism).sum()
+            <= {MAX_PARTITIONS}""",
+            f"sources and operators have more than {MAX_PARTITIONS} partitions together (parallelism)",
         ),
         Rule(
             "self.operators.exists(o, has(o.output))",

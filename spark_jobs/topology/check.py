@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spark_jobs.errors import SpecError
+from spark_jobs.topology.limits import within_limits
 from spark_jobs.topology.resource import InputSpec, Mode, OperatorSpec, StreamTopology
 from spark_jobs.topology.schema import nearest
 
@@ -158,6 +159,7 @@ _RULES = (
     _some_input_drives,
     _no_cycle,
     _has_output,
+    within_limits,
 )
 
 

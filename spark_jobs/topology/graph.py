@@ -1,18 +1,25 @@
 """A topology expanded to partitions: who reads whom, in what order to think, and which partitions make up
 each query.
 
-Placement, failure, checkpointing and recovery all speak of partitions, so the operator graph is expanded
-once, here. Invariants: `partitions` is in topological order (feedback edges left aside); an edge appears in
-`upstream` of its target exactly when it appears in `downstream` of its origin; `queries[p]` is closed under
-upstream, feedback edges included (seed 003, Def. 1).
+Placement, failure, checkpointing and recovery all speak of partitions, so the operator graph is expanded once, here. Ten
+thousand partitions may have ten million edges between them, but operators have dozens of groupings: partitions that read
+the same ones share one tuple of them, and queries that need the same partitions beside their own share one set
+(`UnionSet`), so that memory and time follow the partitions and not the edges.
+
+Invariants: `partitions` is in topological order (feedback edges left aside); an edge appears in `upstream` of its target
+exactly when it appears in `downstream` of its origin; `queries[p]` is closed under upstream, feedback edges included
+(seed 003, Def. 1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
 
+from algorithms import UnionSet
 from spark_jobs.contract import Place
+from spark_jobs.topology.limits import Needs, within_limits
 from spark_jobs.topology.resource import Grouping, Mode, OperatorSpec, SourceSpec, StreamTopology
 
 
@@ -61,7 +68,7 @@ class Query:
     id: str
     """Id of the output partition."""
     priority: int
-    partitions: frozenset[str]
+    partitions: UnionSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +92,18 @@ class Topology:
 
     def upstream_of(self, ids: Iterable[str]) -> frozenset[str]:
         """`ids` with all their transitive upstream partitions, over feedback edges too."""
-        return _closure(ids, {p: [u.partition for u in x.upstream] for p, x in self.partitions.items()})
+        return frozenset(_closure(ids, self.partitions))
 
     def downstream_of(self, ids: Iterable[str]) -> frozenset[str]:
         """`ids` with all their transitive downstream partitions, over feedback edges too."""
-        return _closure(
-            ids, {p: [t for d in x.downstream for t in d.targets] for p, x in self.partitions.items()}
-        )
+        found, todo, seen = set(ids), list(ids), set[int]()
+        while todo:
+            for reader in self.partitions[todo.pop()].downstream:
+                if id(reader.targets) not in seen:
+                    seen.add(id(reader.targets))
+                    todo += [target for target in reader.targets if target not in found]
+                    found.update(reader.targets)
+        return frozenset(found)
 
     def queries_of(self, partition: str) -> tuple[str, ...]:
         """Ids of the queries that need a partition."""
@@ -99,21 +111,21 @@ class Topology:
 
 
 def expand(resource: StreamTopology) -> Topology:
-    """The partitions, edges and queries of a checked resource (`check.check` holds)."""
+    """The partitions, edges and queries of a checked resource (`check.check` holds).  SpecError where it is too large."""
+    within_limits(resource)
     specs = {x.name: x for x in resource.stages}
     readers = _readers(resource)
     partitions: dict[str, Partition] = {}
     for name in _operator_order(resource):
-        for index in range(specs[name].parallelism):
-            partition = _partition(specs, readers, name, index)
+        for partition in _partitions(specs, readers, name):
             partitions[partition.id] = partition
+    members = _Members(resource)
     queries = {}
-    upstream = {p: [u.partition for u in x.upstream] for p, x in partitions.items()}
     for pid, partition in partitions.items():
         spec = specs[partition.place.operator]
         if isinstance(spec, OperatorSpec) and spec.output is not None:
             queries[pid] = Query(
-                pid, spec.output.priority_of(partition.place.index), _closure([pid], upstream)
+                pid, spec.output.priority_of(partition.place.index), members.of(partition.place)
             )
     return Topology(resource.name, partitions, queries)
 
@@ -126,26 +138,61 @@ def _readers(resource: StreamTopology) -> dict[str, list[tuple[OperatorSpec, Gro
     return readers
 
 
-def _partition(
+def _partitions(
     specs: Mapping[str, SourceSpec | OperatorSpec],
     readers: Mapping[str, list[tuple[OperatorSpec, Grouping, bool]]],
     name: str,
-    index: int,
-) -> Partition:
+) -> Iterator[Partition]:
+    """Of one operator; what is the same for all of them is one object."""
     spec = specs[name]
-    upstream = []
-    for i in spec.inputs if isinstance(spec, OperatorSpec) else ():
-        if i.grouping.mode is Mode.FORWARD:
-            upstream.append(Upstream(f"{i.source}.{index}", i.feedback))
-        else:
-            upstream += [Upstream(f"{i.source}.{k}", i.feedback) for k in range(specs[i.source].parallelism)]
-    downstream = []
-    for reader, grouping, feedback in readers.get(name, []):
-        indices = [index] if grouping.mode is Mode.FORWARD else range(reader.parallelism)
-        targets = tuple(f"{reader.name}.{k}" for k in indices)
-        downstream.append(Downstream(reader.name, grouping, targets, reader.parallelism, feedback))
-    place = Place(name, index, spec.parallelism)
-    return Partition(place, isinstance(spec, SourceSpec), spec.cpu_cores, tuple(upstream), tuple(downstream))
+    inputs = spec.inputs if isinstance(spec, OperatorSpec) else ()
+    read = [
+        tuple(Upstream(f"{i.source}.{k}", i.feedback) for k in range(specs[i.source].parallelism))
+        for i in inputs
+    ]
+    forward = [i.grouping.mode is Mode.FORWARD for i in inputs]
+    everything = tuple(chain.from_iterable(read))
+    reached = [
+        tuple(f"{reader.name}.{k}" for k in range(reader.parallelism))
+        for reader, _, _ in readers.get(name, [])
+    ]
+    shared = [
+        _downstream(entry, targets) for entry, targets in zip(readers.get(name, []), reached, strict=True)
+    ]
+    alone = [grouping.mode is Mode.FORWARD for _, grouping, _ in readers.get(name, [])]
+    for index in range(spec.parallelism):
+        upstream = everything
+        if any(forward):
+            own = [(whole[index],) if one else whole for whole, one in zip(read, forward, strict=True)]
+            upstream = tuple(chain.from_iterable(own))
+        downstream = tuple(
+            replace(entry, targets=(targets[index],)) if one else entry
+            for entry, targets, one in zip(shared, reached, alone, strict=True)
+        )
+        place = Place(name, index, spec.parallelism)
+        yield Partition(place, isinstance(spec, SourceSpec), spec.cpu_cores, upstream, downstream)
+
+
+def _downstream(reader: tuple[OperatorSpec, Grouping, bool], targets: tuple[str, ...]) -> Downstream:
+    operator, grouping, feedback = reader
+    return Downstream(operator.name, grouping, targets, operator.parallelism, feedback)
+
+
+class _Members:
+    """The partitions of each query."""
+
+    def __init__(self, resource: StreamTopology) -> None:
+        self._needs = Needs(resource.stages)
+        self._width = {stage.name: stage.parallelism for stage in resource.stages}
+        self._known: dict[frozenset[str], frozenset[str]] = {}
+        """All partitions of sets of operators."""
+
+    def of(self, output: Place) -> UnionSet:
+        """The partition with all that is upstream of it, over feedback edges too."""
+        own, whole = self._needs.of(output.operator)
+        if whole not in self._known:
+            self._known[whole] = frozenset(f"{name}.{k}" for name in whole for k in range(self._width[name]))
+        return UnionSet(self._known[whole], (f"{name}.{output.index}" for name in own))
 
 
 def _operator_order(resource: StreamTopology) -> list[str]:
@@ -164,12 +211,14 @@ def _operator_order(resource: StreamTopology) -> list[str]:
     return order
 
 
-def _closure(ids: Iterable[str], neighbours: Mapping[str, list[str]]) -> frozenset[str]:
-    todo = list(ids)
-    found = set(todo)
+def _closure(ids: Iterable[str], partitions: Mapping[str, Partition]) -> set[str]:
+    """`ids` with all that is upstream of them; partitions that read the same ones are followed once."""
+    found, todo, seen = set(ids), list(ids), set[int]()
     while todo:
-        for following in neighbours[todo.pop()]:
-            if following not in found:
-                found.add(following)
-                todo.append(following)
-    return frozenset(found)
+        upstream = partitions[todo.pop()].upstream
+        if id(upstream) not in seen:
+            seen.add(id(upstream))
+            new = [u.partition for u in upstream if u.partition not in found]
+            found.update(new)
+            todo += new
+    return found

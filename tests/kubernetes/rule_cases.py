@@ -129,6 +129,24 @@ MISTAKES = [
     _bad("no-such-partition", "partition that is not there", at(f"{COUNT}.output.priorities", {"3": 7})),
     _bad("two-groupings", "only one of `by`", at(f"{COUNT}.inputs.0.broadcast", True)),
     _bad("two-rhythms", "only one of `interval`", at("checkpoint.interval", "5s")),
+    _bad(
+        "too-many-partitions",
+        "more than 10000 partitions",
+        at(
+            "operators",
+            [
+                *(
+                    {
+                        **_KEYED,
+                        "name": f"count-{k}",
+                        "parallelism": 1024,
+                        "inputs": [{"from": "tweets", "by": ["tweet"]}],
+                    }
+                    for k in range(10)
+                )
+            ],
+        ),
+    ),
     _bad("no-priority", "less than or equal to 10", at(f"{COUNT}.output.priority", 11)),
     _bad("no-duration", "should match", at("batch", {"interval": "5"})),
     _bad("no-time", "more than 0", at("batch", {"interval": "0ms"})),
