@@ -126,6 +126,8 @@ class Progress:
     stuck: str = ""
     """Why nothing moves although nodes are there: jobs that fail the same way again and again."""
     time: float = 0.0
+    trimmed: int = 0
+    """The stream cannot begin again behind this batch: the input up to it was given up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ def driver_restarted(s: Situation) -> Decision | None:
         settle_until=s.now + view.policy.settle_s,
         driver_until=s.now + view.policy.driver_grace_s,
         considered=None,
+        bad_checkpoints=frozenset(),  # the new driver looks for itself
     ).log(s.now, "driver-started", f"{s.desired.driver} is replaced by {progress.driver}")
     steps: list[Step] = [WriteDesired(after), WriteIncident(incident)]
     if view.snapshot.poison is not None:
@@ -43,19 +44,28 @@ def driver_restarted(s: Situation) -> Decision | None:
 
 
 def checkpoint_damaged(s: Situation) -> Decision | None:
-    """The driver could not restore from what it was told: back to the next older complete checkpoint."""
+    """The driver could not restore from what it was told, as the bytes are wrong: back to the newest whole checkpoint.
+    Never behind input that was given up: then nothing is right but to wait for a person, or for a new driver's look."""
     progress = s.view.snapshot.progress
     damaged = s.desired.checkpoint
     if progress is None or damaged == 0 or damaged not in progress.bad_checkpoints:
         return None
-    older = max((k for k in _complete(s) if k < damaged), default=0)
-    after = _back_to(s, older)
-    reason = f"checkpoint {damaged} is damaged: everything goes back to {older}"
+    whole = s.view.newest_checkpoint
+    if whole in progress.bad_checkpoints:
+        return wait(
+            "no-whole-checkpoint",
+            f"checkpoint {damaged} is damaged and no other is whole; the input up to batch {progress.trimmed} was given up, "
+            "so the stream cannot begin again",
+        )
+    after = _back_to(s, whole)
+    reason = f"checkpoint {damaged} is damaged: everything goes back to {whole}"
+    if not whole:
+        reason += ", the initial state: no complete checkpoint is whole"
     if s.incident is None:
         return act("checkpoint-damaged", reason, WriteDesired(after))
     incident = replace(
         s.incident,
-        checkpoint=older,
+        checkpoint=whole,
         generation=after.generation,
         bad_checkpoints=s.incident.bad_checkpoints | {damaged},
     ).log(s.now, "checkpoint-damaged", reason)
@@ -242,11 +252,3 @@ def _opened(s: Situation, kind: Kind) -> Incident:
         horizon=s.view.snapshot.progress.horizon if s.view.snapshot.progress else 0,
         events=(Event(s.now, "opened", f"desired seq {desired.seq}"),),
     )
-
-
-def _complete(s: Situation) -> frozenset[int]:
-    """Complete global checkpoints that are not known to be damaged."""
-    progress, incident = s.view.snapshot.progress, s.incident
-    assert progress is not None
-    bad = progress.bad_checkpoints | (incident.bad_checkpoints if incident else frozenset())
-    return (s.view.snapshot.checkpoints | {progress.checkpoint}) - bad

@@ -37,7 +37,8 @@ class View:
     """The part of the assignment that is neither failed nor poisoned."""
     at_work: frozenset[str]
     newest_checkpoint: int
-    """The newest complete one that is not known to be damaged; 0 if there is none."""
+    """The newest complete one that is not known to be damaged; if there is none, 0 where the stream can begin again, else
+    the newest."""
 
     @property
     def now(self) -> float:
@@ -139,13 +140,15 @@ def _failed(
 
 
 def _newest(snapshot: Snapshot) -> int:
-    found, bad = set(snapshot.checkpoints), set[int]()
+    found, bad, trimmed = {0, *snapshot.checkpoints}, set[int](), 0
     if snapshot.progress:
         found.add(snapshot.progress.checkpoint)
         bad |= snapshot.progress.bad_checkpoints
+        trimmed = snapshot.progress.trimmed
     if snapshot.incident:
         bad |= snapshot.incident.bad_checkpoints
-    return max(found - bad, default=0)
+    usable = {k for k in found if k >= trimmed}
+    return max(usable - bad, default=max(found))
 
 
 def _order(node: Node) -> tuple[str, int, str, int]:

@@ -196,13 +196,13 @@ class CheckpointStore:
         names = self._files.names()
         return sorted(k for k in map(_position, names) if k and self._files.exists(f"{folder(k)}/{MANIFEST}"))
 
-    def prune(self, keep: int) -> int:
-        """Remove all but the newest `keep` complete checkpoints, and incomplete ones older than those; the position of
-        the oldest that stays.  There must be one."""
+    def prune(self, keep: int, needed: int | None = None) -> int:
+        """Remove all but the newest `keep` complete checkpoints, and incomplete ones older than those, but not cp(`needed`)
+        nor what is newer; the position of the oldest that stays.  There must be one."""
         complete = self.positions()
-        if len(complete) < keep:
-            return complete[0]
-        oldest = complete[-keep]
+        oldest = complete[-keep:][0]
+        if needed is not None:
+            oldest = min(oldest, needed)
         for position in map(_position, self._files.names()):
             if position and position < oldest:
                 self._files.remove(folder(position))

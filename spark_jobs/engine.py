@@ -19,7 +19,7 @@ from typing import Protocol
 from spark_jobs.checkpoints import CheckpointStore, Manifest
 from spark_jobs.command import Command, Install, Report, Usage
 from spark_jobs.contract import Range
-from spark_jobs.errors import CheckpointError, DataPlaneError, JobError, SupersededError
+from spark_jobs.errors import CheckpointError, DamagedError, DataPlaneError, JobError, SupersededError
 from spark_jobs.figures import Figures, JobTimes
 from spark_jobs.ledger import Ledger
 from spark_jobs.progress import Progress
@@ -32,6 +32,9 @@ log = logging.getLogger("reprise.engine")
 
 WINDOW = 256
 """Batches that a partition may be sent ahead of its confirmed position; bounds inboxes and what is in flight."""
+
+STORE_PATIENCE_S = 10.0
+"""The longest time between two attempts to read a checkpoint from a store that is away."""
 
 SLOW_S = 3.0
 """A job that takes longer than this many seconds is worth a line in the log."""
@@ -115,6 +118,12 @@ class Engine:
     _known: dict[str, int] = field(default_factory=dict)
     """Installation of a source partition -> last batch whose range it was told."""
     _manifest: Mapping[str, Install] = field(default_factory=dict)
+    clock: Callable[[], float] = time.monotonic
+    _refused: int | None = None
+    """The checkpoint that is wanted and could not be read, `_why`, after how many attempts, and when it is asked again."""
+    _why: CheckpointError = field(default_factory=CheckpointError)
+    _asked: int = 0
+    _ask_again: float = 0.0
     _nodes: tuple[str, ...] = ()
     told: Progress = field(default_factory=Progress)
     """How things stood after the last change; the only thing here that other threads may read together."""
@@ -129,7 +138,11 @@ class Engine:
     # -- what is wanted ------------------------------------------------------------------------------------------------
 
     def want(self, desired: Desired) -> None:
-        """Take over a new desired state; raises CheckpointError when its checkpoint cannot be read."""
+        """Take over a new desired state; nothing has changed when it raises.
+
+        CheckpointError: its checkpoint cannot be used.  DamagedError: nor ever will be, and `bad_checkpoints` says so.
+        StoreError: the store is away; to be called again, and the store is asked again after a while.
+        """
         try:
             self._take_over(desired)
         finally:
@@ -147,7 +160,7 @@ class Engine:
             self._known.clear()
             self._resend.clear()
             self.gaps.clear()
-            self.punctuations.forget()
+            self.punctuations.back_to(desired.checkpoint)
             self.horizon = desired.checkpoint
         before, self.desired = self.desired, desired
         for partition, node in desired.assignment.items():
@@ -172,15 +185,33 @@ class Engine:
             )
         if position == 0:
             return {}
+        if self._refused == position and self.clock() < self._ask_again:
+            raise self._why
         try:
             manifest = self.store.manifest(position)
-        except DataPlaneError:
-            self.bad_checkpoints.add(position)
+        except CheckpointError as error:
+            self._asked = self._asked + 1 if self._refused == position else 0
+            self._refused, self._why = position, error
+            self._ask_again = self.clock() + min(0.2 * 2**self._asked, STORE_PATIENCE_S)
+            if isinstance(error, DamagedError):
+                self._is_bad(position)
             raise
+        self._refused = None
         return {
             p: Install(position, {"path": f.path, "size": f.size, "sha256": f.sha256})
             for p, f in manifest.files.items()
         }
+
+    def _is_bad(self, position: int) -> None:
+        """A complete checkpoint is damaged: it is never used again by this driver, and the one before is the newest."""
+        self.bad_checkpoints.add(position)
+        if self.punctuations.newest in self.bad_checkpoints:
+            try:
+                whole = [k for k in self.store.positions() if k not in self.bad_checkpoints]
+            except CheckpointError as error:
+                self.problems.append(str(error))
+            else:
+                self.punctuations.newest = max(whole, default=0)
 
     def _install(self, partition: str) -> None:
         self._installs += 1
@@ -354,7 +385,7 @@ class Engine:
             if partition in report.failed:
                 self._lose(partition, report.failed[partition])
                 if report.failed[partition].startswith("checkpoint:"):
-                    self.bad_checkpoints.add(self.desired.checkpoint)
+                    self._is_bad(self.desired.checkpoint)
             elif report.installed.get(partition) != self._installation[partition]:
                 self._lose(partition, "state lost with its host")
             else:
@@ -380,7 +411,7 @@ class Engine:
             self.figures.completes(position, time.monotonic())
             log.info("checkpoint complete position=%d files=%d", position, len(files))
             with self._passing("old checkpoints stay"):  # they go with the next one
-                ledger.stored(position, oldest=self.store.prune(self.resource.checkpoint.keep))
+                ledger.stored(position, oldest=self._prune())
 
     @contextmanager
     def _passing(self, what: str) -> Iterator[None]:
@@ -395,6 +426,11 @@ class Engine:
         except Exception as error:
             log.warning("trouble what=%s", what, exc_info=True)
             self.problems.append(f"{what}: {type(error).__name__}: {error}")
+
+    def _prune(self) -> int:
+        """Remove old checkpoints, but not the one that partitions are still restored from in an open incident."""
+        needed = self.desired.checkpoint if self.desired.retain else None
+        return self.store.prune(self.resource.checkpoint.keep, needed)
 
     # -- what is true --------------------------------------------------------------------------------------------------
 
@@ -413,6 +449,7 @@ class Engine:
             done=self.done,
             checkpoint=self.punctuations.newest,
             bad_checkpoints=tuple(sorted(self.bad_checkpoints)),
+            trimmed=self.ledger.trimmed,
             gaps=tuple(sorted(self.gaps)),
             stuck=self.stuck,
             memory=sum(memory for memory, _ in buffers),

@@ -27,6 +27,7 @@ class Progress:
     done: bool = False
     checkpoint: int = 0
     bad_checkpoints: tuple[int, ...] = ()
+    trimmed: int = 0
     gaps: tuple[str, ...] = ()
     stuck: str = ""
     memory: int = 0

@@ -31,9 +31,11 @@ class Punctuations:
         """Announced and not complete."""
         return tuple(sorted(self._acks))
 
-    def forget(self) -> None:
-        """After a rollback nothing is announced any more."""
+    def back_to(self, checkpoint: int) -> None:
+        """After a rollback nothing is announced any more, and what is newer than `checkpoint` is not relied upon: the
+        sources must keep what is read again, and the next checkpoint replaces what is stored there."""
         self._acks.clear()
+        self.newest = checkpoint
 
     def announce(self, horizon: int, reach: int, final: int | None, everyone: bool, now: float) -> None:
         """Decide which of the batches horizon < b <= reach are punctuations; `everyone`: all partitions are at work."""

@@ -75,6 +75,7 @@ def parse_progress(raw: bytes, path: str = paths.PROGRESS) -> Progress:
         done=f.flag("done", False),
         checkpoint=f.integer("checkpoint", 0),
         bad_checkpoints=frozenset(f.items("bad_checkpoints", as_integer, [])),
+        trimmed=f.integer("trimmed", 0),
         gaps=frozenset(f.items("gaps", as_text, [])),
         buffers=f.mapping("buffers", as_integer, {}),
         stuck=f.text("stuck", ""),

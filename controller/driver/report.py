@@ -24,6 +24,7 @@ def progress_record(epoch: int, told: Progress, problems: Sequence[str], now: fl
         "done": told.done,
         "checkpoint": told.checkpoint,
         "bad_checkpoints": list(told.bad_checkpoints),
+        "trimmed": told.trimmed,
         "gaps": list(told.gaps),
         "stuck": told.stuck,
         "buffers": {"memory": told.memory, "disk": told.disk},

@@ -100,6 +100,7 @@ class World:
             store=store,
             punctuations=Punctuations(self.resource.checkpoint),
         )
+        self.engine.punctuations.newest = max(store.positions(), default=0)
         return self.engine
 
     def spread(self, *nodes: str, only: Sequence[str] | None = None) -> dict[str, str]:

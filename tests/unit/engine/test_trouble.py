@@ -80,6 +80,31 @@ def test_a_damaged_state_file_is_reported_and_the_one_before_serves(
     assert world.output() == diamond_output
 
 
+@pytest.mark.parametrize("retain", [False, True], ids=["blocking", "correlated"])
+@pytest.mark.parametrize("driver", ["stays", "starts anew"])
+def test_the_newest_checkpoint_is_damaged_when_a_node_is_lost(
+    world: World, diamond_output: dict[str, bytes], retain: bool, driver: str
+) -> None:
+    """Blocking recovery buffers nothing: sources must keep what is read again from the older checkpoint."""
+    world.run(lambda e: past(35)(e) and len(e.store.positions()) >= 2)
+    k, older = world.engine.punctuations.newest, world.engine.store.positions()[-2]
+    victim = next((world.checkpoints / f"cp-{k:08d}").glob("count.1.*"))
+    victim.write_bytes(victim.read_bytes()[:-3])
+    if driver == "starts anew":
+        world.driver()
+    world.nodes.lose("b")
+    world.nodes.start("c")
+    world.want(2, k, world.spread("a", "c"), retain=retain)
+    world.run(lambda e: bool(e.failed))
+    assert world.engine.bad_checkpoints == {k}
+    assert world.engine.punctuations.newest == older, (
+        "what the coordinator hears of, should its own record be lost"
+    )
+    world.want(3, older, world.spread("a", "c"), retain=retain)
+    world.run(lambda e: e.done)
+    assert world.output() == diamond_output
+
+
 @pytest.mark.parametrize("lost", ["cp-*", "*"])
 def test_a_mirror_serves_where_checkpoints_or_all_files_of_the_stream_are_gone(
     tmp_path: Path, diamond_output: dict[str, bytes], lost: str
