@@ -24,7 +24,7 @@ from pyspark.core.rdd import RDD
 from pyspark.serializers import BatchedSerializer, CPickleSerializer
 
 from spark_jobs.command import Command, Report
-from spark_jobs.errors import JobError
+from spark_jobs.errors import HostBusyError, JobError
 from spark_jobs.shim import Anchor, Stage, Warm, slot_of
 
 SETTINGS = {
@@ -101,7 +101,8 @@ class Chain:
     def run(
         self, commands: Sequence[Command], stages: int, cancelled: threading.Event, patience_s: float
     ) -> list[Report]:
-        """`stages` supersteps; the reports by slot.  Raises ChainError when it fails, is cancelled or takes too long."""
+        """`stages` supersteps; the reports by slot.  Raises ChainError when it fails, is cancelled or takes too long,
+        HostBusyError when a host says what holds it up."""
         result: list[Any] = []
         thread = threading.Thread(target=self._collect, args=(commands, stages, result), daemon=True)
         thread.start()
@@ -115,18 +116,20 @@ class Chain:
                 reason = "a node was lost" if cancelled.is_set() else f"no end within {patience_s:.0f} s"
                 raise ChainError(f"cancelled: {reason}")
         if result and isinstance(result[0], BaseException):
-            raise ChainError(*slot_of(_first_line(result[0]))) from result[0]
+            line = _first_line(result[0])
+            kind = HostBusyError if HostBusyError.__name__ in line else ChainError
+            raise kind(*slot_of(line)) from result[0]
         return [Report.decode(data) for _, data in sorted(result)]
 
     def _collect(self, commands: Sequence[Command], stages: int, result: list[Any]) -> None:
         try:
             self._context.setJobGroup(GROUP, "supersteps", interruptOnCancel=True)
-            rows, orders = self._begin, tuple(command.encode() for command in commands)
+            rows, orders, order = self._begin, tuple(c.encode() for c in commands), commands[0].order
             for number in range(stages - 1):
-                done = rows.mapPartitionsWithIndex(Stage(number, False, orders))
+                done = rows.mapPartitionsWithIndex(Stage(order, number, False, orders))
                 sent = done.partitionBy(len(self.hosts), _slot)
                 rows, orders = self._beside_anchor(sent), ()
-            result.extend(rows.mapPartitionsWithIndex(Stage(stages - 1, True, orders)).collect())
+            result.extend(rows.mapPartitionsWithIndex(Stage(order, stages - 1, True, orders)).collect())
         except BaseException as error:
             result[:] = [error]
 

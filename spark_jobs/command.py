@@ -14,6 +14,9 @@ from typing import Any
 from spark_jobs.contract import Range
 from spark_jobs.errors import WireError
 
+Order = tuple[int, int]
+"""Driver epoch and job: what each request to a host names, and in which order requests outrank each other."""
+
 
 @dataclass(frozen=True, slots=True)
 class Install:
@@ -61,6 +64,11 @@ class Command:
     published: int = 0
     stream: float = 0.0
 
+    @property
+    def order(self) -> Order:
+        """Which job this is; a later one compares greater."""
+        return self.epoch, self.job
+
     def encode(self) -> bytes:
         """JSON bytes."""
         return json.dumps(asdict(self), separators=(",", ":")).encode()
@@ -86,9 +94,13 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """A partition's state at `position` is stored; `file` None: the partition has no state to store."""
+    """A partition's state at `position` is stored; `file` None: the partition has no state to store.
+
+    `installation`: whose state it is.  Another installation of the same partition, made after a rollback, has another one.
+    """
 
     partition: str
+    installation: str
     position: int
     file: Mapping[str, Any] | None
 
@@ -104,8 +116,12 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a host did in one job.  `outputs`: (output partition, batch, unix seconds) of each sink write.  `gaps`:
-    partitions that need output of this host which was dropped for want of room."""
+    """What a host did in one job.
+
+    A partition that is `installed` and neither in `positions` nor in `failed` is still being installed: its checkpoint store
+    is away, and the host tries again.  `outputs`: (output partition, batch, unix seconds) of each sink write.  `gaps`:
+    partitions that need output of this host which was dropped for want of room.
+    """
 
     slot: int
     host: str

@@ -19,7 +19,14 @@ from typing import Protocol
 from spark_jobs.checkpoints import CheckpointStore, Manifest
 from spark_jobs.command import Command, Install, Report, Usage
 from spark_jobs.contract import Range
-from spark_jobs.errors import CheckpointError, DamagedError, DataPlaneError, JobError, SupersededError
+from spark_jobs.errors import (
+    CheckpointError,
+    DamagedError,
+    DataPlaneError,
+    HostBusyError,
+    JobError,
+    SupersededError,
+)
 from spark_jobs.figures import Figures, JobTimes
 from spark_jobs.ledger import Ledger
 from spark_jobs.progress import Progress
@@ -108,6 +115,12 @@ class Engine:
     figures: Figures = field(default_factory=Figures)
     staged: dict[str, int] = field(default_factory=dict)
     """Node -> batches of output that wait for a checkpoint before they are published."""
+    installing: set[str] = field(default_factory=set)
+    """Partitions whose host has not said yet that they are at work; their position is their checkpoint's so far."""
+    _late: set[str] = field(default_factory=set)
+    """Of those, the ones whose host said that it must try again: what was sent to them meanwhile was not kept."""
+    _again: set[str] = field(default_factory=set)
+    """Those that are at work now after all, to which the next job sends everything again."""
     _repeated: Repeated = field(default_factory=Repeated)
     _installation: dict[str, str] = field(default_factory=dict)
     _installs: int = 0
@@ -155,6 +168,9 @@ class Engine:
         self.figures.reached(self.horizon)
         if rollback:
             self.positions.clear()
+            self.installing.clear()
+            self._late.clear()
+            self._again.clear()
             self.failed.clear()
             self._installation.clear()
             self._known.clear()
@@ -217,6 +233,8 @@ class Engine:
         self._installs += 1
         self._installation[partition] = f"{self.epoch}.{self.desired.generation}.{self._installs}"
         self.positions[partition] = self.desired.checkpoint
+        self.installing.add(partition)
+        self._late.discard(partition)
         self.failed.pop(partition, None)
         self._resend.add(partition)
         file = self._manifest.get(partition, Install(0)).file or {}
@@ -225,6 +243,7 @@ class Engine:
     def _lose(self, partition: str, reason: str) -> None:
         self.figures.loses(partition)
         self.positions.pop(partition, None)
+        self.installing.discard(partition)
         self._installation.pop(partition, None)
         self.failed[partition] = reason
 
@@ -273,14 +292,14 @@ class Engine:
         for node, report in zip(slots, reports, strict=True):
             self._take(node, report)
         self._confirmed = self.jobs  # not before all is taken: what is not confirmed is said again
-        self._resend.clear()
+        self._resend, self._again = self._again, set()
         self.failures = 0
         self._repeated.succeeded()
         with self._passing("checkpoint waits"):
             self._complete_checkpoints()
         self._start_clock()
         now, compute = time.monotonic(), min(slowest.busy_s, took)
-        self.figures.applied(self.positions, self.usage, now)
+        self.figures.applied(self.at_work, self.usage, now)
         self.figures.jobs.append(JobTimes(began - entered, compute, took - compute, now - ended))
         return True
 
@@ -298,6 +317,8 @@ class Engine:
             return
         slot = error.slot if isinstance(error, JobError) else None
         where = "" if slot is None else f"node {slots[slot].rpartition('#')[0] or slots[slot]}: "
+        if isinstance(error, HostBusyError):  # it stays so for as long as user code does not return
+            self.problems.append(f"{where}{error}")
         if self._repeated.failed(f"{where}{error}"):
             self.problems.append(f"jobs fail again and again: {where}{error}")
 
@@ -380,20 +401,28 @@ class Engine:
         return min(self.horizon, self._confirmed_ranges(partition) + 2 * WINDOW)
 
     def _take(self, node: str, report: Report) -> None:
+        """Believe a report, as far as it speaks of what is installed now: not of an installation before a rollback."""
+        for ack in report.acks:
+            if self._installation.get(ack.partition) == ack.installation:
+                self.punctuations.acknowledge(ack)
         mine = [p for p in list(self.positions) if self.desired.assignment[p] == node]
         for partition in mine:
-            if partition in report.failed:
+            if report.installed.get(partition) != self._installation[partition]:
+                self._lose(partition, "state lost with its host")
+            elif partition in report.failed:
                 self._lose(partition, report.failed[partition])
                 if report.failed[partition].startswith("checkpoint:"):
                     self._is_bad(self.desired.checkpoint)
-            elif report.installed.get(partition) != self._installation[partition]:
-                self._lose(partition, "state lost with its host")
-            else:
+            elif partition in report.positions:
                 self.positions[partition] = report.positions[partition]
+                self.installing.discard(partition)
+                if partition in self._late:
+                    self._late.discard(partition)
+                    self._again.add(partition)
                 if partition in self.ledger.ranges:
                     self._known[self._installation[partition]] = self._told_ranges(partition)
-        for ack in report.acks:
-            self.punctuations.acknowledge(ack)
+            else:  # its host tries again
+                self._late.add(partition)
         self.usage.update(report.usage)
         self.outputs += report.outputs
         self.problems += report.problems
@@ -441,7 +470,7 @@ class Engine:
             seq=self.desired.seq,
             generation=self.desired.generation,
             nodes=self._nodes,
-            positions=dict(self.positions),
+            positions=self.at_work,
             failed=dict(self.failed),
             horizon=self.horizon,
             punctuation=max(self.punctuations.open, default=self.punctuations.newest),
@@ -458,6 +487,11 @@ class Engine:
         )
 
     @property
+    def at_work(self) -> dict[str, int]:
+        """Positions of the partitions whose host has them: what is only ordered to be installed does not count."""
+        return {p: k for p, k in self.positions.items() if p not in self.installing}
+
+    @property
     def stuck(self) -> str:
         """Why nothing moves although the nodes are there: jobs that fail the same way again and again; else empty."""
         return self._repeated.stuck
@@ -468,6 +502,7 @@ class Engine:
         return (
             not self.failures
             and not self._resend
+            and not self.installing
             and not self.punctuations.open
             and not any(self.staged.values())
             and all(p >= self.horizon for p in self.positions.values())
@@ -481,6 +516,7 @@ class Engine:
         wanted = set(self.topology.partitions) - self.topology.downstream_of(poisoned)
         return (
             final is not None
+            and not self.installing
             and all(self.positions.get(p, -1) >= final for p in wanted)
             and (bool(poisoned) or self.punctuations.newest >= final)
             and not any(self.staged.values())

@@ -62,8 +62,16 @@ class JobError(DataPlaneError):
         self.slot = slot
 
 
+class LateRequestError(DataPlaneError):
+    """A request of a job that was cancelled, or of a driver that was replaced, came to a host that is further."""
+
+
 class HostLostError(DataPlaneError):
     """The partition host of a node is not there any more: its state is lost with it."""
+
+
+class HostBusyError(JobError):
+    """A partition host does not answer in time: says in which operator, partition and batch it has been for how long."""
 
 
 class StepError(DataPlaneError):

@@ -6,7 +6,9 @@ the host is a process of its own below the executor, and Spark's tasks are thin 
 messages in and out.  Measured in docs/decisions/0001-partition-host.md.
 
 Each request is one stage of a job.  It is atomic (a task that dies half-way leaves a host that finished it) and idempotent
-(the same stage again gets the same reply), which makes Spark's re-runs harmless.
+(the same stage again gets the same reply), which makes Spark's re-runs harmless.  It names its driver's epoch and its job: a
+request of another job than the one that has begun here is refused, or a task of a job that was cancelled, and that waited
+for its turn, would take the host back to older orders.
 """
 
 from __future__ import annotations
@@ -17,19 +19,23 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from spark_jobs.buffers import Budget
-from spark_jobs.checkpoints import CheckpointStore, StateFile
-from spark_jobs.command import Ack, Command, Install, Report, Usage
+from spark_jobs.busy import Activity, Note
+from spark_jobs.checkpoints import CheckpointStore
+from spark_jobs.command import Ack, Command, Install, Order, Report, Usage
 from spark_jobs.contract import Place
 from spark_jobs.errors import (
     CheckpointError,
     DataPlaneError,
     FencedError,
+    LateRequestError,
     NotYetError,
     SinkError,
     SourceError,
     StepError,
+    StoreError,
 )
-from spark_jobs.runtime import OperatorRuntime, Runtime, SourceRuntime
+from spark_jobs.installing import Attempt, state_tables
+from spark_jobs.runtime import OperatorRuntime, Runtime, SourceRuntime, first_staged
 from spark_jobs.sinks import Opening, Owner, Sink
 from spark_jobs.snapshots import SnapshotWriter
 from spark_jobs.topology import (
@@ -60,15 +66,20 @@ Bundles = list[tuple[int, bytes]]
 class Host:
     """Partitions of one node.  `name` identifies this process: a new host has a new name and no state."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.name = name
         self.folder = folder
+        self.clock = clock
+        self.busy = Note()
         self.runtimes: dict[str, Runtime] = {}
         self.installed: dict[str, str] = {}
         self.failed: dict[str, str] = {}
-        self.epoch = -1
         self.command: Command | None = None
-        self._replies: dict[tuple[int, int], tuple[Bundles, Report | None]] = {}
+        self._begun = False
+        """Whether the current command was taken in completely."""
+        self._attempts: dict[str, Attempt] = {}
+        """Partitions that are still being installed, as the store or the sink was away: tried again from time to time."""
+        self._replies: dict[int, tuple[Bundles, Report | None]] = {}
         self._reported = 0
         self._acks: list[Ack] = []
         self._outputs: list[tuple[str, int, float]] = []
@@ -82,14 +93,19 @@ class Host:
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def begin(self, command: Command) -> None:
-        """Take in a job's orders.  A command of an earlier epoch comes from a driver that was replaced: refused."""
-        if command.epoch < self.epoch:
-            raise DataPlaneError(f"command of epoch {command.epoch} refused: epoch {self.epoch} has begun")
-        if self.command is not None and (command.epoch, command.job) == (self.epoch, self.command.job):
+        """Take in a job's orders.  Those of an earlier epoch (a driver that was replaced) or job are refused."""
+        before = self.command
+        if before is not None and command.order < before.order:
+            raise LateRequestError(
+                f"command of epoch {command.epoch}, job {command.job} refused: "
+                f"epoch {before.epoch}, job {before.job} has begun"
+            )
+        if before is not None and command.order == before.order and self._begun:
             return
-        if command.topology != self._text or command.epoch != self.epoch:
+        self._begun = False
+        if before is None or command.topology != self._text or command.epoch != before.epoch:
             self._load(command)
-        self.epoch, self.command = command.epoch, command
+        self.command = command
         self._replies.clear()
         self._busy_s = 0.0
         self._gaps.clear()
@@ -97,12 +113,21 @@ class Host:
             self._acks, self._outputs, self._problems = [], [], []
         self._host_exactly(command)
         self._refresh(command)
+        self.busy.clear()
+        self._begun = True
 
-    def stage(self, number: int, bundles: Iterable[bytes], last: bool) -> tuple[Bundles, Report | None]:
-        """Run one stage of the current job: deliver, apply what can be applied, and return what goes out or the report."""
+    def stage(
+        self, order: Order, number: int, bundles: Iterable[bytes], last: bool
+    ) -> tuple[Bundles, Report | None]:
+        """Run one stage of the current job, which `order` names: deliver, apply what can be applied, and return what goes
+        out or the report.  LateRequestError for a stage of another job."""
         command = self._current()
-        key = (command.job, number)
-        if key not in self._replies:
+        if order != command.order or not self._begun:
+            raise LateRequestError(
+                f"stage {number} of epoch {order[0]}, job {order[1]} refused: "
+                f"the host is at epoch {command.epoch}, job {command.job}"
+            )
+        if number not in self._replies:
             began = time.monotonic()
             for bundle in bundles:
                 for message in unpack(bundle):
@@ -113,8 +138,9 @@ class Host:
                     self._settle(command)
             self._busy_s += time.monotonic() - began
             out = [] if last else self._outgoing(command)
-            self._replies[key] = (out, self.report() if last else None)
-        return self._replies[key]
+            self.busy.clear()
+            self._replies[number] = (out, self.report() if last else None)
+        return self._replies[number]
 
     def report(self) -> Report:
         """Positions, failures, acknowledged checkpoints and figures as they are now."""
@@ -144,7 +170,7 @@ class Host:
     def close(self) -> None:
         """Drop everything, wait for checkpoints that are being written."""
         for runtime in self.runtimes.values():
-            runtime.close()
+            self._close(runtime)
         self.runtimes.clear()
         if self.command is not None:
             self._writer.close()
@@ -160,8 +186,10 @@ class Host:
         self.close()
         self.installed.clear()
         self.failed.clear()
+        self._attempts.clear()
+        self._owed.clear()
         self._reported, self._acks, self._outputs, self._problems = 0, [], [], []
-        self._text = command.topology
+        self._text = ""
         self._resource: StreamTopology = from_json(command.topology)
         self._topology: Topology = expand(self._resource)
         self._store = CheckpointStore(command.checkpoints, self._resource.checkpoint.standby)
@@ -169,39 +197,58 @@ class Host:
         policy = self._resource.recovery
         self.folder.mkdir(parents=True, exist_ok=True)
         self._budget = Budget(policy.buffer_memory_bytes, policy.buffer_disk_bytes, self.folder)
+        self._text = command.topology
 
     def _host_exactly(self, command: Command) -> None:
         for partition in [p for p in self.installed if command.hosted.get(p) != self.installed[p]]:
             self._drop(partition)
+        self._acks = [a for a in self._acks if a.installation == self.installed.get(a.partition)]
         for partition, installation in command.hosted.items():
-            if self.installed.get(partition) == installation or partition not in command.installs:
-                continue
-            self.installed[partition] = installation
-            self.failed.pop(partition, None)
-            try:
-                self.runtimes[partition] = self._install(partition, command.installs[partition], command)
-            except CheckpointError as error:
-                self._fail(partition, f"checkpoint: {error}")
-            except Exception as error:  # user code in initial() or restore()
-                self._fail(partition, f"poison: partition {partition}: {type(error).__name__}: {error}")
+            if self.installed.get(partition) != installation and partition in command.installs:
+                self.installed[partition] = installation
+                self.failed.pop(partition, None)
+                self._attempts[partition] = Attempt(command.installs[partition])
+        for partition, attempt in list(self._attempts.items()):
+            if attempt.due <= self.clock():
+                self._try(partition, attempt, command)
+
+    def _try(self, partition: str, attempt: Attempt, command: Command) -> None:
+        """Install a partition; while the store or the sink is away it stays `being installed`, which is no failure."""
+        position = attempt.install.position
+        self.busy.begin(Activity.INSTALL, partition, position)
+        try:
+            self.runtimes[partition] = self._install(partition, attempt.install, command)
+        except (StoreError, SinkError, SourceError, NotYetError) as error:
+            self._attempts[partition] = attempt.later(self.clock())
+            self._problems.append(f"{partition}: cannot be installed from checkpoint {position} yet: {error}")
+        except CheckpointError as error:
+            self._fail(partition, f"checkpoint: {error}")
+        except FencedError as error:
+            self._end(partition, error)
+        except Exception as error:  # user code in initial() or restore()
+            self._fail(partition, f"poison: partition {partition}: {type(error).__name__}: {error}")
+        else:
+            del self._attempts[partition]
 
     def _install(self, partition: str, install: Install, command: Command) -> Runtime:
         spec = self._topology.partitions[partition]
+        tables = state_tables(self._store, install)
         if spec.is_source:
             source = make_source(self._resource.source(spec.place.operator))
             reader = SourceRuntime(spec, source, install.position, self._budget)
-            if install.file is not None:
-                reader.restore(self._store.read_state(StateFile(**install.file)))
+            if tables is not None:
+                reader.restore(tables)
             return reader
         operator_spec = self._resource.operator(spec.place.operator)
         operator = make_operator(operator_spec)
-        sink = self._sink(operator_spec, spec.place, install.position, command)
+        shown = min(install.position, first_staged(tables or {}, install.position + 1) - 1)
+        sink = self._sink(operator_spec, spec.place, shown, command)
         state = operator.initial(spec.place)
         runtime = OperatorRuntime(spec, operator, state, install.position, self._budget, sink)
         if sink is not None and not self._replayable(partition):
             runtime.staged = {}
-        if install.file is not None:
-            runtime.restore(self._store.read_state(StateFile(**install.file)))
+        if tables is not None:
+            runtime.restore(tables)
         elif install.position:
             for target in runtime.feedback:
                 runtime.buffers[target].put(install.position, None, b"")
@@ -212,7 +259,10 @@ class Host:
             return None
         sink = make_sink(spec) or file_sink(command.sink, place, spec.output.format)
         owner = Owner.of(command.stream, self.installed[place.partition])
-        sink.open(Opening(f"{self._resource.namespace}.{self._resource.name}", place, owner, position))
+        try:
+            sink.open(Opening(f"{self._resource.namespace}.{self._resource.name}", place, owner, position))
+        except OSError as error:
+            raise SinkError(str(error)) from error
         return sink
 
     def _replayable(self, output: str) -> bool:
@@ -226,9 +276,19 @@ class Host:
     def _drop(self, partition: str) -> None:
         self.installed.pop(partition, None)
         self.failed.pop(partition, None)
+        self._forget(partition)
+
+    def _forget(self, partition: str) -> None:
+        self._attempts.pop(partition, None)
         self._owed.pop(partition, None)
         if (runtime := self.runtimes.pop(partition, None)) is not None:
+            self._close(runtime)
+
+    def _close(self, runtime: Runtime) -> None:
+        try:
             runtime.close()
+        except Exception as error:  # of a connection that is not used again
+            self._problems.append(f"{runtime.partition.id}: closing: {type(error).__name__}: {error}")
 
     def _end(self, partition: str, error: StepError | FencedError) -> None:
         """Trouble that does not pass: code raised, or a later installation writes."""
@@ -250,13 +310,11 @@ class Host:
 
     def _fail(self, partition: str, reason: str) -> None:
         self.failed[partition] = reason
-        self._owed.pop(partition, None)
-        if (runtime := self.runtimes.pop(partition, None)) is not None:
-            runtime.close()
+        self._forget(partition)
 
     def _refresh(self, command: Command) -> None:
         """Bring sources, cursors and buffers in line with what the driver knows."""
-        self._writer.keep(command.punctuations)
+        self._writer.keep(command.punctuations, self.installed)
         for runtime in list(self.runtimes.values()):
             partition = runtime.partition.id
             if isinstance(runtime, SourceRuntime):
@@ -279,6 +337,7 @@ class Host:
 
     def _publish(self, runtime: OperatorRuntime, upto: int) -> None:
         partition = runtime.partition.id
+        self.busy.begin(Activity.OUTPUT, partition, upto)
         with self._its_own(partition, upto):
             try:
                 runtime.publish(upto)
@@ -317,6 +376,7 @@ class Host:
         if partition in self._owed and not self._freeze(partition):
             return False
         moved = False
+        self.busy.begin(Activity.STEP, partition, runtime.position + 1)
         with self._its_own(partition, runtime.position + 1):
             try:
                 moved = runtime.advance(self._wanted(command, isinstance(runtime, SourceRuntime)))
@@ -346,9 +406,12 @@ class Host:
         runtime = self.runtimes[partition]
         if runtime.settled < self._owed[partition]:
             return False
+        position = self._owed[partition]
+        self.busy.begin(Activity.FREEZE, partition, position)
         with self._its_own(partition, runtime.position):
             state = runtime.freeze()
-            self._writer.submit(partition, self._owed.pop(partition), state)
+            del self._owed[partition]
+            self._writer.submit(partition, self.installed[partition], position, state)
         return partition in self.runtimes
 
     def _settle(self, command: Command) -> None:
@@ -357,6 +420,7 @@ class Host:
         for partition, runtime in list(self.runtimes.items()):
             if not isinstance(runtime, OperatorRuntime) or runtime.sink is None:
                 continue
+            self.busy.begin(Activity.OUTPUT, partition, runtime.position)
             try:
                 if trouble := runtime.sink.settle(max(0.0, deadline - time.monotonic())):
                     self._problems.append(f"{partition}: output waits: {trouble}")
@@ -398,6 +462,8 @@ class Host:
         self, runtime: Runtime, target: str, applied: int, window: int
     ) -> Iterator[tuple[Message, bytes]]:
         """What can be sent now; rows that a source must read again may have to wait, or be lost."""
+        if isinstance(runtime, SourceRuntime):  # what it does not have any more it reads again
+            self.busy.begin(Activity.STEP, runtime.partition.id, runtime.buffers[target].cursor)
         with self._its_own(runtime.partition.id, runtime.buffers[target].cursor):
             try:
                 yield from runtime.pending(target, applied, window)

@@ -1,7 +1,8 @@
 """The host as a process: started by the first Spark task on a node, it serves the tasks that follow, one at a time.
 
-It listens on an abstract Unix socket (nothing to clean up), which only holders of the key in the executor's own folder can
-use, and it ends when its executor does: it watches the process that it was started for.
+It listens on a socket file in the executor's own folder (`spark_jobs.meeting`), and it ends when its executor does: it
+watches the process that it was started for.  Who connects proves in a thread of its own that it has the key, so that a
+stranger who says nothing holds up nobody.  Stages wait for their turn; the question what the host is busy with does not.
 """
 
 from __future__ import annotations
@@ -11,22 +12,23 @@ import json
 import os
 import secrets
 import shutil
+import socket
 import sys
 import tempfile
 import threading
 import traceback
-from multiprocessing import AuthenticationError
-from multiprocessing.connection import Connection, Listener
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import psutil
 
 from spark_jobs.command import Command
 from spark_jobs.host import Host
-from spark_jobs.shim import HANDSHAKE
+from spark_jobs.meeting import admit, listen
+from spark_jobs.shim import BUSY, HANDSHAKE
 
 
-def _watch(parent: int, created: float, folder: Path) -> None:
+def _watch(parent: int, created: float, folder: Path, meeting: Path) -> None:
     """End with the executor, however it ends; `created` guards against a reused pid."""
     while True:
         try:
@@ -36,6 +38,8 @@ def _watch(parent: int, created: float, folder: Path) -> None:
             break
         threading.Event().wait(1.0)
     shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        meeting.unlink()
     os._exit(0)
 
 
@@ -43,12 +47,16 @@ def _serve(connection: Connection, host: Host, turn: threading.Lock) -> None:
     """One Spark worker's conversation: a JSON head, then its blobs; the answer has the same form."""
     while True:
         head = json.loads(connection.recv_bytes())
+        if head.get("ask") == BUSY:
+            connection.send_bytes(json.dumps({"busy": host.busy.describe()}).encode())
+            continue
         blobs = [connection.recv_bytes() for _ in range(head["blobs"])]
         try:
+            order = (int(head["epoch"]), int(head["job"]))
             with turn:
                 if head["stage"] == 0:
                     host.begin(Command.decode(blobs.pop(0)))
-                bundles, report = host.stage(head["stage"], blobs, head["last"])
+                bundles, report = host.stage(order, head["stage"], blobs, head["last"])
         except Exception as error:
             traceback.print_exc()
             connection.send_bytes(
@@ -61,9 +69,25 @@ def _serve(connection: Connection, host: Host, turn: threading.Lock) -> None:
             connection.send_bytes(blob)
 
 
-def _converse(connection: Connection, host: Host, turn: threading.Lock) -> None:
+def _converse(connection: Connection, key: bytes, host: Host, turn: threading.Lock) -> None:
     with connection, contextlib.suppress(EOFError, OSError):  # the worker ended, or its task was cancelled
-        _serve(connection, host, turn)
+        if admit(connection, key):
+            _serve(connection, host, turn)
+
+
+def serve(listener: socket.socket, key: bytes, host: Host) -> None:
+    """Converse with everybody who connects, each in a thread, until the listener is closed."""
+    turn = threading.Lock()
+    while True:
+        try:
+            accepted, _ = listener.accept()
+        except OSError:
+            if listener.fileno() < 0:
+                return
+            threading.Event().wait(0.1)  # no file descriptor is left, for instance
+            continue
+        connection = Connection(accepted.detach())
+        threading.Thread(target=_converse, args=(connection, key, host, turn), daemon=True).start()
 
 
 def main() -> None:
@@ -73,19 +97,14 @@ def main() -> None:
     name = f"host-{os.getpid()}-{secrets.token_hex(4)}"
     key = secrets.token_bytes(32)
     spill = Path(tempfile.mkdtemp(prefix="spill-", dir=home))
-    threading.Thread(target=_watch, args=(parent, created, spill), daemon=True).start()
-    with Listener(f"\0reprise-{name}", "AF_UNIX", authkey=key) as listener:
+    watched = (parent, created, spill, home / name)
+    with listen(home, name) as listener:
+        threading.Thread(target=_watch, args=watched, daemon=True).start()
         part = home / f".{HANDSHAKE}.{os.getpid()}"
         part.touch(mode=0o600)
         part.write_text(json.dumps({"name": name, "key": key.hex(), "pid": os.getpid()}))
         part.replace(home / HANDSHAKE)
-        host, turn = Host(name, spill), threading.Lock()
-        while True:
-            try:
-                connection = listener.accept()
-            except (AuthenticationError, EOFError, OSError):
-                continue
-            threading.Thread(target=_converse, args=(connection, host, turn), daemon=True).start()
+        serve(listener, key, Host(name, spill))
 
 
 if __name__ == "__main__":

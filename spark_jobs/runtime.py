@@ -34,6 +34,11 @@ STAGED = "staged/"
 """Prefix of the checkpointed tables that hold output which is not shown yet, by batch."""
 
 
+def first_staged(tables: Tables, otherwise: int) -> int:
+    """The oldest batch whose output a checkpoint holds because it was not shown before."""
+    return min((int(n.removeprefix(STAGED)) for n in tables if n.startswith(STAGED)), default=otherwise)
+
+
 @dataclass(slots=True)
 class Output:
     """What a step gave for one batch, and where it has gone so far."""

@@ -15,16 +15,28 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.errors import DataPlaneError, HostLostError, SlotMisplacedError
+from spark_jobs.errors import DataPlaneError, HostBusyError, HostLostError, SlotMisplacedError
+from spark_jobs.meeting import meet
 
 HANDSHAKE = "partition-host.json"
 """File in the executor's folder: name, key and pid of its partition host."""
 
 START_TIMEOUT_S = 60.0
+
+BUSY = "busy"
+"""The question that a host answers without waiting for its turn: what it is doing."""
+
+ANSWER_S = 45.0
+"""How long a task waits for its host's answer to a stage.  Below the driver's patience with a whole job
+(`Engine.patience_s`, 60 s), which cancels tasks without asking them anything: so it is the task that ends first, and says
+what its host is in."""
+
+QUESTION_S = 5.0
+"""How long it then waits for the answer to what the host is busy with, which waits for no turn."""
 
 _connection: Connection | None = None
 
@@ -38,9 +50,12 @@ def node_host() -> str:
 
 
 def _connect(home: Path) -> Connection | None:
+    """To the host that is there; None when there is none.  A host that does not answer is there: HostLostError."""
     try:
         record = json.loads((home / HANDSHAKE).read_text())
-        return Client(f"\0reprise-{record['name']}", "AF_UNIX", authkey=bytes.fromhex(record["key"]))
+        return meet(home, record["name"], bytes.fromhex(record["key"]))
+    except TimeoutError as error:
+        raise HostLostError(f"the partition host of this node does not answer: {error}") from error
     except (OSError, ValueError, EOFError, AuthenticationError):
         return None
 
@@ -74,32 +89,62 @@ def _host() -> Connection:
     return _connection
 
 
-def exchange(stage: int, blobs: list[bytes], last: bool) -> tuple[list[int], list[bytes]]:
-    """One request to the host: (target slots, bundles), or ([], [report]) for the last stage."""
+def exchange(
+    order: tuple[int, int], stage: int, blobs: list[bytes], last: bool
+) -> tuple[list[int], list[bytes]]:
+    """One request to the host: (target slots, bundles), or ([], [report]) for the last stage.
+
+    `order`: epoch and job that the request belongs to.  HostBusyError: no answer within `ANSWER_S`.
+    """
     global _connection  # noqa: PLW0603
+    head = {"epoch": order[0], "job": order[1], "stage": stage, "last": last, "blobs": len(blobs)}
     try:
         connection = _host()
-        connection.send_bytes(json.dumps({"stage": stage, "last": last, "blobs": len(blobs)}).encode())
+        connection.send_bytes(json.dumps(head).encode())
         for blob in blobs:
             connection.send_bytes(blob)
+        if not connection.poll(ANSWER_S):
+            raise HostBusyError(_what_holds_it(Path.cwd()))
         answer = json.loads(connection.recv_bytes())
         if "error" in answer:
             raise DataPlaneError(answer["error"])
         return answer["slots"], [connection.recv_bytes() for _ in range(answer["blobs"])]
-    except (EOFError, OSError) as error:
+    except (EOFError, OSError, HostBusyError) as error:
         if _connection is not None:
-            _connection.close()
+            _connection.close()  # an answer that comes later must not be taken for another request's
         _connection = None
+        if isinstance(error, HostBusyError):
+            raise
         raise HostLostError(f"the partition host of this node went away: {error}") from error
+
+
+def _what_holds_it(home: Path) -> str:
+    """In words, from the host itself over a second connection."""
+    here = f"the partition host at {node_host()} has not answered for {ANSWER_S:.0f} s"
+    try:
+        connection = _connect(home)
+        if connection is None:
+            return f"{here}, and is gone"
+        with connection:
+            connection.send_bytes(json.dumps({"ask": BUSY}).encode())
+            if not connection.poll(QUESTION_S):
+                return f"{here}, nor to the question why"
+            busy = json.loads(connection.recv_bytes())["busy"]
+    except (OSError, EOFError, ValueError, DataPlaneError) as error:
+        return f"{here}, nor to the question why: {error}"
+    return f"{here}: it has been {busy}" if busy else f"{here}: it is between two pieces of work"
 
 
 class Stage:
     """The function of one stage: rows are (slot, ("at", host)) of the slot itself, and (slot, bundle).
 
-    `orders`: the command of each slot, where the chain begins with this stage.
+    `order`: epoch and job of the chain.  `orders`: the command of each slot, where the chain begins with this stage.
     """
 
-    def __init__(self, number: int, last: bool, orders: tuple[bytes, ...] = ()) -> None:
+    def __init__(
+        self, order: tuple[int, int], number: int, last: bool, orders: tuple[bytes, ...] = ()
+    ) -> None:
+        self.order = order
         self.number = number
         self.last = last
         self.orders = orders
@@ -112,7 +157,7 @@ class Stage:
             else:
                 _require(slot, value[1])
         try:
-            slots, answers = exchange(self.number, blobs, self.last)
+            slots, answers = exchange(self.order, self.number, blobs, self.last)
         except DataPlaneError as error:
             raise type(error)(f"slot {slot}: {error}") from error
         if self.last:

@@ -10,7 +10,9 @@ BY_TIME = CheckpointPolicy(5.0, None, None, 3)
 
 def ack(punctuations: Punctuations, position: int, *partitions: str) -> None:
     for partition in partitions:
-        punctuations.acknowledge(Ack(partition, position, {"path": partition, "size": 1, "sha256": "x"}))
+        punctuations.acknowledge(
+            Ack(partition, "1.1.1", position, {"path": partition, "size": 1, "sha256": "x"})
+        )
 
 
 def test_every_so_many_batches() -> None:
@@ -44,7 +46,7 @@ def test_complete_when_all_have_answered() -> None:
     p.announce(10, 20, None, True, 0.0)
     ack(p, 20, "a", "b")
     ack(p, 10, "a")
-    p.acknowledge(Ack("a", 99, None))
+    p.acknowledge(Ack("a", "1.1.1", 99, None))
     done = list(p.acknowledged(["a", "b"]))
     assert [k for k, _ in done] == [20]
     assert set(done[0][1]) == {"a", "b"}
@@ -63,5 +65,5 @@ def test_slow_storage_does_not_pile_up() -> None:
 def test_stateless_partitions_have_no_file() -> None:
     p = Punctuations(BY_BATCHES)
     p.announce(0, 10, None, True, 0.0)
-    p.acknowledge(Ack("a", 10, None))
+    p.acknowledge(Ack("a", "1.1.1", 10, None))
     assert list(p.acknowledged(["a"])) == [(10, {})]

@@ -68,7 +68,7 @@ def test_a_command_with_something_wrong_is_refused(change: dict[str, object]) ->
 def test_a_report_survives_the_wire() -> None:
     report = Report(
         slot=0, host="h", positions={"a.0": 5}, installed={"a.0": "i"}, failed={"b.0": "poison: x"},
-        acks=(Ack("a.0", 5, None),), usage={"a.0": Usage(0.5, 10)}, outputs=(("a.0", 5, 1.5),), problems=("p",),
+        acks=(Ack("a.0", "1.1.1", 5, None),), usage={"a.0": Usage(0.5, 10)}, outputs=(("a.0", 5, 1.5),), problems=("p",),
     )  # fmt: skip
     assert Report.decode(report.encode()) == report
     with pytest.raises(WireError, match="report"):

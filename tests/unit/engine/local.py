@@ -63,7 +63,7 @@ class LocalJobs:
                     raise ChainError(f"{self.hosts[slot]} is gone")
                 if stage == 0:
                     host.begin(Command.decode(command.encode()))
-                bundles, report = host.stage(stage, inboxes[slot], stage == stages - 1)
+                bundles, report = host.stage(command.order, stage, inboxes[slot], stage == stages - 1)
                 for target, bundle in bundles:
                     outgoing[target].append(bundle)
                 if report is not None:

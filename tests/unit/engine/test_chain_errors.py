@@ -32,5 +32,5 @@ def test_a_task_says_which_slot_it_was(monkeypatch: pytest.MonkeyPatch, kind: ty
 
     monkeypatch.setattr(shim, "exchange", refuse)
     with pytest.raises(kind, match=r"^slot 2: TypeError: not so$") as raised:
-        Stage(1, False)(2, [])
+        Stage((1, 1), 1, False)(2, [])
     assert slot_of(f"{type(raised.value).__name__}: {raised.value}") == ("TypeError: not so", 2)

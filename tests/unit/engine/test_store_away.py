@@ -65,7 +65,7 @@ class Cluster:
         engine, hosts = self.world.engine, sorted(self.world.nodes.hosts)
         progress = Progress(
             str(engine.epoch), engine.desired.seq, engine.desired.generation, frozenset(f"{n}#1" for n in hosts),
-            dict(engine.positions), dict(engine.failed), engine.horizon, checkpoint=engine.punctuations.newest,
+            engine.at_work, dict(engine.failed), engine.horizon, checkpoint=engine.punctuations.newest,
             bad_checkpoints=frozenset(engine.bad_checkpoints), trimmed=engine.ledger.trimmed,
         )  # fmt: skip
         nodes = tuple(Node(n, 1, 1000) for n in hosts)
