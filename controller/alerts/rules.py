@@ -86,6 +86,22 @@ THRESHOLDS: tuple[Threshold, ...] = (
         "after a minute",
     ),
     Threshold(
+        "behindWindow",
+        "10m",
+        "long enough for a burst of input or a slow machine to pass, short against the time after which sources forget",
+    ),
+    Threshold(
+        "behindBatches",
+        "20",
+        "ten seconds of input at two batches a second; what swings by a few batches while all is well stays far below",
+    ),
+    Threshold(
+        "behindFor",
+        "2m",
+        "a query counts as stalled after fifteen seconds; a job that failed for another reason than its input succeeds when "
+        "it is tried again",
+    ),
+    Threshold(
         "checkpointIntervals",
         "5",
         "slow storage misses one or two; after five intervals a failure replays five times what it should",
@@ -180,6 +196,18 @@ ALERTS: tuple[Alert, ...] = (
         "highPriorityFor",
         "{{ $value }} queries of high priority of {{ $labels.topology }} are down",
         "Queries with a priority of 8 or more are waiting or recovering.",
+    ),
+    Alert(
+        "RepriseFallingBehind",
+        Severity.CRITICAL,
+        "(max by (topology) (reprise_stalled_queries) > 0 "
+        # in an incident the lag of what is down grows, which other alerts are about
+        "or (max by (topology) (delta(reprise_lag_batches[<behindWindow>])) > <behindBatches> "
+        "unless on (topology) (max by (topology) (reprise_incident_age_seconds) > 0))) "
+        "unless on (topology) (max by (topology) (reprise_paused) == 1)",
+        "behindFor",
+        "{{ $labels.topology }} falls behind its input",
+        "Queries run and show nothing new, or their outputs fall further and further behind the newest batch.",
     ),
     Alert(
         "RepriseCheckpointTooOld",

@@ -106,8 +106,13 @@ OVERVIEW = Dashboard(
         LATENCY,
         Panel(
             "Batches behind, by priority",
-            "Of the query that is furthest behind.",
-            (Query(_by("priority_class", "reprise_lag_batches", function="max"), "{{priority_class}}"),),
+            "Of the query that is furthest behind; and how many queries run and do not advance.",
+            (
+                Query(_by("priority_class", "reprise_lag_batches", function="max"), "{{priority_class}}"),
+                Query(
+                    _by("topology", "reprise_stalled_queries", function="max"), "{{topology}} queries stalled"
+                ),
+            ),
         ),
         Panel(
             "Checkpoint age and interval",

@@ -97,6 +97,12 @@ METRICS: tuple[Metric, ...] = (
         "Priority-weighted share of queries that are available, 0 to 1.",
     ),
     _gauge(
+        "reprise_stalled_queries",
+        "",
+        "Queries that run and show nothing: every partition is at work, batches are due, and the output has not advanced "
+        "for 15 s (60 s where no more than three batches are due).",
+    ),
+    _gauge(
         "reprise_lag_batches",
         "",
         "Batches between the horizon and the output of the query that is furthest behind.",

@@ -71,6 +71,7 @@ def _queries(look: Look) -> Iterator[Sample]:
         name = catalogue.priority_class(query.priority)
         counts[query.status, name] += 1
         lag[name] = max(lag[name], query.lag)
+    yield Sample("reprise_stalled_queries", {}, len(look.state.stalled))
     for name, batches in lag.items():
         yield Sample("reprise_lag_batches", {"priority_class": name}, batches)
         for status in Status:

@@ -19,6 +19,7 @@ from controller.resources.topology_status import (
     QueriesStatus,
     TopologyStatus,
 )
+from controller.run.advance import FEW, STILL_S
 from controller.run.observation import Observation
 from controller.run.state import RunState, Status
 from spark_jobs.topology import StreamTopology
@@ -123,9 +124,28 @@ def _ready(now: Situation, missing: int) -> Claim:
         return _no("Ready", "Starting", now.driver_problem or _starting(now))
     if now.held_back:
         return _no("Ready", "AwaitingApproval", f"plan {now.held_back} waits for approval")
+    if now.state is not None and now.state.stalled:
+        return _no("Ready", "NotAdvancing", _stalled(now.state))
     if missing:
         return _no("Ready", "QueriesDown", f"{missing} queries are not available")
+    if unwatched := _unwatched(seen, now.state):
+        return Claim("Ready", Truth.UNKNOWN, "NotWatchedYet", unwatched)
     return Claim("Ready", Truth.TRUE, "AllQueriesAvailable")
+
+
+def _stalled(state: RunState) -> str:
+    """The most valuable of the queries that run and show nothing, and why."""
+    first = state.stalled[0]
+    return cut(f"{len(state.stalled)} queries do not advance: {first.id} {first.reason}", 512)
+
+
+def _unwatched(seen: Observation, state: RunState | None) -> str:
+    """What an operator that has just started cannot say yet: whether queries that are far behind advance.  Once it has seen
+    one move that one is slow, and no more."""
+    if seen.watched_since is None or seen.time - seen.watched_since >= STILL_S or state is None:
+        return ""
+    still = [q.id for q in state.queries if q.lag > FEW and seen.still.get(q.id) == seen.watched_since]
+    return f"{len(still)} queries are behind and have not been seen to advance yet" if still else ""
 
 
 def _starting(now: Situation) -> str:
@@ -154,6 +174,8 @@ def _degraded(now: Situation, missing: int) -> Claim:
         return Claim("Degraded", Truth.TRUE, "DriverDown", now.driver_problem)
     if now.observation is not None and now.observation.undecided:
         return Claim("Degraded", Truth.TRUE, "CannotDecide", cut(now.observation.undecided))
+    if now.state is not None and now.state.stalled:
+        return Claim("Degraded", Truth.TRUE, "NotAdvancing", _stalled(now.state))
     if missing and now.observation is not None and now.observation.desired is not None:
         return Claim("Degraded", Truth.TRUE, "QueriesDown", f"{missing} queries are not available")
     return _no("Degraded", "NothingIsDown")

@@ -30,6 +30,7 @@ from controller.coordination.records import (
 from controller.coordination.recovery_records import parse_incident, parse_plan
 from controller.coordination.znode import unpack
 from controller.embedded.zk_client import make_client
+from controller.run.advance import Watch
 from controller.run.errors import RunError
 from scheduler.incident import Incident, PlanRecord
 from scheduler.model import Desired, Node, PartitionStats, Poison, Progress
@@ -72,6 +73,10 @@ class Observation:
     """Why it cannot decide, or cannot write down what it has decided; empty when it can."""
     unreadable: tuple[str, ...] = ()
     """Records that could not be parsed, with the reason."""
+    still: Mapping[str, float] = field(default_factory=dict)
+    """Partitions with a released batch before them, and since when they were seen not to move."""
+    watched_since: float | None = None
+    """Since when somebody looks again and again; None: this is a look alone, which cannot say what moves."""
 
     @property
     def newest_plan(self) -> PlanRecord | None:
@@ -105,6 +110,7 @@ class Observer:
         self._slow: dict[str, Any] = {}
         self._slow_read = 0.0
         self._unreadable: list[str] = []
+        self._watch = Watch()
         self._asked: dict[str, Any] = {}
         """Answers to come: records by name, children by name and slash."""
 
@@ -132,7 +138,7 @@ class Observer:
         try:
             if not self._zk.connected:
                 raise KazooException("not connected")
-            self._last = self._read(now)
+            self._last = self._watched(self._read(now))
         except (KazooException, KazooTimeoutError):
             self._last = replace(self._last, time=now, connected=False)
         return self._last
@@ -160,7 +166,13 @@ class Observer:
             checkpoint=checkpoint,
             problems=_problems(raw),
         )
+        self._last = self._watched(self._last)
         return self._last
+
+    def _watched(self, seen: Observation) -> Observation:
+        paused = seen.desired is not None and seen.desired.paused
+        still = self._watch.note(seen.time, seen.progress, paused)
+        return replace(seen, still=still, watched_since=self._watch.since)
 
     def exists(self, root: str) -> bool:
         """Whether a topology has ever run below `root`."""

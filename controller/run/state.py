@@ -2,7 +2,8 @@
 
 A query is available when all of its partitions are at work (seed 003, Def. 1: not before all are) and, while an incident is
 open, it is back as the incident's record says, or near the newest batch if the incident has not touched it
-(`scheduler.back`).  Outside of incidents a query that is behind is slow, not down.  It is
+(`scheduler.back`).  Outside of incidents a query that is behind is slow, not down; but in and out of incidents its output
+must advance where batches are due (`controller.run.advance`).  It is
 recovering when everything it needs is placed on living nodes but not yet there, or behind; it waits when something it
 needs has no place, and then the newest plan says why.
 """
@@ -11,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 
+from controller.run.advance import stalled
 from controller.run.observation import Observation
 from controller.run.standing import PartitionState, partition_state
 from scheduler import back
@@ -40,6 +43,8 @@ class QueryState:
     """Batches between its output and the horizon."""
     reason: str = ""
     """Why it waits, or what it is doing."""
+    stalled_since: float | None = None
+    """All of its partitions are at work, and its output has not advanced since then although batches are due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,11 @@ class RunState:
 
     def count(self, status: Status) -> int:
         return sum(query.status is status for query in self.queries)
+
+    @property
+    def stalled(self) -> tuple[QueryState, ...]:
+        """Queries that run and show nothing."""
+        return tuple(query for query in self.queries if query.stalled_since is not None)
 
     @property
     def share(self) -> float:
@@ -101,8 +111,19 @@ def _query_state(
     if restoring:
         reason = f"{restoring} of {len(query.partitions)} partitions are being restored"
         return QueryState(query.id, query.priority, Status.RECOVERING, lag, reason)
+    return _at_work(query, states.get(query.id), lag, seen)
+
+
+def _at_work(
+    query: Query | QueryView, output: PartitionState | None, lag: int, seen: Observation
+) -> QueryState:
+    """Of a query all of whose partitions are at work: whether its output is there."""
+    still = seen.still.get(query.id)
+    if seen.connected and still is not None and stalled(still, lag, seen.time):
+        reason = _no_progress(query.id, still, seen)
+        return QueryState(query.id, query.priority, Status.RECOVERING, lag, reason, still)
     times = seen.incident.queries.get(query.id) if seen.incident else None
-    near = states.get(query.id) is not PartitionState.CATCHING_UP
+    near = output is not PartitionState.CATCHING_UP
     if not near if times is None else times.caught_up_at is None:
         reason = (
             f"near the newest batch, and back when that holds for {back.HOLD_S:g} s"
@@ -111,6 +132,14 @@ def _query_state(
         )
         return QueryState(query.id, query.priority, Status.RECOVERING, lag, reason)
     return QueryState(query.id, query.priority, Status.AVAILABLE, lag)
+
+
+def _no_progress(query: str, since: float, seen: Observation) -> str:
+    """Without numbers that grow: what says the same is not written again."""
+    at = datetime.fromtimestamp(since, UTC).strftime("%H:%M:%S")
+    position = seen.progress.positions[query] if seen.progress else 0
+    trouble = f"; the newest problem: {seen.problems[-1]}" if seen.problems else ""
+    return f"shows nothing after batch {position} since {at} UTC, although more is due{trouble}"
 
 
 def _why(query: str, homeless: list[str], seen: Observation) -> str:

@@ -60,7 +60,19 @@ SCATTERED = steady(waiting_queries_that_fit=0, waiting_queries_without_a_node=1)
 CHECKPOINT = {f"reprise_checkpoint_age_seconds{{{T}}}": f"0+15{LONG}"} | steady(
     checkpoint_interval_seconds=10, paused=0
 )
+BEHIND = steady(stalled_queries=0, incident_age_seconds=0, paused=0)
+GROWING = {f'reprise_lag_batches{{{T}, priority_class="low"}}': f"2+2{LONG}"}
 CASES = (
+    Case("RepriseFallingBehind", BEHIND | steady(stalled_queries=1), ("1m",), ("3m",)),
+    Case("RepriseFallingBehind", BEHIND | steady(stalled_queries=1, incident_age_seconds=60), (), ("3m",)),
+    Case("RepriseFallingBehind", BEHIND | GROWING, ("1m",), ("15m",)),
+    Case("RepriseFallingBehind", BEHIND | GROWING | steady(incident_age_seconds=60), ("15m",)),
+    Case("RepriseFallingBehind", BEHIND | GROWING | steady(stalled_queries=1, paused=1), ("15m",)),
+    Case(  # it swings, as it always does
+        "RepriseFallingBehind",
+        BEHIND | {f'reprise_lag_batches{{{T}, priority_class="low"}}': "2 7 3 7 2 6 2 7 4 2 7 3 7 2 7 2 7 3 6 2"},
+        ("3m", "5m"),
+    ),
     Case("RepriseCorrelatedFailure", state("incident_open", ON, kind="correlated"), ("0s",), ("15s", "60m")),
     Case("RepriseCorrelatedFailure", state("incident_open", ON, kind="blocking"), ("60m",)),
     Case("RepriseRecoveryStalled", STALLED, ("30s",), ("5m",)),

@@ -187,3 +187,35 @@ def test_a_coordinator_that_cannot_write_down_what_it_decides_degrades() -> None
     said = "/reprise/default/minimal: 2,000,000 bytes, and ZooKeeper takes 1,000,000 at once"
     claims = {c.type: c for c in claims_of(situation(replace(STEADY, undecided=said)))}
     assert (claims["Degraded"].reason, claims["Degraded"].message) == ("CannotDecide", said)
+
+
+def test_a_topology_that_runs_and_shows_nothing_is_not_ready_and_says_since_when_and_why() -> None:
+    progress = Progress("1", 1, 1, frozenset(NODES), dict.fromkeys(PARTITIONS, 8), horizon=57, checkpoint=5)
+    seen = replace(
+        STEADY,
+        progress=progress,
+        time=1000.0,
+        watched_since=900.0,
+        problems=("job failed: KeyError: 'tagg'",),
+    )
+    assert truths(situation(seen))["Ready"] == ("True", "AllQueriesAvailable")  # slow, as it moves
+    standing = replace(seen, still=dict.fromkeys(PARTITIONS, 970.0))
+    ready, degraded = (c for c in claims_of(situation(standing)) if c.type in ("Ready", "Degraded"))
+    assert (ready.truth.value, ready.reason) == ("False", "NotAdvancing")
+    assert "shows nothing after batch 8 since 00:16:10 UTC" in ready.message
+    assert "KeyError: 'tagg'" in ready.message
+    assert (degraded.truth.value, degraded.reason) == ("True", "NotAdvancing")
+    later, _ = status_of(situation(standing), {}, moment=1000.0)
+    again, _ = status_of(situation(replace(standing, time=1010.0)), later, moment=1010.0)
+    assert again == later  # nothing is written because time has passed
+    assert later["queries"]["available"] == 0
+
+
+def test_an_operator_that_has_just_started_does_not_know_yet_whether_what_is_behind_moves() -> None:
+    progress = Progress("1", 1, 1, frozenset(NODES), dict.fromkeys(PARTITIONS, 8), horizon=57, checkpoint=5)
+    seen = replace(
+        STEADY, progress=progress, time=1000.0, watched_since=998.0, still=dict.fromkeys(PARTITIONS, 998.0)
+    )
+    assert truths(situation(seen))["Ready"] == ("Unknown", "NotWatchedYet")
+    moved = replace(seen, still=dict.fromkeys(PARTITIONS, 999.0))
+    assert truths(situation(moved))["Ready"] == ("True", "AllQueriesAvailable")
