@@ -118,7 +118,7 @@ def command(file: Path, out: Path, quiet: bool, web: int | None, **options: Any)
 
 def verdict(console: Console, result: RunResult) -> None:
     """Two or three lines at the end."""
-    reason = f": {result.reason}" if result.reason else ""
+    reason = f": {result.reason}" if result.reason not in ("", result.outcome.value) else ""
     style = "green" if result.ok else "red"
     console.print(
         f"{result.outcome.value}{reason}", style=style, highlight=False, markup=False, soft_wrap=True

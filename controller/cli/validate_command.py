@@ -9,8 +9,9 @@ import click
 
 from controller.cli import exits
 from controller.cli.options import parse_sets, topology_option
+from controller.run.config import load
 from spark_jobs.errors import NotYetError, SourceError, StepError
-from spark_jobs.topology import StreamTopology, Topology, check, expand, load_topology
+from spark_jobs.topology import StreamTopology, Topology, check, expand
 from spark_jobs.topology.local import run_local
 
 
@@ -36,7 +37,7 @@ def command(file: Path, sets: tuple[str, ...], batches: int | None) -> None:
       reprise validate -f examples/flights.yaml
       reprise validate -f examples/minimal.yaml --try 5
     """
-    resource = load_topology(file, parse_sets(sets))
+    resource = load(file, overrides=parse_sets(sets))
     topology = expand(resource)
     for warning in check(resource):
         click.echo(f"warning: {warning.field}: {warning.reason}", err=True)

@@ -8,9 +8,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from algorithms import ALGORITHMS
 from controller.embedded.cluster import EmbeddedCluster
 from controller.run.faults import Fault
+from spark_jobs.errors import SpecError
 from spark_jobs.topology import StreamTopology, load_topology
+from spark_jobs.topology.schema import nearest
 
 
 class Outcome(StrEnum):
@@ -81,4 +84,9 @@ def load(
         changes["nodes.count"] = nodes
     if strategy is not None:
         changes["recovery.strategy"] = strategy
-    return load_topology(path, changes)
+    resource = load_topology(path, changes)
+    planner = resource.recovery.algorithm
+    if planner not in ALGORITHMS:
+        reason = f"there is no planner {planner!r}{nearest(planner, list(ALGORITHMS))}"
+        raise SpecError("spec.recovery.algorithm", reason)
+    return resource

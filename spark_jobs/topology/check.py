@@ -16,6 +16,9 @@ from spark_jobs.topology.limits import within_limits
 from spark_jobs.topology.resource import InputSpec, Mode, OperatorSpec, StreamTopology
 from spark_jobs.topology.schema import nearest
 
+LEAST_MEMORY = 450 * 2**20
+"""Bytes of an executor's heap below which Spark refuses to start it."""
+
 
 @dataclass(frozen=True, slots=True)
 class SpecWarning:
@@ -107,6 +110,13 @@ def _partitions_fit(topology: StreamTopology) -> None:
                 raise SpecError(f"spec.{kind}[{item.name}].resources.cpu", reason)
 
 
+def _spark_can_start(topology: StreamTopology) -> None:
+    found = topology.spark.executor_memory_bytes
+    if found < LEAST_MEMORY:
+        reason = f"{found // 2**20}Mi is less than Spark starts with, {LEAST_MEMORY // 2**20}Mi"
+        raise SpecError("spec.spark.executorMemory", reason)
+
+
 def _some_input_drives(topology: StreamTopology) -> None:
     for operator in topology.operators:
         if all(i.feedback for i in operator.inputs):
@@ -156,6 +166,7 @@ _RULES = (
     _groupings_fit,
     _priorities_fit,
     _partitions_fit,
+    _spark_can_start,
     _some_input_drives,
     _no_cycle,
     _has_output,

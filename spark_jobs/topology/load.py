@@ -78,7 +78,8 @@ def load_text(
         if data:
             follow(resource)
     except SpecError as error:
-        line = _line(node, error.field)
+        given = any(error.field.startswith(f"spec.{path}") for path in changes or ())  # not by the file
+        line = None if given else _line(node, error.field)
         raise SpecError(error.field, error.reason + (f" ({name}, line {line})" if line else "")) from error
     return resource
 

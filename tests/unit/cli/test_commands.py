@@ -299,3 +299,24 @@ def test_a_fault_file_with_a_wrong_word_is_refused_before_anything_starts(tmp_pa
         f"error: {faults}: [0].kil: unknown field; did you mean 'kill'? (line 1)"
     ]
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "error"),
+    [
+        ("recovery.algorithm=best-densty", "spec.recovery.algorithm: there is no planner 'best-densty'; "
+         "did you mean 'best-density'?"),
+        ("spark.executorMemory=100Mi", "spec.spark.executorMemory: 100Mi is less than Spark starts with, 450Mi"),
+        ("nodes.cnt=3", "spec.nodes.cnt: unknown field 'cnt'; did you mean 'count'?"),
+        ("nodes.cpu=10m", "spec.sources[tweets].resources.cpu: one partition needs 20m, more than any node has for plans: "
+         "80 % (recovery.cpuCap) of 10m (nodes.cpu) is 8m (minimal.yaml, line 13)"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["validate", "run"])
+def test_a_value_that_could_never_work_is_one_line(
+    tmp_path: Path, command: str, setting: str, error: str
+) -> None:
+    out = ["--out", tmp_path / "out"] if command == "run" else []
+    result = reprise(command, "-f", MINIMAL, "--set", setting, *out)
+    assert result.exit_code == 2
+    assert result.output.splitlines() == [f"error: {error}"]
