@@ -138,12 +138,19 @@ class Engine:
     _asked: int = 0
     _ask_again: float = 0.0
     _nodes: tuple[str, ...] = ()
+    draining: bool = False
+    """Set when the stream is to stop at a checkpoint, for good in this driver's life."""
+    _drain_at: int | None = None
+    """The last batch that is released then: a punctuation."""
+    _shown_by: int = 0
+    """Batches up to this one may have been shown, by this driver before a rollback or by one before it."""
     told: Progress = field(default_factory=Progress)
     """How things stood after the last change; the only thing here that other threads may read together."""
 
     def begin(self, newest: int) -> None:
         """Go on after the newest complete checkpoint; once, before anything else."""
         self.punctuations.newest = newest
+        self._shown_by = self.ledger.written
         with self._passing("the stream's clock waits"):
             self.problems += self.release.begin(newest, WINDOW)
         self._tell()
@@ -167,6 +174,8 @@ class Engine:
             self._manifest = self._read_manifest(desired.checkpoint)
         self.figures.reached(self.horizon)
         if rollback:
+            self._shown_by = max(self._shown_by, self.horizon)
+            self._drain_at = None
             self.positions.clear()
             self.installing.clear()
             self._late.clear()
@@ -327,6 +336,8 @@ class Engine:
         if self.desired.paused:
             return
         due = self._due()
+        if self.draining:
+            due = self._last_of_drain(due)
         reach: int | None = None
         # no batch without its ranges on record; tried again with the next job
         with self._passing("sources wait"):
@@ -341,6 +352,26 @@ class Engine:
         self.punctuations.announce(self.horizon, reach, self.final, everyone, time.monotonic())
         self.figures.announced(self.punctuations.open, time.monotonic())
         self.horizon = max(self.horizon, reach)
+
+    def _last_of_drain(self, due: int) -> int:
+        """The last batch to release now that the stream is to stop: a punctuation behind all that may have been shown."""
+        whole = self.desired.punctuate and len(self.positions) == len(self.topology.partitions)
+        if self._drain_at is None and whole and self.horizon >= self._shown_by and self.drained is None:
+            last = max(self.punctuations.open, default=0)
+            self._drain_at = last if last == self.horizon else self.horizon + 1
+            if last != self.horizon:
+                self.punctuations.demand(self._drain_at)
+            log.info("drain last=%d newest=%d", self._drain_at, self.punctuations.newest)
+        if self._drain_at is None:
+            return due if self.drained is None else self.horizon
+        return self._drain_at
+
+    @property
+    def drained(self) -> int | None:
+        """The checkpoint at which the stream has stopped: everything that may have been shown is before it."""
+        newest = self.punctuations.newest
+        reached = self.draining and newest >= max(self.horizon, self._shown_by)
+        return newest if reached and not any(self.staged.values()) else None
 
     def _due(self) -> int:
         """The last batch to release now.  In normal running it is at most a window ahead of the slowest.  In an incident
@@ -484,6 +515,7 @@ class Engine:
             memory=sum(memory for memory, _ in buffers),
             disk=sum(disk for _, disk in buffers),
             jobs=self.jobs,
+            drained=self.drained,
         )
 
     @property

@@ -34,3 +34,4 @@ class Progress:
     """Bytes of buffered output on all nodes."""
     disk: int = 0
     jobs: int = 0
+    drained: int | None = None

@@ -37,6 +37,10 @@ class Punctuations:
         self._acks.clear()
         self.newest = checkpoint
 
+    def demand(self, position: int) -> None:
+        """Make a batch that has not been released a punctuation, whatever the policy says."""
+        self._acks.setdefault(position, {})
+
     def announce(self, horizon: int, reach: int, final: int | None, everyone: bool, now: float) -> None:
         """Decide which of the batches horizon < b <= reach are punctuations; `everyone`: all partitions are at work."""
         if reach <= horizon:

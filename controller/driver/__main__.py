@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import shlex
 import signal
+import sys
 from pathlib import Path
 
 from controller import logs
 from controller.driver.process import Driver, DriverConfig
+from spark_jobs.revision import RevisionError
 from spark_jobs.topology import from_json
 
 
@@ -34,6 +37,7 @@ def main() -> None:
     parser.add_argument(
         "--heap", help="of the driver's JVM, such as 768m; without it the environment says so"
     )
+    parser.add_argument("--image", default="", help="name of the image; another one is other code")
     parser.add_argument("--metrics-host", default="127.0.0.1", help="address at which metrics are served")
     parser.add_argument("--metrics-port", type=int, default=0, help="port at which they are; 0: not served")
     parser.add_argument("--log-format", choices=logs.FORMATS, help=f"default ${logs.VARIABLE}, else text")
@@ -53,6 +57,7 @@ def main() -> None:
         driver_host=options.driver_host,
         python_path=options.python_path,
         conf=dict(options.conf),
+        image=options.image,
         metrics_host=options.metrics_host,
         metrics_port=options.metrics_port,
     )
@@ -64,7 +69,11 @@ def main() -> None:
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
-    driver.run()
+    try:
+        driver.run()
+    except RevisionError as error:
+        logging.getLogger("reprise.driver").error("refused %s", error)
+        sys.exit(f"refused: {error}")
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -21,6 +21,7 @@ from typing import Any
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import KazooException, NoNodeError
 
+from controller.coordination import paths
 from controller.coordination.errors import TooLargeError
 from controller.coordination.znode import check, pack, unpack
 from controller.driver.pace import Pace
@@ -85,7 +86,8 @@ class Channel:
         self._desired = Desired()
         self._pace = Pace()
         self._epoch = self._newest_epoch = self._version = 0
-        self._silent = False
+        self._silent = self._drain = False
+        self._drain_stale = True
         self._lock = threading.RLock()
 
     def open(self) -> None:
@@ -107,7 +109,7 @@ class Channel:
         log.info("zookeeper state=%s", state)
         if state == KazooState.CONNECTED:
             self._absence_counts_from = self._clock() + GRACE_S
-            self._nodes_stale = self._desired_stale = self._epoch_stale = True
+            self._nodes_stale = self._desired_stale = self._epoch_stale = self._drain_stale = True
             self.changed.set()
 
     @property
@@ -212,6 +214,24 @@ class Channel:
                 self._desired_stale = True
                 log.warning("desired not read error=%r", error)
         return self._desired
+
+    def read_drain(self) -> bool:
+        """Whether this very driver was asked to drain; what was asked of another life is none of its business."""
+        path = f"{self._root}/{paths.DRAIN}"
+        if self._drain_stale and self.connected:
+            try:
+                self._drain_stale = False
+                if self._zk.exists(path, watch=self._saw_drain) is not None:
+                    raw, _ = self._zk.get(path)
+                    self._drain = json.loads(raw).get("driver") == str(self._epoch)
+            except (KazooException, ValueError, AttributeError) as error:
+                self._drain_stale = True
+                log.warning("drain not read error=%r", error)
+        return self._drain
+
+    def _saw_drain(self, _: Any) -> None:
+        self._drain_stale = True
+        self.changed.set()
 
     def forget_checkpoints(self, keep: int) -> None:
         """Remove the records of all but the newest `keep` checkpoints; their files are gone, too."""

@@ -26,6 +26,7 @@ from controller.metrics.driver import DriverMetrics
 from spark_jobs.command import Usage
 from spark_jobs.engine import Engine
 from spark_jobs.errors import CheckpointError, SupersededError
+from spark_jobs.revision import Revisions
 
 log = logging.getLogger("reprise.driver")
 
@@ -60,10 +61,11 @@ class Loop:
 
     def __init__(
         self, engine: Engine, channel: Channel, cluster: Cluster, metrics: DriverMetrics, events: OutputEvents,
-        stop: threading.Event,
+        revisions: Revisions, stop: threading.Event,
     ) -> None:  # fmt: skip
         self.engine, self.channel, self.cluster = engine, channel, cluster
         self.metrics, self.events, self.stop = metrics, events, stop
+        self.revisions = revisions
         self._job = _Job(frozenset(), threading.Event())
         self._problems: list[str] = []
         self._announced = engine.punctuations.newest
@@ -103,6 +105,7 @@ class Loop:
             self._superseded("a later driver has taken its epoch")
             return
         self._take_desired()
+        engine.draining = engine.draining or self.channel.read_drain()
         living = self.cluster.usable()
         self._job = _Job(frozenset(engine.desired.assignment.values()) & frozenset(living), threading.Event())
         try:
@@ -112,10 +115,20 @@ class Loop:
             self._say_all()
         self._announce_checkpoint()
         self._write_events()
-        if engine.failures:
+        if engine.drained is not None and self._announced == engine.drained:
+            self._end_drained(engine.drained)
+        elif engine.failures:
             self.channel.changed.wait(min(0.2 * engine.failures, 2.0))
         elif not ran or engine.idle:
             self.channel.changed.wait(self._pause(ran))
+
+    def _end_drained(self, position: int) -> None:
+        """Nothing was released after this checkpoint: a driver with other code may go on from here.  What fails is tried
+        again with the next turn."""
+        self.revisions.drained(position)
+        if self.publish():
+            log.info("drained position=%d", position)
+            self.stop.set()
 
     def _superseded(self, reason: str) -> None:
         """A later driver has begun: this one says nothing more and ends."""

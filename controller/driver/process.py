@@ -24,6 +24,7 @@ from spark_jobs.engine import Engine, Sites
 from spark_jobs.ledger import Ledger
 from spark_jobs.punctuation import Punctuations
 from spark_jobs.release import Release
+from spark_jobs.revision import Revisions, revision_of
 from spark_jobs.standby import take_over
 from spark_jobs.topology import StreamTopology, expand
 
@@ -46,6 +47,8 @@ class DriverConfig:
     python_path: str
     conf: Mapping[str, str] = field(default_factory=dict)
     """Spark properties of the place where it runs; they stand above those of the topology."""
+    image: str = ""
+    """Name of the image that it runs; empty where there is none."""
     metrics_host: str = "127.0.0.1"
     metrics_port: int = 0
     """Where metrics are served; 0: nowhere."""
@@ -64,15 +67,15 @@ class Driver:
         with contextlib.ExitStack() as ends:
             self.channel.open()
             ends.callback(self.channel.close)
-            context = self._spark()
+            engine, revisions = self._make_engine()
+            context = self._context = self._spark()
             ends.callback(context.stop)
-            engine = self._make_engine(context)
             metrics = DriverMetrics(engine, lambda: self.channel.session)
             ends.callback(self._serve_metrics(metrics))
             events = OutputEvents(self.config.events)
             ends.callback(events.close)
             nodes = SparkNodes(context, self.config.driver_host, self.channel)
-            Loop(engine, self.channel, nodes, metrics, events, self.stop).run()
+            Loop(engine, self.channel, nodes, metrics, events, revisions, self.stop).run()
 
     def _serve_metrics(self, metrics: DriverMetrics) -> Callable[[], None]:
         """A topology without metrics is better than none: a port that is taken is logged, and seen by who scrapes."""
@@ -99,7 +102,8 @@ class Driver:
         context.setLogLevel("ERROR")
         return context
 
-    def _make_engine(self, context: SparkContext) -> Engine:
+    def _make_engine(self) -> tuple[Engine, Revisions]:
+        """Before Spark, which takes seconds: what cannot be used is said at once."""
         location, topology = self.config.checkpoints, expand(self.resource)
         store = CheckpointStore(location, self.resource.checkpoint.standby)
         take_over(store, self.resource.checkpoint.standby)
@@ -108,12 +112,16 @@ class Driver:
             topology=topology,
             sites=Sites(self.config.sink, location),
             epoch=self.channel.next_epoch(),
-            connect=lambda hosts: Chain(context, hosts),
+            connect=lambda hosts: Chain(self._context, hosts),
             ledger=Ledger(location, self.resource, topology),
             release=Release(location, self.resource.batch_interval_s),
             store=store,
             punctuations=Punctuations(self.resource.checkpoint),
         )
-        engine.begin(max(store.positions(), default=0))
+        newest = max(store.positions(), default=0)
+        revisions = Revisions(location, revision_of(self.resource, self.config.image))
+        said = revisions.begin(newest, engine.ledger.written, self.resource.upgrade == "replay")
+        engine.begin(newest)
+        engine.problems += [said] if said else []
         log.info("driver started epoch=%d checkpoint=%d", engine.epoch, engine.punctuations.newest)
-        return engine
+        return engine, revisions

@@ -29,6 +29,7 @@ def progress_record(epoch: int, told: Progress, problems: Sequence[str], now: fl
         "stuck": told.stuck,
         "buffers": {"memory": told.memory, "disk": told.disk},
         "jobs": told.jobs,
+        "drained": told.drained,
         "problems": list(problems),
         "time": now,
     }

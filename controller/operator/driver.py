@@ -18,12 +18,14 @@ from typing import Any
 
 from controller.operator import manifests, network_policy
 from controller.operator.api import Api, collection
+from controller.operator.drain import Drain
 from controller.operator.endings import OVERDUE_S, Endings
 from controller.operator.errors import ConflictError
 from controller.operator.events import Events
 from controller.operator.pods import Machine, PodView
 from controller.operator.pulse import Pulse
 from controller.operator.settings import OperatorSettings
+from controller.run.observation import Observation
 from spark_jobs.topology import StreamTopology
 
 LONGEST_PAUSE_S = 60.0
@@ -44,6 +46,8 @@ class DriverKeeper:
     owner: Mapping[str, Any]
     events: Events
     clock: Callable[[], float] = time.monotonic
+    drain: Drain | None = None
+    """None: records cannot be written, so a change that needs a drain waits."""
     problem: str = ""
     """Why there is no driver that works; empty when there is one."""
     pulse: Pulse = field(init=False)
@@ -78,6 +82,7 @@ class DriverKeeper:
         pod: PodView | None,
         machines: Mapping[str, Machine] | None,
         recovering: bool,
+        seen: Observation | None = None,
     ) -> None:
         """One step towards a driver of the right kind."""
         self.pulse.follow(pod.uid if pod is not None and pod.phase == "Running" else "")
@@ -95,7 +100,7 @@ class DriverKeeper:
         elif pod.phase == "Running" and self.silent:
             self._give_up(resource, pod)
         elif pod.annotations.get(manifests.REVISION) != self._revision(resource):
-            self._renew(resource, pod, recovering)
+            self._renew(resource, pod, recovering, seen)
         else:
             self.problem = "" if pod.phase == "Running" else f"the driver's pod is {pod.phase}: {pod.reason}"
 
@@ -136,7 +141,11 @@ class DriverKeeper:
         self._policy = wanted
 
     def _ended(self, resource: StreamTopology, pod: PodView) -> None:
-        if pod.uid != self._ended_uid:  # the watch may show it again before it tells that it is gone
+        if pod.phase == "Succeeded" and pod.annotations.get(manifests.REVISION) != self._revision(resource):
+            self.problem = "the driver has drained"
+            self._not_before = 0.0
+            self.events.say("DriverRestarted", "the spec has changed, and the driver has drained")
+        elif pod.uid != self._ended_uid:  # the watch may show it again before it tells that it is gone
             pause = self._count_end(pod)
             self.problem = f"the driver has ended: {pod.reason or pod.phase}"
             self.events.say(
@@ -173,14 +182,28 @@ class DriverKeeper:
         self.events.say("DriverLost", why, warning=True)
         self._delete(resource, pod, grace_s=0)
 
-    def _renew(self, resource: StreamTopology, pod: PodView, recovering: bool) -> None:
+    def _renew(
+        self, resource: StreamTopology, pod: PodView, recovering: bool, seen: Observation | None
+    ) -> None:
         if recovering:
             self.events.say(
                 "SpecChangePostponed", "the driver is restarted with the new spec when the incident is closed"
             )
             return
+        if self._needs_drain(resource, pod):
+            self.problem = "the spec has changed: the driver is drained when ZooKeeper answers"
+            if self.drain is not None and seen is not None:
+                self.problem = self.drain.look(seen)
+            return
         self.events.say("DriverRestarted", "the spec has changed")
         self._delete(resource, pod, grace_s=None)
+
+    def _needs_drain(self, resource: StreamTopology, pod: PodView) -> bool:
+        """Whether other code would make shown batches again.  A driver of an earlier version, which has no such mark, does
+        not know how to drain."""
+        before = pod.annotations.get(manifests.OUTPUT)
+        same = before in (None, manifests.output_revision(resource, self.settings))
+        return not same and resource.upgrade == "drain"
 
     def _delete(self, resource: StreamTopology, pod: PodView, grace_s: int | None) -> None:
         path = f"{collection(resource.namespace, 'pods')}/{pod.name}"

@@ -20,9 +20,12 @@ from controller.operator.pods import LOST_TAINTS, ROLE_LABEL
 from controller.operator.settings import OperatorSettings
 from controller.resources.convert import TOPOLOGY_LABEL
 from controller.resources.crds import GROUP
+from spark_jobs.revision import revision_of
 from spark_jobs.topology import StreamTopology
 
 REVISION = f"{GROUP}/revision"
+OUTPUT = f"{GROUP}/output-revision"
+"""Of the code and parameters alone that determine output: another one needs a drain."""
 PREFIX = f"{GROUP}/executor-prefix"
 DRIVER_PORT, BLOCK_PORT = 7078, 7079
 """Fixed, so that a NetworkPolicy can name them; every pod has an address of its own."""
@@ -93,9 +96,15 @@ def revision(resource: StreamTopology, settings: OperatorSettings) -> str:
     document = json.loads(resource.document)
     document["spec"].pop("paused", None)
     document["spec"].pop("recovery", None)
+    document["spec"].pop("upgrade", None)
     document.pop("metadata", None)
     rest = [executor_template(resource, settings), settings.image, settings.zk, settings.driver_account]
     return hashlib.sha256(json.dumps([document, rest], sort_keys=True).encode()).hexdigest()[:12]
+
+
+def output_revision(resource: StreamTopology, settings: OperatorSettings) -> str:
+    """As the driver computes it."""
+    return revision_of(resource, resource.kubernetes.image or settings.image)
 
 
 def driver_pod(
@@ -105,12 +114,17 @@ def driver_pod(
     ever."""
     name, kubernetes = driver_name(resource.name), resource.kubernetes
     meta = _meta(name, resource, "driver", belongs)
-    meta["annotations"] = {REVISION: revision(resource, settings), PREFIX: prefix}
+    meta["annotations"] = {
+        REVISION: revision(resource, settings),
+        OUTPUT: output_revision(resource, settings),
+        PREFIX: prefix,
+    }
     if policy := network_policy.digest(resource, settings):
         meta["annotations"][network_policy.MARK] = policy
     memory, disk = kubernetes.driver_memory_bytes, _disk(kubernetes.driver_storage_bytes)
     container = {
         "name": "driver",
+        "terminationMessagePolicy": "FallbackToLogsOnError",  # a driver that refuses to start says why
         "image": kubernetes.image or settings.image,
         "imagePullPolicy": kubernetes.image_pull_policy,
         "args": _driver_arguments(resource, settings, prefix, heap_mb=memory // 2 // 2**20),
@@ -197,7 +211,7 @@ def _driver_arguments(
         "--master=k8s://https://$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVICE_PORT)",
         f"--sink={resource.sink_location or base + '/sink'}",
         f"--checkpoints={resource.checkpoint.location or base + '/checkpoints'}",
-        "--driver-host=$(POD_IP)", f"--heap={heap_mb}m",
+        "--driver-host=$(POD_IP)", f"--image={resource.kubernetes.image or settings.image}", f"--heap={heap_mb}m",
         *([f"--metrics-port={settings.metrics_port}", "--metrics-host=$(POD_IP)"] if settings.metrics_port else []),
         *(f"--conf={key}={value}" for key, value in sorted(conf.items())),
     ]  # fmt: skip

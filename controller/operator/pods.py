@@ -125,7 +125,9 @@ def _ended(status: Mapping[str, Any]) -> str | None:
     for container in status.get("containerStatuses") or []:
         ended = (container.get("state") or {}).get("terminated")
         if ended is not None:
-            return f"{ended.get('reason', 'Ended')} (exit code {ended.get('exitCode')})"
+            said = str(ended.get("message") or "").strip().rpartition("\n")[2][:500]
+            reason = f"{ended.get('reason', 'Ended')} (exit code {ended.get('exitCode')})"
+            return f"{reason}: {said}" if said else reason
     return None
 
 

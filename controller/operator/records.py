@@ -8,6 +8,7 @@ has left behind is removed before anything is read.
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
@@ -151,6 +152,20 @@ class Records:
     def last(self) -> Observation:
         """What was observed last; nothing yet at the beginning."""
         return self._observer.last
+
+    def ask_to_drain(self, driver: str) -> None:
+        """Tell the driver of this life to stop at a checkpoint; one that has written meanwhile is not overwritten unseen."""
+        path, data = f"{self.root}/{paths.DRAIN}", json.dumps({"driver": driver}).encode()
+        try:
+            found = self._get(path)
+            if found is None:
+                self._client.create_async(path, data, makepath=True).get(timeout=ANSWER_S)
+            elif found[0] != data:
+                self._client.set_async(path, data, found[1].version).get(timeout=ANSWER_S)
+        except (BadVersionError, NodeExistsError) as error:
+            raise SessionError(f"{path}: somebody else has written it: {error!r}") from error
+        except _FAILED as error:
+            raise SessionError(f"{path}: {error!r}") from error
 
     def glance(self) -> Observation | None:
         """The last observation with a new report of the driver: three requests, where a whole look takes dozens.  None when

@@ -26,6 +26,7 @@ from controller.coordination.topology_view import view_of
 from controller.metrics import control
 from controller.operator.api import Api
 from controller.operator.capacity import NOTHING_KNOWN, Outlook
+from controller.operator.drain import Drain
 from controller.operator.driver import DriverKeeper
 from controller.operator.errors import BudgetError, OperatorError
 from controller.operator.events import Events
@@ -367,7 +368,9 @@ class TopologyController:
             assert self._prospects is not None
             self._outlook = self._prospects.look(spec.resource, around, here)
         recovering = self._recovering or self._teller_of().recovering
-        self.driver.look(spec.resource, driver, around.machines, recovering)
+        if self.driver.drain is None:
+            self.driver.drain = Drain(self._records.ask_to_drain, self.events)
+        self.driver.look(spec.resource, driver, around.machines, recovering, self._records.last)
 
     def _show(self, spec: _Spec, seen: Observation) -> Observation:
         self.driver.pulse.heard(seen.report if seen.connected else None)

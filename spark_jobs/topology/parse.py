@@ -172,6 +172,7 @@ def _resource(model: s.StreamTopologyModel) -> r.StreamTopology:
         spark=r.SparkSettings(parse_bytes(spec.spark.executor_memory), dict(spec.spark.conf)),
         nodes=r.NodeSettings(spec.nodes.count, parse_cpu(spec.nodes.cpu)),
         paused=spec.paused,
+        upgrade=spec.upgrade,
         sink_location=spec.sink.location,
         kubernetes=_kubernetes(spec),
         document=json.dumps(model.model_dump(mode="json", by_alias=True, exclude_none=True), sort_keys=True),

@@ -189,6 +189,8 @@ class StreamTopology:
     spark: SparkSettings
     nodes: NodeSettings
     paused: bool
+    upgrade: str
+    """drain | replay: see docs/recovery.md."""
     sink_location: str | None
     kubernetes: KubernetesSettings
     document: str

@@ -201,6 +201,9 @@ class SpecModel(Closed):
     """How its pods look. Not used by `reprise run`."""
     paused: bool = False
     """Stops releasing batches; state is kept."""
+    upgrade: Literal["drain", "replay"] = "drain"
+    """How a change of code, parameters, output or image takes effect: `drain` at a checkpoint after which nothing was
+    released; `replay` at once, and batches since the newest checkpoint are made again by the new code."""
 
 
 class MetadataModel(Closed):

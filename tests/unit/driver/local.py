@@ -14,6 +14,7 @@ from controller.driver.channel import Channel
 from controller.driver.loop import Loop
 from controller.driver.output_events import OutputEvents
 from controller.metrics.driver import DriverMetrics
+from spark_jobs.revision import Revisions, revision_of
 from spark_jobs.topology import StreamTopology
 from tests.unit.driver.fake_zk import FakeTree, FakeZk
 from tests.unit.engine.local import World
@@ -44,12 +45,19 @@ class LocalDriver:
         self.channel = Channel("", ROOT, client=cast(KazooClient, self.zk))
         self.engine = world.driver()
         self.engine.epoch = self.channel.next_epoch()
-        self.engine.begin(max(self.engine.store.positions(), default=0))
+        location, resource = str(world.checkpoints), world.resource
+        self.revisions = Revisions(location, revision_of(resource))
+        newest = max(self.engine.store.positions(), default=0)
+        said = self.revisions.begin(newest, self.engine.ledger.written, resource.upgrade == "replay")
+        self.engine.problems += [said] if said else []
+        self.engine.begin(newest)
         self.cluster = LocalCluster(world)
         self.stop = threading.Event()
         self.events = OutputEvents(events)
         metrics = DriverMetrics(self.engine, lambda: "connected")
-        self.loop = Loop(self.engine, self.channel, self.cluster, metrics, self.events, self.stop)
+        self.loop = Loop(
+            self.engine, self.channel, self.cluster, metrics, self.events, self.revisions, self.stop
+        )
 
     def want(self, generation: int, checkpoint: int, assignment: Mapping[str, str], seq: int = 1) -> None:
         """What the coordinator would write."""

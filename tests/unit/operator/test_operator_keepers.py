@@ -13,6 +13,7 @@ import yaml
 from fake_api import FakeApi
 
 from controller.operator import manifests
+from controller.operator.drain import Drain
 from controller.operator.driver import DriverKeeper
 from controller.operator.endings import OVERDUE_S
 from controller.operator.events import Events
@@ -20,6 +21,8 @@ from controller.operator.executors import ExecutorKeeper
 from controller.operator.pods import Machine, PodView, pod_view
 from controller.operator.settings import OperatorSettings
 from controller.operator.verdict import Heartbeat, State
+from controller.run.observation import Observation
+from scheduler.model import Desired, Progress
 from spark_jobs.topology import StreamTopology, from_json
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "minimal.yaml"
@@ -330,3 +333,89 @@ def test_a_lost_pod_is_ended_again_until_it_is_gone() -> None:
     one.look({"e1": executor("e1", "Failed")}, WELL)
     assert records.log == []
     assert api.verbs(f"{PODS}/e1") == ["patch", "delete"]
+
+
+class Asked:
+    """Stands for the records: what drivers were asked."""
+
+    def __init__(self) -> None:
+        self.drivers: list[str] = []
+
+    def __call__(self, driver: str) -> None:
+        self.drivers.append(driver)
+
+
+def seen(driver: str = "3", paused: bool = False, **progress: Any) -> Observation:
+    desired = Desired(5, 1, 0, driver, paused=paused)
+    return Observation(
+        0.0, connected=True, progress=Progress(driver, horizon=40, checkpoint=30, **progress), desired=desired
+    )
+
+
+def changed(image: str) -> StreamTopology:
+    return topology(kubernetes={"image": image})
+
+
+def test_changed_code_waits_for_a_drain_and_then_takes_the_drivers_place(clock: Clock) -> None:
+    api = FakeApi()
+    one, asked = keeper(api, clock), Asked()
+    one.drain = Drain(asked, one.events, clock)
+    running, wanted = driver_of(topology()), changed("app:2")
+    one.look(wanted, running, WELL, recovering=True, seen=seen())
+    assert not asked.drivers, "never in the middle of a recovery"
+    for _ in range(3):
+        one.look(wanted, running, WELL, recovering=False, seen=seen())
+    assert asked.drivers == ["3"]
+    assert one.problem == "the spec has changed, and the driver drains: the last checkpoint (30 of batch 40)"
+    assert not [p for v, p, _ in api.calls if v == "delete"]
+    clock.now += 1000.0
+    one.look(wanted, running, WELL, recovering=False, seen=seen())
+    assert not [p for v, p, _ in api.calls if v == "delete"], "it is never forced"
+    assert "DrainWaits" in {body["reason"] for v, p, body in api.calls if "/events/" in p}
+    done = replace(running, phase="Succeeded")
+    one.look(wanted, done, WELL, recovering=False, seen=seen())
+    assert [p for v, p, _ in api.calls if v == "delete"] == [f"{PODS}/minimal-driver"]
+    one.look(wanted, None, WELL, recovering=False, seen=seen())
+    made = api.objects[f"{PODS}/minimal-driver"]
+    assert made["spec"]["containers"][0]["image"] == "app:2", "without a pause"
+
+
+def test_a_new_life_that_still_has_the_old_code_is_asked_anew(clock: Clock) -> None:
+    one, asked = keeper(FakeApi(), clock), Asked()
+    one.drain = Drain(asked, one.events, clock)
+    wanted = changed("app:2")
+    for life in ("3", "3", "4"):
+        one.look(wanted, driver_of(topology()), WELL, recovering=False, seen=seen(life))
+    assert asked.drivers == ["3", "4"]
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        (seen(paused=True), "a paused topology takes no checkpoint"),
+        (seen(failed={"a.0": "poison: operator a"}), "while a.0 is set aside; `upgrade: replay`"),
+        (Observation(0.0), "when it reports"),
+    ],
+)
+def test_what_a_drain_waits_for_is_said(clock: Clock, state: Observation, said: str) -> None:
+    one = keeper(FakeApi(), clock)
+    one.drain = Drain(Asked(), one.events, clock)
+    one.look(changed("app:2"), driver_of(topology()), WELL, recovering=False, seen=state)
+    assert said in one.problem
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"batch": {"interval": "9s"}},
+        {"spark": {"executorMemory": "777Mi"}},
+        {"upgrade": "replay", "kubernetes": {"image": "app:2"}},
+    ],
+)
+def test_a_change_that_makes_no_batch_differently_or_may_needs_no_drain(change: dict[str, Any]) -> None:
+    api = FakeApi()
+    one, asked = keeper(api), Asked()
+    one.drain = Drain(asked, one.events)
+    one.look(topology(**change), driver_of(topology()), WELL, recovering=False, seen=seen())
+    assert [p for v, p, _ in api.calls if v == "delete"] == [f"{PODS}/minimal-driver"]
+    assert not asked.drivers

@@ -1,0 +1,92 @@
+"""Which code and parameters have made which batches: a topology changes at a checkpoint, or not at all.
+
+Problem: a driver goes on after the newest complete checkpoint, and batches after it that were shown before are made again.
+With the same code that is the same output; with other code it is not, and sinks then wait for ever.  So `revision.json`
+beside the ledger says what made the batches, and whether the last driver drained the stream: stopped at a checkpoint with
+nothing released after it.
+
+Invariant: no batch that may have been shown is made again by another revision, unless `spec.upgrade: replay` asks for that.
+A mark of a drained stream holds until the next driver begins, which removes it before it releases anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from spark_jobs.errors import CheckpointError, DamagedError
+from spark_jobs.files import Files
+from spark_jobs.topology import StreamTopology
+
+REVISION = "revision.json"
+_WITHOUT_EFFECT = {"resources", "priority", "priorities"}
+"""Of a source, an operator or its output: what only placing and planning read."""
+
+
+class RevisionError(CheckpointError):
+    """Another revision made batches that would have to be made again."""
+
+
+def revision_of(resource: StreamTopology, image: str = "") -> str:
+    """Of all that determines what is in a batch's output, and where: sources, operators, sink location, image by its name.
+    Code that changes below the same class and image name is not seen.  The batch interval only decides when."""
+    spec = json.loads(resource.document)["spec"]
+    parts = [_effective(spec.get(name)) for name in ("sources", "operators", "sink")]
+    return hashlib.sha256(json.dumps([*parts, image], sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _effective(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        parameters = {"with": value["with"]} if "with" in value else {}
+        rest = {k: _effective(v) for k, v in value.items() if k not in _WITHOUT_EFFECT and k != "with"}
+        return {**rest, **parameters}
+    return [_effective(item) for item in value] if isinstance(value, list) else value
+
+
+class Revisions:
+    """The record of one stream, as the driver of `revision` uses it."""
+
+    def __init__(self, location: str, revision: str) -> None:
+        self._files, self.revision = Files(location), revision
+
+    def begin(self, newest: int, written: int, replay: bool) -> str:
+        """A driver begins after the checkpoint `newest`; ranges are on record up to batch `written`.  Returns what a person
+        should know; RevisionError when it must not go on."""
+        before, drained = self._read()
+        said = ""
+        if before not in ("", self.revision) and drained != newest and written > newest:
+            if not replay:
+                raise RevisionError(
+                    f"the code, parameters, output or image have changed, and batches after checkpoint {newest} were made "
+                    f"with the former ones (up to {written} at most): they may have been shown and would come out "
+                    "differently.  Go back to the former topology and let it drain before the change (an operator does "
+                    "that by itself; a stream that has ended is drained), or set `upgrade: replay` to make them anew"
+                )
+            said = (
+                f"batches after checkpoint {newest}, up to {written} at most, are made again by changed code: an output "
+                "that has shown other rows for them waits"
+            )
+        if before != self.revision or drained is not None:
+            self._write(None)
+        return said
+
+    def drained(self, position: int) -> None:
+        """Nothing was released after this checkpoint, nor will be by this driver."""
+        self._write(position)
+
+    def _read(self) -> tuple[str, int | None]:
+        data = self._files.read(REVISION)
+        if data is None:
+            return "", None
+        try:
+            found = json.loads(data)
+            position = found["drained"]
+            return str(found["revision"]), None if position is None else int(position)
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedError(f"{REVISION} in {self._files.name} is damaged: {error!r}") from error
+
+    def _write(self, drained: int | None) -> None:
+        record = {"revision": self.revision, "drained": drained}
+        self._files.replace(REVISION, json.dumps(record).encode())

@@ -1,0 +1,188 @@
+"""Other code for a topology that runs: at a checkpoint after which nothing was released, or not at all."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.engine import Engine
+from spark_jobs.revision import RevisionError, revision_of
+from spark_jobs.topology import StreamTopology, expand, load_text, override
+from tests.unit.driver.fake_zk import FakeTree
+from tests.unit.driver.local import ROOT, LocalDriver, world_of
+from tests.unit.driver.test_loop import turns
+from tests.unit.engine.local import World
+from tests.unit.engine.test_recovery import DIAMOND
+
+OLD = load_text(DIAMOND)
+NEW = override(OLD, {"operators[top].with.k": 6})
+
+
+@pytest.fixture
+def at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalDriver:
+    """In the middle between two checkpoints: batches are shown that the newest one does not cover."""
+    world = world_of(OLD, tmp_path)
+    world.engine.release.ahead = 3
+    driver = started(world, FakeTree(), 1, 0, monkeypatch)
+    turns(driver, lambda: between(driver.engine))
+    return driver
+
+
+def between(engine: Engine) -> bool:
+    newest = engine.punctuations.newest
+    return (
+        newest > 20
+        and min(engine.positions.values(), default=0) > newest + 2
+        and not engine.punctuations.open
+    )
+
+
+def started(
+    world: World, tree: FakeTree, generation: int, checkpoint: int, monkeypatch: pytest.MonkeyPatch
+) -> LocalDriver:
+    driver = LocalDriver(world, tree)
+    driver.engine.release.ahead = 3
+    monkeypatch.setattr(driver.channel.changed, "wait", lambda _=None: True)
+    monkeypatch.setattr(driver.stop, "wait", lambda _=None: driver.stop.is_set())
+    driver.want(generation, checkpoint, world.spread("a", "b"))
+    return driver
+
+
+def ask(driver: LocalDriver, epoch: int | None = None) -> None:
+    life = driver.engine.epoch if epoch is None else epoch
+    driver.tree.put(f"{ROOT}/commands/drain", json.dumps({"driver": str(life)}).encode())
+
+
+def change(world: World, resource: StreamTopology) -> None:
+    world.resource, world.topology = resource, expand(resource)
+
+
+def expected(resource: StreamTopology, folder: Path) -> dict[str, bytes]:
+    world = world_of(resource, folder)
+    world.want(1, 0, world.spread("a", "b"))
+    world.run(lambda e: e.done)
+    return world.output()
+
+
+def batch_of(name: str) -> int:
+    return int("".join(c for c in name.rpartition("/")[2] if c.isdigit()))
+
+
+def test_after_a_drain_new_code_goes_on_and_nothing_is_made_again(
+    at_work: LocalDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = at_work.world
+    ask(at_work)
+    turns(at_work, at_work.stop.is_set)
+    boundary = at_work.record()["drained"]
+    assert boundary == at_work.record()["horizon"] == at_work.record()["checkpoint"]
+    assert max(batch_of(name) for name in world.output()) == boundary, "all is shown, and nothing beyond"
+    assert f"{ROOT}/checkpoints/{boundary:08d}" in at_work.tree.nodes
+    shown = world.output()
+    change(world, NEW)
+    world.nodes.lose("a", "b")
+    world.nodes.start("a", "b")
+    later = started(world, at_work.tree, 2, boundary, monkeypatch)
+    turns(later, lambda: later.engine.done)
+    output = world.output()
+    old, new = expected(OLD, tmp_path / "old"), expected(NEW, tmp_path / "new")
+    assert old != new
+    assert {name: output[name] for name in shown} == shown
+    for name in output:
+        assert output[name] == (old if batch_of(name) <= boundary else new)[name], name
+    assert not [p for p in later.loop.progress()["problems"] if "identical" in p]
+
+
+def test_without_a_drain_new_code_is_refused_and_the_former_goes_on(
+    at_work: LocalDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, newest = at_work.world, at_work.engine.punctuations.newest
+    change(world, NEW)
+    with pytest.raises(RevisionError, match=rf"batches after checkpoint {newest} .* `upgrade: replay`"):
+        LocalDriver(world, at_work.tree)
+    change(world, OLD)
+    later = started(world, at_work.tree, 2, newest, monkeypatch)
+    turns(later, lambda: later.engine.done)
+    assert world.output() == expected(OLD, tmp_path / "old")
+
+
+def test_new_code_that_is_asked_to_replay_goes_on_and_says_what_that_means(at_work: LocalDriver) -> None:
+    change(at_work.world, replace(NEW, upgrade="replay"))
+    later = LocalDriver(at_work.world, at_work.tree)
+    assert any("made again by changed code" in p for p in later.engine.problems)
+
+
+def test_a_drain_covers_what_an_earlier_driver_has_shown(
+    at_work: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver is new, its horizon is back at the checkpoint, and it is asked at once."""
+    world, newest = at_work.world, at_work.engine.punctuations.newest
+    shown = max(batch_of(name) for name in world.output())
+    assert shown > newest
+    world.nodes.lose("a", "b")
+    world.nodes.start("a", "b")
+    later = started(world, at_work.tree, 2, newest, monkeypatch)
+    ask(later)
+    turns(later, later.stop.is_set)
+    assert later.record()["drained"] >= shown
+
+
+def test_a_rollback_while_draining_covers_what_was_shown_before_it(at_work: LocalDriver) -> None:
+    world, newest = at_work.world, at_work.engine.punctuations.newest
+    ask(at_work)
+    at_work.turn()
+    shown = max(batch_of(name) for name in world.output())
+    assert not at_work.stop.is_set()
+    at_work.want(2, newest, world.spread("a", "b"), seq=2)
+    turns(at_work, at_work.stop.is_set)
+    assert at_work.record()["drained"] >= shown
+
+
+def test_what_another_life_was_asked_drains_nobody(at_work: LocalDriver) -> None:
+    ask(at_work, epoch=at_work.engine.epoch - 1)
+    turns(at_work, lambda: at_work.engine.done)
+    assert not at_work.stop.is_set()
+    assert at_work.record()["drained"] is None if f"{ROOT}/progress" in at_work.tree.nodes else True
+
+
+def test_a_mark_of_a_drain_ends_with_the_next_driver(
+    at_work: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = at_work.world
+    ask(at_work)
+    turns(at_work, at_work.stop.is_set)
+    again = started(world, at_work.tree, 2, at_work.record()["drained"], monkeypatch)
+    turns(again, lambda: between(again.engine))
+    change(world, NEW)
+    with pytest.raises(RevisionError):
+        LocalDriver(world, at_work.tree)
+
+
+def test_a_stream_of_an_earlier_version_has_no_revision_and_is_taken_as_it_is(at_work: LocalDriver) -> None:
+    (at_work.world.checkpoints / "revision.json").unlink()
+    change(at_work.world, NEW)
+    assert LocalDriver(at_work.world, at_work.tree).engine.problems == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "same"),
+    [
+        ("operators[top].with.k", 6, False),
+        ("operators[top].output.format", "parquet", False),
+        ("sink.location", "/elsewhere", False),
+        ("batch.interval", "7s", True),
+        ("operators[top].resources.cpu", "77m", True),
+        ("operators[top].output.priority", 9, True),
+        ("checkpoint.everyBatches", 7, True),
+        ("nodes.count", 5, True),
+    ],
+)
+def test_what_determines_output_is_a_revision(path: str, value: object, same: bool) -> None:
+    assert (revision_of(override(OLD, {path: value})) == revision_of(OLD)) is same
+
+
+def test_another_image_is_another_revision() -> None:
+    assert revision_of(OLD, "app:2") != revision_of(OLD, "app:1")
