@@ -119,6 +119,8 @@ class _World:
     _arrived: int = 0
     _awaited: set[float] = field(default_factory=set)
     _checkpoint_due: bool = False
+    _began: dict[str, float] = field(default_factory=dict)
+    """When a partition began at the checkpoint, the last time."""
 
     def __post_init__(self) -> None:
         self.start = self.snapshot.now
@@ -243,6 +245,8 @@ class _World:
         mine = {p for p, node in desired.assignment.items() if node in alive and p in progress.positions}
         rollback = desired.generation != progress.generation
         positions = {p: desired.checkpoint if rollback else progress.positions[p] for p in mine}
+        if rollback:
+            self._began.update(dict.fromkeys(mine, self.now))
         poison = {p: why for p, why in progress.failed.items() if why.startswith(POISON)}
         self._report(
             seq=desired.seq,
@@ -262,13 +266,16 @@ class _World:
         there = {p for p, node in places.items() if node in alive and now.get(p) == node}
         new = dict.fromkeys(there - self._progress.positions.keys(), self._desired.checkpoint)
         self._report(positions={**self._progress.positions, **new})
+        self._began.update(dict.fromkeys(new, self.now))
         self.at(self.now + self.durations.catch_up_s, self._caught_up)
 
     def _caught_up(self) -> None:
-        """All whose input is there are at the horizon; the others wait for it."""
+        """All that have had their time, and whose input is there, are at the horizon; the others wait for it."""
         positions = dict(self._progress.positions)
+        begun_by = self.now - self.durations.catch_up_s + INSTANT_S / 2
         for partition in self.snapshot.topology.partitions:
-            if partition.id in positions and all(p in positions for p in partition.feedback):
+            done = self._began.get(partition.id, begun_by) <= begun_by
+            if done and partition.id in positions and all(p in positions for p in partition.feedback):
                 reach = min(
                     (positions.get(p, -1) for p in partition.upstream), default=self._progress.horizon
                 )

@@ -73,8 +73,10 @@ def _labelled(label: str, text: str) -> RenderableType:
 
 
 def _when(expected: Expected) -> str:
-    if expected.low is None or expected.high is None:
+    if expected.low is None:
         return "unknown"
+    if expected.high is None:
+        return f"at least {span(expected.low)}"
     low, high = span(expected.low), span(expected.high)
     return low if low == high else f"{low} to {high}"
 

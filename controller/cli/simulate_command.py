@@ -52,13 +52,16 @@ def simulation_page(found: Simulation, wide: bool) -> RenderableType:
     for stage in found.timeline:
         if wide or stage.what in _SHOWN or stage.what.startswith("plan-"):
             text = Text(f"{stage.what} {stage.detail}".rstrip(), style=_style(stage.what))
-            table.add_row(span(stage.at), f"{100 * stage.share:.0f} %", text)
+            at_least = "at least " if found.at_least and stage.what in ("queries-back", "closed") else ""
+            table.add_row(f"{at_least}{span(stage.at)}", f"{100 * stage.share:.0f} %", text)
     parts: list[RenderableType] = [table if found.timeline else Text("nothing happens")]
     if found.waiting:
         parts += [Text(), Text("in the end these wait:", style="bold red")]
         parts += [Text(f"  {query}: {why}") for query, why in found.waiting.items()]
     else:
         parts += [Text(), Text("in the end every query is available", style="green")]
+    if found.at_least:
+        parts.append(Text(f"times are lower bounds: {found.at_least}", style="yellow"))
     parts += [Text(), Text("assumed:", style="dim")]
     parts += [Text(f"  {line}", style="dim") for line in found.assumptions]
     return Group(*parts)

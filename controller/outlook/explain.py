@@ -50,7 +50,7 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Seconds from now; None: unknown."""
+    """Seconds from now.  Both None: unknown; `high` alone: it takes at least `low`, as not all of its basis was measured."""
 
     low: float | None
     high: float | None
@@ -206,14 +206,16 @@ def _why_unknown(capacity: Capacity) -> str:
 def _sum(parts: list[Part], spent: float) -> Expected:
     """The ranges added up less what has passed of the first; unknown when one of them is."""
     basis = "; ".join(f"{part.what} {part.sample}" for part in parts)
-    low = high = 0.0
+    low, high = 0.0, 0.0
+    open_end = False
     for part, passed in zip(parts, (spent, *[0.0] * len(parts)), strict=False):
         span = part.sample.range
         if span is None:
             return Expected(None, None, f"unknown: {basis}")
         low += max(0.0, part.times * span[0] - passed)
-        high += max(0.0, part.times * span[1] - passed)
+        open_end = open_end or span[1] is None
+        high += max(0.0, part.times * (span[1] or 0.0) - passed)
     first = parts[0].sample.range
-    if first and spent > parts[0].times * first[1]:
+    if first and first[1] is not None and spent > parts[0].times * first[1]:
         basis += f"; it has taken {spent:.0f} s already, longer than ever before"
-    return Expected(round(low, 1), round(high, 1), basis)
+    return Expected(round(low, 1), None if open_end else round(high, 1), basis)

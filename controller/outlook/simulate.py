@@ -15,13 +15,16 @@ from controller.coordination.topology_view import policy_of, view_of
 from controller.outlook.measured import Measured, measured
 from controller.run.observation import Observation
 from controller.view import document
-from controller.view.model import StatusDocument
+from controller.view.incidents import incident_view, planner_answers
+from controller.view.model import IncidentView, StatusDocument
 from scheduler.errors import SchedulerError
 from scheduler.model import Snapshot, TopologyView
 from scheduler.whatif import Change, Durations, Foreseen, foresee
 from spark_jobs.topology import StreamTopology, expand
 from spark_jobs.topology.quantity import parse_duration
 
+EARLIER = 10
+"""As many closed incidents count beside the last one."""
 SETTLE_S, DRIVER_GRACE_S = 1.0, 30.0
 """The coordinator's defaults."""
 
@@ -65,6 +68,8 @@ class Simulation:
     """In the end."""
     waiting: dict[str, str]
     assumptions: tuple[str, ...]
+    at_least: str = ""
+    """Why no time is more than a lower bound; empty where all that the times rest on was measured here."""
 
 
 def parse_arrivals(text: str) -> list[tuple[float, int]]:
@@ -93,7 +98,7 @@ def simulate(
     topology = _view(resource)
     policy = policy_of(resource, SETTLE_S, DRIVER_GRACE_S)
     now = document(expand(resource), seen)
-    times = measured(now)
+    times = measured(now, _earlier(seen, resource))
     changes = [Change(0.0, lose=tuple(lose))] if lose else []
     changes += [Change(at, arrive=count) for at, count in arrivals]
     try:
@@ -109,7 +114,27 @@ def simulate(
         available=tuple(sorted(found.available)),
         waiting=dict(found.waiting),
         assumptions=_assumptions(seen, times, lose),
+        at_least=_lower_bound(times),
     )
+
+
+def _earlier(seen: Observation, resource: StreamTopology) -> list[IncidentView]:
+    """Closed incidents that are on record beside the last one, which the document has."""
+    closed = sorted(seen.closed.values(), key=lambda incident: incident.opened_at)[-EARLIER - 1 : -1]
+    queries, answers = expand(resource).queries, planner_answers(seen)
+    return [incident_view(incident, seen, queries, answers) for incident in closed]
+
+
+def _lower_bound(times: Measured) -> str:
+    """What was never seen to its end here is not in the times, so each of them is a lower bound."""
+    missing = [
+        f"{what}: {sample}"
+        for what, sample in (("restoring", times.restore), ("catching up", times.catch_up))
+        if not sample.exact
+    ]
+    if len(missing) > 1 and not times.restore.seconds and not times.catch_up.at_least:
+        return "no past recovery of this topology was measured"
+    return "; ".join(missing)
 
 
 def snapshot_of(topology: TopologyView, seen: Observation, paused: bool = False) -> Snapshot:

@@ -6,9 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from controller.cli.explain_command import _when
 from controller.outlook import explain, measured
+from controller.outlook.explain import Part, _sum
 from controller.run.standing import PartitionState
 from controller.view import StatusDocument, document
+from controller.view.model import QueryTimesView
 from tests.unit import oncall
 
 
@@ -97,3 +100,18 @@ def test_nothing_is_measured_without_an_incident() -> None:
     times = measured(document(oncall.TOPOLOGY, oncall.steady()))
     assert (times.restore.range, times.gaps.range, times.last_arrival) == (None, None, None)
     assert str(times.restore) == "not measured yet"
+
+
+def test_what_was_not_measured_to_its_end_makes_an_answer_a_lower_bound(burst: StatusDocument) -> None:
+    """A query that had not been seen back when an incident closed took at least until then."""
+    assert burst.incident is not None
+    document_now = replace(burst, incident=None)
+    known = QueryTimesView("count.1", 2, 0.0, 10.0, 30.0, 1)
+    unseen = QueryTimesView("count.2", 3, 0.0, 10.0, None, 1)
+    past = replace(burst.incident, closed_at=60.0, queries=(known, unseen), plans=())
+    found = measured(replace(document_now, last_incident=past)).catch_up
+    assert found.range == (20.0, None)
+    assert str(found) == "20.0 s in 1 case; at least 50.0 s in 1 case, not measured to the end"
+    expected = _sum([Part("catching up took", found)], 0.0)
+    assert (expected.low, expected.high) == (20.0, None)
+    assert _when(expected) == "at least 20s"

@@ -8,7 +8,7 @@ import pytest
 
 from controller.outlook import SimulationError, parse_arrivals, simulate
 from controller.run.observation import Observation
-from scheduler import PartitionStats
+from scheduler import Incident, Kind, PartitionStats, Phase, QueryTimeline
 from tests.unit import oncall
 
 
@@ -74,3 +74,39 @@ def test_a_pause_that_holds_is_no_news(asked: bool | None) -> None:
 def test_nothing_runs() -> None:
     with pytest.raises(SimulationError, match="nothing is at work"):
         simulate(oncall.resource(), Observation(1.0), ["n1"])
+
+
+def recovered(opened: float, catch_up: float | None, name: str) -> Incident:
+    """A closed incident of count.1, which was at work after 4 s and back after `catch_up` more, or not before it closed."""
+    back = None if catch_up is None else opened + 4.0 + catch_up
+    return Incident(
+        id=name,
+        kind=Kind.CORRELATED,
+        phase=Phase.CLOSED,
+        opened_at=opened,
+        checkpoint=5,
+        generation=1,
+        nodes_before=3,
+        settle_until=opened,
+        queries={"count.1": QueryTimeline(opened, opened + 4.0, back)},
+        closed_at=opened + 100.0,
+    )
+
+
+def test_without_a_recovery_on_record_every_time_is_a_lower_bound() -> None:
+    found = simulate(oncall.resource(), oncall.steady(), ["n2", "n3"], [(30.0, 2)])
+    assert found.at_least == "no past recovery of this topology was measured"
+
+
+def test_past_incidents_of_the_topology_say_how_long_it_takes_and_what_was_not_measured_makes_it_a_lower_bound() -> (
+    None
+):
+    measured = {"a": recovered(oncall.START - 900, 90.0, "a"), "b": recovered(oncall.START - 500, 92.0, "b")}
+    seen = replace(oncall.steady(), closed=measured)
+    found = simulate(oncall.resource(), seen, ["n2", "n3"], [(30.0, 2)])
+    back = [stage for stage in found.timeline if stage.what == "queries-back"]
+    assert back[-1].at >= 30.0 + 91.0  # the median of both, and not of the last alone
+    assert found.at_least.startswith("restoring: not measured yet")
+    unseen = replace(seen, closed={**measured, "c": recovered(oncall.START - 300, None, "c")})
+    found = simulate(oncall.resource(), unseen, ["n2", "n3"], [(30.0, 2)])
+    assert "at least 96.0 s in 1 case, not measured to the end" in found.at_least

@@ -103,3 +103,13 @@ def test_a_node_that_is_not_there_cannot_be_lost() -> None:
 def test_what_does_not_run_cannot_be_carried_on(change: dict[str, object]) -> None:
     with pytest.raises(NothingRuns):
         foresee(replace(RUNNING, **change), POLICY, [BURST])  # type: ignore[arg-type]
+
+
+def test_each_partition_has_its_own_time_to_catch_up() -> None:
+    """What is restored late is not back when those that were restored before it are."""
+    slow = foresee(
+        RUNNING, POLICY, [BURST, Change(30.0, arrive=2)], Durations(restore_s=4.0, catch_up_s=90.0)
+    )
+    back = {query: h.at for h in slow.happenings if h.what == "queries-back" for query in h.queries}
+    assert 90.0 <= back["out.0"] < 95.0  # a survivor, behind since the rollback
+    assert all(124.0 <= back[f"out.{i}"] < 126.0 for i in (1, 2, 3))
