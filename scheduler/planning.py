@@ -34,6 +34,22 @@ class Planned:
     failed: tuple[str, ...]
     """What was asked for, in topological order."""
 
+    @property
+    def outvalued(self) -> str:
+        """Said of a plan that lets a query wait which is worth more than any that it brings back: that is what the greatest
+        sum may take, and surprises whoever expects the most valuable one first.  Empty where nothing of the kind happened,
+        as in strict order."""
+        worth = {c.query: c.priority for c in self.candidates}
+        waits = [e.query for e in self.plan.excluded if e.code == "outbid" and e.query in worth]
+        most = max(waits, key=lambda q: (worth[q], q), default=None)
+        chosen = [worth[q] for q in self.plan.queries]
+        if most is None or not chosen or worth[most] <= max(chosen):
+            return ""
+        return (
+            f"{most} (priority {worth[most]}) waits while {len(chosen)} queries of lower priority, worth {sum(chosen)} together, "
+            "come back: plans maximise the summed priority; `recovery.order: strict` brings the most valuable first"
+        )
+
 
 def plan_recovery(
     view: View, costs: Mapping[str, int], held: Mapping[str, str], failed: Iterable[str], planner: Planner

@@ -87,7 +87,7 @@ class Situation:
             added=added,
             seconds=planned.plan.seconds,
             left_out=planned.left_out,
-            note=note,
+            note="; ".join(filter(None, (note, planned.outvalued))),
             failed=planned.failed,
         )
 
