@@ -46,8 +46,8 @@ class Planned:
         if most is None or not chosen or worth[most] <= max(chosen):
             return ""
         return (
-            f"{most} (priority {worth[most]}) waits while {len(chosen)} queries of lower priority, worth {sum(chosen)} together, "
-            "come back: plans maximise the summed priority; `recovery.order: strict` brings the most valuable first"
+            f"{most} (priority {worth[most]}) waits while {len(chosen)} queries of lower priority, worth {sum(chosen)} "
+            "together, come back: plans maximise the summed priority; `recovery.order: strict` brings the most valuable first"
         )
 
 

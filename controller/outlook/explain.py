@@ -158,9 +158,10 @@ def _waits_for(
     if any(m.state is PartitionState.POISONED for m in missing):
         return "repaired code: an operator raised, and is not tried again while this driver lives"
     if left_out is not None:
-        if left_out.code == "outbid":
-            return f"capacity: {left_out.reason} (plans maximise the summed priority of what comes back)"
-        return f"capacity: {left_out.reason}" if left_out.code else left_out.reason
+        summed = (
+            " (plans maximise the summed priority of what comes back)" if left_out.code == "outbid" else ""
+        )
+        return f"capacity: {left_out.reason}{summed}" if left_out.code else left_out.reason
     if capacity is not None:
         return "the next plan"
     if missing:
