@@ -47,7 +47,8 @@ class Planned:
             return ""
         return (
             f"{most} (priority {worth[most]}) waits while {len(chosen)} queries of lower priority, worth {sum(chosen)} "
-            "together, come back: plans maximise the summed priority; `recovery.order: strict` brings the most valuable first"
+            "together, come back: plans maximise the summed priority; `recovery.order: strict` brings the most valuable one"
+            " first"
         )
 
 
