@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from controller.run.advance import FEW
 from controller.run.observation import Observation
 from controller.run.standing import node_states
 from controller.run.state import QueryState, Status, run_state
@@ -51,11 +52,24 @@ def document(topology: Topology, seen: Observation) -> StatusDocument:
         nodes=_nodes(seen, partitions),
         checkpoint=_checkpoint(seen),
         buffers=dict(seen.progress.buffers) if seen.progress else {},
-        problems=(*filter(None, [seen.undecided]), *seen.problems, *seen.unreadable),
+        problems=(
+            *filter(None, [seen.undecided, _one_look(seen, queries)]),
+            *seen.problems,
+            *seen.unreadable,
+        ),
         graph=_graph(topology),
         partitions=tuple(partitions.values()),
         availability=availability(priorities, seen, answers, queries.share, queries.available),
     )
+
+
+def _one_look(seen: Observation, queries: QueriesView) -> str:
+    """What a look alone cannot say of queries that are further behind than usual: whether they advance."""
+    if seen.watched_since != seen.time or not seen.connected:
+        return ""
+    behind = [q.lag for q in queries.items if q.lag > FEW and q.id in seen.still]
+    many = f"{len(behind)} queries are up to {max(behind)}" if behind else ""
+    return f"{many} batches behind; one look cannot say whether they advance, so look again" if many else ""
 
 
 def phase_of(seen: Observation) -> str:

@@ -267,6 +267,17 @@ def test_nothing_known_yet_and_nothing_known_any_more(topology: Topology) -> Non
     assert lost.incident is not None
 
 
+def test_a_look_alone_says_that_it_cannot_tell_whether_what_is_behind_advances(topology: Topology) -> None:
+    behind = replace(
+        WELL, progress=replace(PROGRESS, horizon=57), still={"count.0": WELL.time, "count.1": WELL.time}
+    )
+    assert document(topology, behind).problems == ()  # somebody else may have watched
+    alone = document(topology, replace(behind, watched_since=WELL.time)).problems
+    assert alone[0].endswith("batches behind; one look cannot say whether they advance, so look again")
+    assert document(topology, replace(behind, watched_since=WELL.time - 5)).problems == ()
+    assert document(topology, replace(WELL, watched_since=WELL.time)).problems == ()
+
+
 def test_a_plan_record_that_is_no_plan_leaves_its_fields_unknown(topology: Topology) -> None:
     broken = replace(_plan(50), plan={}, left_out={"count.1": "no room"})
     plan = document(topology, replace(BURST, plans={"inc-1-p1": broken})).plan
