@@ -16,6 +16,8 @@ from scheduler.recovery import recover
 from scheduler.situation import Situation
 from scheduler.steps import CloseIncident, Decision, Step, WriteDesired, WriteIncident, WritePoison, act, wait
 
+SLOW_S = 60.0
+"""After so long a query that has passed the failure is slow, and not on its way back."""
 ANSWER_S = 5.0
 """How long to wait, once a burst has settled, for the driver to say what it lost: it sees executors go before their
 heartbeats end, and a plan that knows only a part of the burst is spent on nodes that are gone."""
@@ -211,14 +213,22 @@ def checkpoint_complete(s: Situation) -> Decision | None:
 
 
 def caught_up_beside_poison(s: Situation) -> Decision | None:
-    """With poison there is no global checkpoint: the incident ends when all that can come back has caught up."""
+    """With poison there is no global checkpoint: the incident ends when all that can come back is back.  A query that has long
+    been past the failure and is only slow, or whose steady lag is not known, does not keep buffers on for ever."""
     view = s.view
     if not view.poison or view.failed or not view.acked:
         return None
     able = [q.id for q in view.snapshot.topology.queries if q.id in s.open.queries and not view.poisoned(q)]
-    if any(s.open.queries[q].caught_up_at is None for q in able):
+    if any(s.open.queries[q].caught_up_at is None and not _past_the_failure(s, q) for q in able):
         return None
     return _closed(s, f"all but {len(view.poison)} poisoned partitions are back", s.desired.checkpoint)
+
+
+def _past_the_failure(s: Situation, query: str) -> bool:
+    """Whether a query has been at work for `SLOW_S` and has shown all that was released when the incident opened."""
+    progress, restored = s.view.snapshot.progress, s.open.queries[query].restored_at
+    at = progress.positions.get(query, -1) if progress is not None else -1
+    return restored is not None and s.now - restored >= SLOW_S and at >= s.open.horizon
 
 
 def _closed(s: Situation, reason: str, checkpoint: int) -> Decision:

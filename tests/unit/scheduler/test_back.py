@@ -6,7 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler import Desired, Incident, Kind, Node, Phase, Policy, Progress, QueryTimeline, Snapshot, decide
+from scheduler import (
+    Desired,
+    Incident,
+    Kind,
+    Node,
+    Phase,
+    Poison,
+    Policy,
+    Progress,
+    QueryTimeline,
+    Snapshot,
+    decide,
+)
 from scheduler.back import FLOOR, TOLERANCE, Recovery, limit, recovery_of, spread, summary
 from scheduler.model import PartitionView, QueryView, TopologyView
 from scheduler.observe import last_look, observe
@@ -141,6 +153,30 @@ def test_what_has_held_and_moved_when_the_incident_closes_is_back_and_the_rest_i
     assert times(far).caught_up_at is None
     closed = replace(far, phase=Phase.CLOSED, closed_at=START + 60.0)
     assert summary(closed, START + 900.0) == "0 of 1 back; 1 not measured (at least 60.0 s)"
+
+
+@pytest.mark.parametrize(
+    ("after", "position", "closes"), [(59.0, 95, False), (61.0, 95, True), (61.0, 39, False)]
+)
+def test_beside_poison_a_query_that_is_only_slow_does_not_keep_the_incident_open(
+    after: float, position: int, closes: bool
+) -> None:
+    """Its steady lag is not known, and it is never within the floor; it has passed batch 40, the newest when all began."""
+    poisoned = replace(
+        TOPOLOGY,
+        partitions=(*TOPOLOGY.partitions, PartitionView("bad.0", ("in.0",))),
+        queries=(*TOPOLOGY.queries, QueryView("bad.0", 1, frozenset({"in.0", "bad.0"}))),
+    )
+    seen = snapshot(100, position, START + after)
+    progress = replace(report(100, position), failed={"bad.0": "poison: ValueError"})
+    verifying = replace(
+        incident(), phase=Phase.VERIFYING, checkpoint=15, queries={"out.0": QueryTimeline(START - 5.0, START)}
+    )
+    poison = Poison("1", {"bad.0": "poison: ValueError"})
+    decision = decide(
+        replace(seen, topology=poisoned, progress=progress, incident=verifying, poison=poison), POLICY
+    )
+    assert (decision.rule == "closed") is closes
 
 
 def test_a_summary_leaves_no_query_out() -> None:
