@@ -7,7 +7,7 @@ mask.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress, count
 from math import lcm
@@ -68,13 +68,13 @@ def compile_problem(instance: Instance) -> Problem:
     """The sum problem of an instance; node limits and edges are dealt with elsewhere."""
     queries = sorted(instance.queries, key=lambda query: query.id)
     cost_by_id = {partition.id: partition.cost for partition in instance.partitions}
-    used = sorted({member for query in queries for member in query.partitions})
-    bit = {name: 1 << k for k, name in enumerate(used)}
+    used = sorted(set[str]().union(*(query.partitions for query in queries)))
+    index = {name: k for k, name in enumerate(used)}
     return make_problem(
         capacity=instance.budget(),
         query_ids=tuple(query.id for query in queries),
         priority=tuple(query.priority for query in queries),
-        masks=tuple([sum(map(bit.__getitem__, set(query.partitions))) for query in queries]),
+        masks=tuple([_mask(map(index.__getitem__, query.partitions), len(used)) for query in queries]),
         partition_ids=tuple(used),
         cost=tuple(cost_by_id[name] for name in used),
     )
@@ -90,11 +90,32 @@ def make_problem(
     cost: tuple[int, ...],
 ) -> Problem:
     """A Problem with its derived fields."""
-    sharers: list[list[int]] = [[] for _ in cost]
-    for query, mask in enumerate(masks):
-        for k in bits(mask):
-            sharers[k].append(query)
-    return Problem(capacity, query_ids, priority, masks, partition_ids, cost, tuple(map(tuple, sharers)))
+    return Problem(capacity, query_ids, priority, masks, partition_ids, cost, _sharers(masks, len(cost)))
+
+
+def _mask(indices: Iterable[int], size: int) -> int:
+    """The set of these, which are less than `size`; in one pass, as adding bit by bit copies all of them each time."""
+    row = bytearray(size)
+    for k in indices:
+        row[k] = 1
+    return _from_flags(row)
+
+
+def _from_flags(row: bytes | bytearray) -> int:
+    """The inverse of `flags`."""
+    return int(row[::-1].translate(_TO_DIGITS) or b"0", 2)
+
+
+def _sharers(masks: Sequence[int], size: int) -> tuple[tuple[int, ...], ...]:
+    """The queries of each partition; partitions that the same ones share have one tuple of them."""
+    rows = [flags(mask).ljust(size, b"\0") for mask in masks]
+    known: dict[bytes, tuple[int, ...]] = {}
+    found = []
+    for column in map(bytes, zip(*rows, strict=True)) if rows else [b""] * size:
+        if column not in known:
+            known[column] = tuple(compress(count(), column))
+        found.append(known[column])
+    return tuple(found)
 
 
 def shares(problem: Problem) -> tuple[int, tuple[int, ...]]:
@@ -135,6 +156,7 @@ def flags(mask: int) -> bytes:
 
 
 _DIGITS = bytes.maketrans(b"01", b"\x00\x01")
+_TO_DIGITS = bytes.maketrans(b"\x00\x01", b"01")
 
 
 class Deadline:

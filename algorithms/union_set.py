@@ -46,6 +46,11 @@ class UnionSet(Set[str]):
         known = other if isinstance(other, Set) else frozenset(other)
         return self.own.isdisjoint(known) and self.shared.isdisjoint(known)
 
+    def __and__(self, other: Set[Any]) -> frozenset[str]:
+        return (self.shared & other) | (self.own & other)
+
+    __rand__ = __and__
+
     @classmethod
     def _from_iterable(cls, elements: Iterable[Any]) -> frozenset[Any]:
         """What operations with other sets give."""

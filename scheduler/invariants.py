@@ -30,10 +30,11 @@ def _violations(view: View, decision: Decision) -> Iterator[tuple[str, str]]:
     yield from _flags(view, decision, after)
     known = {p.id for p in view.snapshot.topology.partitions}
     old = before.assignment if before else {}
+    usable = view.usable_ids
     for partition, node in after.assignment.items():
         if partition not in known:
             yield "known-partitions", f"{partition} is no partition of the topology"
-        if old.get(partition) != node and node not in view.usable_ids:
+        if old.get(partition) != node and node not in usable:
             yield "E3", f"{partition} is given to {node}, which is not usable"
     yield from _survivors_stay(view, after)
     yield from _cap(view, decision, after)
@@ -73,8 +74,11 @@ def _cap(view: View, decision: Decision, after: Desired) -> Iterator[tuple[str, 
     costs = incident.costs if incident else normal_costs(view)
     old = view.snapshot.desired.assignment if view.snapshot.desired else {}
     grown = {node for p, node in after.assignment.items() if old.get(p) != node}
-    for node in sorted(grown & view.usable_ids):
-        used = sum(costs[p] for p, n in after.assignment.items() if n == node)
+    load = dict.fromkeys(sorted(grown & view.usable_ids), 0)
+    for partition, node in after.assignment.items():
+        if node in load:
+            load[node] += costs[partition]
+    for node, used in load.items():
         cap = view.policy.cap_of(view.alive[node].cpu_milli)
         if used > cap:
             yield "C1", f"{node} would run {used} milli-CPU under a cap of {cap}"

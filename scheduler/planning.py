@@ -8,10 +8,11 @@ be complete.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
-from algorithms import Exclusion, FailedQuery, Instance, NodeCapacity, PartitionCost, Plan
+from algorithms import Exclusion, FailedQuery, Instance, NodeCapacity, PartitionCost, Plan, UnionSet
+from algorithms.solve import OPERATOR_CENTRIC
 from scheduler.costs import free_capacity
 from scheduler.foresight import Planner, Question
 from scheduler.incident import Candidate
@@ -59,7 +60,9 @@ def plan_recovery(
     wanted = tuple(failed)
     free = free_capacity(view, costs, held)
     queries, left_out = _candidates(view, costs, held, frozenset(wanted))
-    candidates = tuple(Candidate(q.id, q.priority, sum(costs[p] for p in q.partitions)) for q in queries)
+    candidates = tuple(
+        Candidate(q.id, q.priority, sum(map(costs.__getitem__, q.partitions))) for q in queries
+    )
     policy = view.policy
     instance = _instance(view, costs, free, wanted, queries)
     answer = planner.plan(Question(instance, policy.order, _algorithm(view), policy.time_limit_s))
@@ -85,7 +88,7 @@ def _reason(exclusion: Exclusion, costs: Mapping[str, int], left_over: Mapping[s
 
 def _algorithm(view: View) -> str:
     operator_centric = view.policy.strategy is Strategy.OPERATOR_CENTRIC
-    return "operator-centric" if operator_centric else view.policy.algorithm
+    return OPERATOR_CENTRIC if operator_centric else view.policy.algorithm
 
 
 def _candidates(
@@ -99,24 +102,44 @@ def _candidates(
         for cpu in (view.policy.node_cpu_milli, *(n.cpu_milli for n in view.alive.values()))
     )
     down = order.keys() - held.keys()
+    stray, oversized = down - wanted, {p for p in down if costs[p] > greatest}
+    missing_of = _Missing(order, down)
     for query in view.snapshot.topology.queries:
-        missing = sorted(query.partitions & down, key=order.__getitem__)
+        missing = missing_of(query.partitions)
         if not missing:
             continue
         poison = view.poisoned(query)
-        unwanted = [p for p in missing if p not in wanted]
         if poison is not None:
             left_out[query.id] = poison
-        elif (large := next((p for p in missing if costs[p] > greatest), None)) is not None:
+        elif oversized and (large := next((p for p in missing if p in oversized), None)) is not None:
             left_out[query.id] = (
                 f"partition {large} needs {costs[large]} milli-CPU and a node has at most {greatest} under the cap: "
                 "it fits on no node"
             )
-        elif unwanted:
-            left_out[query.id] = f"{unwanted[0]} was lost a moment ago and its node has not let go of it yet"
+        elif stray and (first := next((p for p in missing if p in stray), None)) is not None:
+            left_out[query.id] = f"{first} was lost a moment ago and its node has not let go of it yet"
         else:
-            found.append(FailedQuery(query.id, query.priority, tuple(missing)))
+            found.append(FailedQuery(query.id, query.priority, missing))
     return tuple(found), left_out
+
+
+class _Missing:
+    """Which of the partitions of a query are down, in topological order.  What queries share is looked at once."""
+
+    def __init__(self, order: Mapping[str, int], down: Set[str]) -> None:
+        self._order, self._down = order, down
+        self._shared: dict[int, tuple[str, ...]] = {}
+
+    def __call__(self, partitions: Set[str]) -> tuple[str, ...]:
+        if not isinstance(partitions, UnionSet):
+            return tuple(sorted(partitions & self._down, key=self._order.__getitem__))
+        known = id(partitions.shared)
+        if known not in self._shared:
+            self._shared[known] = tuple(sorted(partitions.shared & self._down, key=self._order.__getitem__))
+        shared, own = self._shared[known], sorted(partitions.own & self._down, key=self._order.__getitem__)
+        if not shared or not own or self._order[shared[-1]] < self._order[own[0]]:
+            return (*shared, *own)
+        return tuple(sorted((*shared, *own), key=self._order.__getitem__))
 
 
 def _instance(
@@ -126,14 +149,11 @@ def _instance(
     wanted: tuple[str, ...],
     queries: tuple[FailedQuery, ...],
 ) -> Instance:
-    names = frozenset(wanted)
-    edges = [
-        (up, p.id)
-        for p in view.snapshot.topology.partitions
-        if p.id in names
-        for up in p.upstream
-        if up in names
-    ]
+    edges: list[tuple[str, str]] = []
+    if _algorithm(view) == OPERATOR_CENTRIC:  # nobody else asks for them, and there may be millions
+        names = frozenset(wanted)
+        mine = [p for p in view.snapshot.topology.partitions if p.id in names]
+        edges = [(up, p.id) for p in mine for up in p.upstream if up in names]
     return Instance(
         capacity=sum(free.values()),
         partitions=tuple(PartitionCost(p, costs[p]) for p in wanted),
