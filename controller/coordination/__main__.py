@@ -12,6 +12,7 @@ from pathlib import Path
 from algorithms import compiled
 from controller import logs
 from controller.coordination.coordinator import Coordinator, CrashPoint
+from controller.coordination.history import Kept
 from controller.coordination.store import Store
 from controller.coordination.topology_view import policy_of, view_of
 from controller.embedded.zk_client import make_client
@@ -62,7 +63,11 @@ def _coordinator(options: argparse.Namespace, resource: StreamTopology, client: 
         grace_s=options.reconnect_grace,
     )
     policy = policy_of(resource, options.settle, options.driver_grace)
-    return Coordinator(store, policy, crash=options.crash_after)
+    return Coordinator(store, policy, crash=options.crash_after, kept=_kept(options))
+
+
+def _kept(options: argparse.Namespace) -> Kept:
+    return Kept(options.keep_records, options.keep_records_mi * 2**20)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -83,6 +88,10 @@ def _parser() -> argparse.ArgumentParser:
         type=float,
         default=3.0,
         help="of the ZooKeeper session, s; a successor waits it out",
+    )
+    parser.add_argument("--keep-records", type=int, default=100, help="closed incidents kept in ZooKeeper")
+    parser.add_argument(
+        "--keep-records-mi", type=int, default=4, help="MiB that these and their plans may take"
     )
     parser.add_argument(
         "--crash-after",

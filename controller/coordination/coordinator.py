@@ -71,6 +71,7 @@ class Coordinator:
     policy: Policy
     crash: CrashPoint | None = None
     permits: Callable[[Decision], bool] = lambda _: True
+    kept: history.Kept = field(default_factory=history.Kept)
     clock: Callable[[], float] = time.monotonic
     stop: threading.Event = field(default_factory=threading.Event)
     problem: str = ""
@@ -161,7 +162,7 @@ class Coordinator:
         _log_decision(reading, decision)
         tell(reading.snapshot.incident, decision.incident, [decision.plan] if decision.plan else [])
         if any(isinstance(step, CloseIncident) for step in decision.steps):
-            history.prune(self.store.client, self.store.root)
+            history.prune(self.store.client, self.store.root, self.kept)
         if self.crash:
             self.crash.hit("commit", decision.rule)
         if decision.rule != "observed":

@@ -159,6 +159,7 @@ def _settings(options: argparse.Namespace) -> OperatorSettings:
         driver_silent_s=options.driver_silent, machine_lost_s=options.machine_lost,
         switches=options.switches, health_port=options.health_port,
         metrics_port=options.metrics_port, log_format=options.log_format, keep_incidents=options.keep_incidents,
+        keep_records=options.keep_records, keep_records_mi=options.keep_records_mi,
         web_host=options.web_host, web_port=options.web_port,
         web_names=_words(options.web_names), web_token=options.web_token,
     )  # fmt: skip
@@ -265,6 +266,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--web-token", default="", help="file with the token that the page asks for; default: it asks nobody")
     add("--web-host", default=base.web_host, help="address of the web page; default: all")
     add("--web-port", type=int, default=base.web_port, help="of the read-only web page; 0 for none")
+    add("--keep-records", type=int, default=base.keep_records, help="closed incidents kept in ZooKeeper")
+    add(
+        "--keep-records-mi",
+        type=int,
+        default=base.keep_records_mi,
+        help="MiB that these may take, a topology",
+    )
     add("--keep-incidents", type=int, default=base.keep_incidents, help="closed Incidents kept as objects")
     return parser
 

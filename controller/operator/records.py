@@ -22,6 +22,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from controller.coordination import paths
 from controller.coordination.coordinator import Coordinator
 from controller.coordination.errors import SessionError
+from controller.coordination.history import Kept
 from controller.coordination.store import ANSWER_S, Store
 from controller.coordination.topology_view import policy_of
 from controller.coordination.transaction import Operation
@@ -84,7 +85,10 @@ class Records:
         )
         settings = self._settings
         return Coordinator(
-            store, policy_of(resource, settings.settle_s, settings.driver_grace_s), permits=permits
+            store,
+            policy_of(resource, settings.settle_s, settings.driver_grace_s),
+            permits=permits,
+            kept=Kept(settings.keep_records, settings.keep_records_mi * 2**20),
         )
 
     def adopt(self, resource: StreamTopology, view: TopologyView, paused: bool) -> None:

@@ -123,14 +123,21 @@ class OperatorSettings:
     web_host: str = ""
     """Its address; empty for all, as `kubectl port-forward` comes to a pod's loopback address."""
 
+    keep_records: int = 100
+    """Closed incidents of a topology whose records stay in ZooKeeper, with their plans."""
+
+    keep_records_mi: int = 4
+    """MiB that these may take there; the oldest go first. Default 4: ZooKeeper holds all records in its memory."""
+
     keep_incidents: int = 20
-    """Closed Incidents kept as objects for each topology, with their plans; all of them stay in ZooKeeper."""
+    """Closed Incidents kept as objects for each topology, with their plans."""
 
     def __post_init__(self) -> None:
         for name in ("namespace", "identity", "zk", "image"):
             if not getattr(self, name):
                 raise SettingsError(f"{name}: must not be empty")
         for name in ("writes_per_s", "lease_s", "session_s", "settle_s", "driver_grace_s", "keep_incidents",
+                     "keep_records", "keep_records_mi",
                      "driver_silent_s"):  # fmt: skip
             if getattr(self, name) <= 0:
                 raise SettingsError(f"{name}: {getattr(self, name)} is not positive")

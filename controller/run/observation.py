@@ -185,10 +185,13 @@ class Observer:
             f"{paths.PLANS}/", f"{paths.INCIDENTS}/", f"{paths.NODES}/", paths.INCIDENT, paths.PROGRESS, paths.DESIRED,
             *(slow if self._slow_due(now) else ()),
         )  # fmt: skip
-        for name in self._children(paths.PLANS):
+        plans, closed = self._children(paths.PLANS), self._children(paths.INCIDENTS)
+        self._plans = {name: self._plans[name] for name in plans if name in self._plans}
+        self._closed = {name: self._closed[name] for name in closed if name in self._closed}
+        for name in plans:
             if name not in self._plans and (plan := self._parsed(f"{paths.PLANS}/{name}", parse_plan)):
                 self._plans[name] = plan
-        for name in self._children(paths.INCIDENTS):
+        for name in closed:
             if name not in self._closed and (
                 incident := self._parsed(f"{paths.INCIDENTS}/{name}", parse_incident)
             ):

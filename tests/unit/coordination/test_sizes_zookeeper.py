@@ -1,4 +1,4 @@
-"""10,000 partitions and 1,000 queries on a real ZooKeeper with its own limits: a driver that starts anew gets everything back.
+"""10,000 partitions and 1,000 queries on a real ZooKeeper with its own limits: a new driver gets everything back.
 
 `pytest -s` prints what every record weighs; the figures in docs/decisions/record-sizes.md are from here.
 """

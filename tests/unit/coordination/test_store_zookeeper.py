@@ -155,8 +155,8 @@ def test_only_the_newest_incidents_and_their_plans_stay_on_record(connect: Conne
         put(store, f"incidents/inc-{number:06d}", b"{}")
         for plan in (1, 2):
             put(store, f"plans/inc-{number:06d}-p{plan}", b"{}")
-    assert history.prune(store.client, store.root, keep=2) == 3
-    assert history.prune(store.client, store.root, keep=2) == 0
+    assert history.prune(store.client, store.root, history.Kept(2)) == 3
+    assert history.prune(store.client, store.root, history.Kept(2)) == 0
     left = {
         name: sorted(store.client.get_children(f"{store.root}/{name}")) for name in ("incidents", "plans")
     }
