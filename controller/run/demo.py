@@ -1,11 +1,12 @@
 """`python -m controller.run.demo`: lose eight of ten nodes, watch the queries come back, and check every byte.
 
-Three runs of one topology on one cluster: with the faults and incremental recovery; without faults, for the outputs that
-must be; with the same faults and blocking recovery, for the time that is saved.  The verdict is computed from the files that
-the runs wrote, and the exit code says it: 0 when both faulty runs wrote exactly the outputs of the fault-free one and
-incremental recovery lost less.
+Three runs of one topology on one cluster: without faults, for the outputs that must be and for the pace that this machine
+can follow; with the faults and incremental recovery; with the same faults and blocking recovery, for the time that is
+saved.  The verdict is computed from the files that the runs wrote, and the exit code says it: 0 when both faulty runs wrote
+exactly the outputs of the fault-free one and incremental recovery lost less.
 
-Pace: one batch a second with faults, since queries are then late or not late; the fault-free run has nobody to wait for.
+Pace: the fault-free run goes as fast as it can; the others as fast as the machine can follow (`demo_pace`), since queries
+are then late or not late: one batch a second on two idle cores.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ from rich.console import Console
 from controller.cli.live import display_for
 from controller.embedded.cluster import EmbeddedCluster
 from controller.embedded.config import ClusterConfig
+from controller.embedded.errors import EmbeddedError
 from controller.run.config import Outcome, RunConfig, RunResult, load
+from controller.run.demo_pace import choose, measured, stretched
 from controller.run.demo_verdict import Verdict, judge, show
+from controller.run.errors import RunError
 from controller.run.faults import Fault, load_faults
 from controller.run.supervisor import run_topology
-from spark_jobs.topology import StreamTopology
+from spark_jobs.topology import StreamTopology, override
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 STEP = "156h"
@@ -42,8 +46,9 @@ class Plan:
     """The demo's parameters, all overrides applied."""
 
     resource: StreamTopology
-    reference: StreamTopology
-    blocking: StreamTopology
+    """As it runs without faults: as fast as the machine can."""
+    interval: str | None
+    """Between batches of the runs with faults; None: as it is measured."""
     faults: tuple[Fault, ...]
     out: Path
     python_path: str
@@ -61,6 +66,9 @@ def main() -> int:
     except KeyboardInterrupt:
         console.print("interrupted; everything that was started has ended")
         return 130
+    except (RunError, EmbeddedError, OSError) as error:
+        console.print(f"error: {error}", style="bold red", highlight=False, soft_wrap=True)
+        return 1
     show(console, verdict, plan.out)
     console.print(f"The demo took {time.monotonic() - began:.0f} s.")
     return 0 if verdict.good else 1
@@ -68,17 +76,26 @@ def main() -> int:
 
 def play(console: Console, plan: Plan, quiet: bool) -> Verdict:
     """The three runs on one cluster."""
-    announce(console, plan.resource, plan.faults)
-    out, path = plan.out, plan.python_path
+    out, path, interval = plan.out, plan.python_path, plan.interval
+    console.print(f"{plan.resource.name} on {plan.resource.nodes.count} nodes (processes on this machine).")
     cluster = EmbeddedCluster(cluster_config(plan.resource))
     try:
         cluster.start(lambda line: console.print(line, style="dim", highlight=False))
-        _title(console, "1 of 3: incremental recovery, queries come back as nodes arrive")
-        incremental = run(console, plan.resource, plan.faults, out / "incremental", cluster, quiet, path)
-        _title(console, "2 of 3: the same stream without faults, for the outputs that must be")
-        reference = run(console, plan.reference, (), out / "no-faults", cluster, True, path)
+        _title(console, "1 of 3: without faults, for the outputs that must be and the pace of this machine")
+        reference = run(console, plan.resource, (), out / "no-faults", cluster, True, path)
+        faults = plan.faults
+        if interval is None:
+            pace = choose(measured(out / "no-faults" / "events.jsonl"))
+            console.print(pace.describe(), style="bold", highlight=False, soft_wrap=True)
+            interval, faults = f"{round(pace.interval_s * 1000)}ms", stretched(faults, pace.stretch)
+        resource = override(plan.resource, {"batch.interval": interval})
+        patience_s = RUN_TIMEOUT_S * max(1.0, resource.batch_interval_s)
+        _title(console, "2 of 3: incremental recovery, queries come back as nodes arrive")
+        announce(console, resource, faults)
+        incremental = run(console, resource, faults, out / "incremental", cluster, quiet, path, patience_s)
         _title(console, "3 of 3: the same faults with blocking recovery")
-        blocking = run(console, plan.blocking, plan.faults, out / "blocking", cluster, quiet, path)
+        resource = override(resource, {"recovery.strategy": "blocking"})
+        blocking = run(console, resource, faults, out / "blocking", cluster, quiet, path, patience_s)
     finally:
         cluster.stop()
     return judge(incremental, reference, blocking)
@@ -92,6 +109,7 @@ def run(
     cluster: EmbeddedCluster,
     quiet: bool,
     python_path: str = "",
+    timeout_s: float = RUN_TIMEOUT_S,
 ) -> RunResult:
     """One run on a cluster that is there, shown as it goes; KeyboardInterrupt when it was interrupted."""
     config = RunConfig(
@@ -99,7 +117,7 @@ def run(
         out=out,
         faults=faults,
         cluster=cluster,
-        timeout_s=RUN_TIMEOUT_S,
+        timeout_s=timeout_s,
         python_path=python_path,
     )
     began = time.monotonic()
@@ -119,20 +137,15 @@ def _plan(options: argparse.Namespace) -> Plan:
     # the same capacity on fewer nodes, or the topology would not fit
     cpu_milli = round(1000 * asked.nodes.cpu_cores * asked.nodes.count / options.nodes)
     changes = {f"sources[{name}].with.step": options.step for name in options.sources}
-    changes |= {"batch.interval": options.interval, "nodes.cpu": f"{cpu_milli}m"}
-
-    def make(**more: str) -> StreamTopology:
-        return load(options.file, nodes=options.nodes, overrides={**changes, **more})
-
-    resource = make()
+    changes |= {"batch.interval": REFERENCE_INTERVAL, "nodes.cpu": f"{cpu_milli}m"}
+    resource = load(options.file, nodes=options.nodes, overrides=changes)
     out = options.out
     if out.exists():
         shutil.rmtree(out)
     out.mkdir(parents=True)
     return Plan(
         resource=resource,
-        reference=make(**{"batch.interval": REFERENCE_INTERVAL}),
-        blocking=make(**{"recovery.strategy": "blocking"}),
+        interval=options.interval,
         faults=load_faults(options.faults, resource.nodes.count),
         out=out,
         python_path=str(options.file.resolve().parent),
@@ -154,7 +167,8 @@ def cluster_config(resource: StreamTopology) -> ClusterConfig:
 def announce(console: Console, resource: StreamTopology, faults: Sequence[Fault]) -> None:
     """What is going to happen."""
     console.print(
-        f"{resource.name} on {resource.nodes.count} nodes (processes on this machine).", highlight=False
+        f"{resource.name} on {resource.nodes.count} nodes, a batch every {resource.batch_interval_s:g} s.",
+        highlight=False,
     )
     for fault in faults:
         if fault.action == "kill":
@@ -179,7 +193,9 @@ def _options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         "--sources", nargs="*", default=["flights", "weather"], help="sources that take --step"
     )
     parser.add_argument("--step", default=STEP, help="event time of a batch")
-    parser.add_argument("--interval", default="1s", help="between batches in the runs with faults")
+    parser.add_argument(
+        "--interval", help="between batches in the runs with faults; default: what this machine can follow"
+    )
     parser.add_argument("--out", type=Path, default=Path("out/demo"), help="replaced when it is there")
     parser.add_argument("--quiet", action="store_true")
     return parser.parse_args(arguments)
