@@ -10,14 +10,22 @@ from typing import TypeVar
 
 from algorithms import UnionSet
 from scheduler.model import Order, PartitionView, Policy, QueryView, Strategy, TopologyView
-from spark_jobs.topology import StreamTopology, Upstream, expand, make_operator
+from spark_jobs.topology import OperatorSpec, StreamTopology, Upstream, expand, make_operator
+from spark_jobs.topology.binding import resolve
 
 T = TypeVar("T")
 log = logging.getLogger("reprise.coordinator")
+_LIBRARY = "spark_jobs."
+"""Modules of this project, which are in every image."""
 
 
-def view_of(resource: StreamTopology) -> TopologyView:
+def view_of(resource: StreamTopology, own_code: bool = True) -> TopologyView:
     """The partitions and queries of a checked resource.  Raises SpecError for what only shows when it is expanded.
+
+    `own_code`: whether the modules that the resource names may be imported here, to ask classes whether they are
+    deterministic.  The operator has all topologies' rights and none of their code, so it says no: a class that is not of
+    the library counts as not deterministic until the resource says otherwise.  So does one that cannot be asked: that
+    costs a rollback at each failure and is never wrong.
 
     Ids and what is equal are shared: an operator keeps a thousand of these, many of one shape, and each id stands in
     dozens of sets."""
@@ -47,7 +55,7 @@ def view_of(resource: StreamTopology) -> TopologyView:
             )
             for q in topology.queries.values()
         ),
-        deterministic=_deterministic(resource),
+        deterministic=_deterministic(resource, own_code),
     )
 
 
@@ -89,15 +97,31 @@ def policy_of(resource: StreamTopology, settle_s: float, driver_grace_s: float) 
     )
 
 
-def _deterministic(resource: StreamTopology) -> bool:
-    """What the resource says, else what the class says. A class that cannot be asked here counts as not
-    deterministic: that costs a rollback a failure and is never wrong."""
+def _deterministic(resource: StreamTopology, own_code: bool) -> bool:
     answer = True
     for spec in resource.operators:
-        try:
-            one = spec.deterministic if spec.deterministic is not None else make_operator(spec).deterministic
-        except Exception as error:  # user code: whatever it raises
-            log.warning("event=operator-unknown operator=%s error=%r", spec.name, str(error))
-            one = False
+        one = spec.deterministic
+        if one is None and own_code:
+            one = _asked(spec)
+        elif one is None:
+            one = _of_library(spec.class_path)
         answer = answer and one
     return answer
+
+
+def _asked(spec: OperatorSpec) -> bool:
+    try:
+        return make_operator(spec).deterministic
+    except Exception as error:  # user code: whatever it raises
+        log.warning("event=operator-unknown operator=%s error=%r", spec.name, str(error))
+        return False
+
+
+def _of_library(class_path: str) -> bool:
+    """By the class alone: an instance may import what its parameters name."""
+    if not class_path.startswith(_LIBRARY):
+        return False
+    try:
+        return bool(getattr(resolve(class_path), "deterministic", False))
+    except ValueError:
+        return False

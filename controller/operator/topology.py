@@ -296,7 +296,7 @@ class TopologyController:
             try:
                 resource = from_json(json.dumps(document_of(self.body)))
                 permit(resource, self.settings)
-                self._spec = _Spec(generation, resource, view_of(resource))
+                self._spec = _Spec(generation, resource, view_of(resource, own_code=False))
                 self._invalid = (-1, "")
             except SpecError as error:
                 self._invalid = (generation, str(error))

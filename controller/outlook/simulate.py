@@ -6,7 +6,6 @@ the answer assumes, and shapes it for people.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -155,15 +154,10 @@ def snapshot_of(topology: TopologyView, seen: Observation, paused: bool = False)
 
 
 def _view(resource: StreamTopology) -> TopologyView:
-    """Without the user's modules nobody can ask their classes whether they are deterministic; where the resource does not
-    say so either, they count as deterministic here: it changes when partitions roll back, not which are restored."""
-    quiet = logging.getLogger("reprise.coordinator")
-    level = quiet.level
-    quiet.setLevel(logging.ERROR)
-    try:
-        view = view_of(resource)
-    finally:
-        quiet.setLevel(level)
+    """A resource may come from a cluster: the modules that it names are not imported on the machine of whoever asks.  Where
+    it does not say itself whether its classes are deterministic they count as such here: it changes when partitions roll
+    back, not which are restored."""
+    view = view_of(resource, own_code=False)
     stated = any(spec.deterministic is False for spec in resource.operators)
     return replace(view, deterministic=view.deterministic or not stated)
 

@@ -105,7 +105,8 @@ class OperatorModel(Closed):
     resources: Resources = Resources()
     """What one partition of this operator needs."""
     deterministic: bool | None = None
-    """Overrides what the class says of itself: false when the same input may give another output."""
+    """Overrides what the class says of itself: false when the same input may give another output. The Kubernetes operator
+    imports no code of a topology: there a class that is not of the library counts as false until this says true."""
     inputs: list[InputModel] = Field(min_length=1, max_length=32)
     """Upstream operators, in the order in which a batch's rows are applied."""
     output: OutputModel | None = None

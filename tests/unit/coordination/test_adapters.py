@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from samples import DESIRED, INCIDENT, PLAN, POISON
@@ -24,7 +27,8 @@ from scheduler import (
     WriteIncident,
     WritePoison,
 )
-from spark_jobs.topology import load_topology
+from scheduler.model import TopologyView
+from spark_jobs.topology import from_json, load_topology
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -132,3 +136,28 @@ def test_the_desired_state_is_always_written_or_checked(
     for operation in operations("/r", versions, Decision(Outcome.ACT, "rule", "why", tuple(steps))):
         operation(transaction)
     assert transaction.operations == expected
+
+
+def test_a_view_without_the_topologys_code_imports_none_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The operator, which has the rights of all topologies, makes it; what nobody has said counts as not deterministic."""
+    (tmp_path / "stranger.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    body = json.loads(load_topology("examples/minimal.yaml").document)
+
+    def view(class_path: str, **more: Any) -> TopologyView:
+        operator = {**body["spec"]["operators"][0], "class": class_path, **more}
+        spec = {**body["spec"], "operators": [operator, *body["spec"]["operators"][1:]]}
+        return view_of(from_json(json.dumps({**body, "spec": spec})), own_code=False)
+
+    assert view("stranger:Mine").deterministic is False
+    assert view("stranger:Mine", deterministic=True).deterministic is True
+    mapped = view(
+        "spark_jobs.operators:Map",
+        **{"with": {"columns": {"x": "stranger:function"}, "function": "stranger:f"}},
+    )
+    assert mapped.deterministic is True, "of the library, whatever its parameters name"
+    assert view("spark_jobs.operators:NoSuch").deterministic is False
+    assert view_of(load_topology("examples/minimal.yaml"), own_code=False).deterministic is True
+    assert "stranger" not in sys.modules
