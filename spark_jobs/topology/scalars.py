@@ -10,10 +10,19 @@ print differently.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
@@ -82,6 +91,33 @@ MaybeNoBytes = Annotated[str, BeforeValidator(_text(parse_bytes, -1)), _quantity
 
 Text = Annotated[str, Field(max_length=1024)]
 """A short free text."""
+_CREDENTIALS = r"//[^/?#]*:[^/?#]*@|[?&][^=&]*(sig|token|secret|password|access_?key)[^=&]*="
+_WITHOUT = (
+    "holds credentials, which everybody would see who sees the topology: leave them out of the URL and give them to the "
+    "store's client as variables, e.g. AWS_SECRET_ACCESS_KEY or FSSPEC_FTP_PASSWORD (on Kubernetes with `secrets`)"
+)
+
+
+def _without_credentials(text: str) -> str:
+    if re.search(_CREDENTIALS, text, re.IGNORECASE):
+        raise ValueError(_WITHOUT)
+    return text
+
+
+Location = Annotated[
+    Text,
+    AfterValidator(_without_credentials),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "maxLength": 1024,
+            "x-kubernetes-validations": [
+                {"rule": f"!self.matches('(?i){_CREDENTIALS}')", "message": _WITHOUT}
+            ],
+        }
+    ),
+]
+"""A directory or URL.  It stands in arguments of processes, in records and in messages, so it is no place for a password."""
 Name = Annotated[
     str,
     Field(

@@ -23,12 +23,12 @@ from spark_jobs.topology.scalars import (
     Closed,
     Cpu,
     Duration,
+    Location,
     MaybeNoBytes,
     Name,
     Parallelism,
     Parameters,
     Priority,
-    Text,
     TopologyName,
     nearest,
 )
@@ -118,12 +118,12 @@ class CheckpointModel(Closed):
     """Time between global checkpoints; 10s when `everyBatches` is not given either."""
     every_batches: Annotated[int, Field(ge=1, le=1_000_000, strict=True)] | None = None
     """Batches between global checkpoints, instead of `interval`."""
-    location: Text | None = None
+    location: Location | None = None
     """Directory or URL of the checkpoint store, which every node must reach; immutable once the topology has
     started. By default a directory of the run; needed on Kubernetes, where pods share no directory."""
     keep: Annotated[int, Field(ge=1, le=100, strict=True)] = 3
     """Number of complete global checkpoints to keep."""
-    standby: Annotated[list[Text], Field(max_length=8)] = Field(default_factory=list)
+    standby: Annotated[list[Location], Field(max_length=8)] = Field(default_factory=list)
     """Mirrors of the location, in the order in which they are read where it cannot be, or holds damaged files.
     Nothing is written to them."""
 
@@ -135,7 +135,7 @@ class CheckpointModel(Closed):
 
 
 class SinkModel(Closed):
-    location: Text | None = None
+    location: Location | None = None
     """Directory or URL below which sink files are written, which every node must reach; needed on Kubernetes. Not used by
     `reprise run`, which writes below its output folder."""
 
