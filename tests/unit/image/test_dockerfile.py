@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import runpy
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from importlib.metadata import distribution
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -18,11 +20,28 @@ ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "Dockerfile").read_text()
 STAGES = parse(TEXT)
 FINAL = STAGES[-1]
-PINNED = dict(
-    line.split("==")
-    for line in (ROOT / "docker" / "constraints.txt").read_text().splitlines()
-    if "==" in line
-)
+LOCK = runpy.run_path(str(ROOT / "docker" / "lock.py"))
+LOCKS = ("build", "requirements", "demo", "dev")
+
+
+def locked(part: str) -> dict[str, tuple[str, list[str]]]:
+    """Version and hashes by name."""
+    text = (ROOT / "docker" / f"{part}.lock").read_text().replace("\\\n", " ")
+    lines = [line.split() for line in text.splitlines() if not line.startswith("#")]
+    return {words[0].split("==")[0]: (words[0].split("==")[1], words[1:]) for words in lines}
+
+
+class Installed(Mapping[str, Any]):
+    """Metadata of what is installed here, as pip reports it."""
+
+    def __getitem__(self, name: str) -> Any:
+        return {"requires_dist": distribution(name).requires or ()}
+
+    def __iter__(self) -> Iterator[str]:
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        raise NotImplementedError
 
 
 def test_the_image_is_built_in_stages_on_a_pinned_base_and_runs_without_root() -> None:
@@ -34,7 +53,9 @@ def test_the_image_is_built_in_stages_on_a_pinned_base_and_runs_without_root() -
         "http" not in s.arguments and "apt" not in s.arguments for stage in STAGES for s in stage.steps
     )
     installs = [s.arguments for s in STAGES[0].steps if "pip install" in s.arguments]
-    assert installs and all("--constraint docker/constraints.txt" in i for i in installs)
+    assert len(installs) == 3
+    assert all("--require-hashes" in i or "--no-index --no-deps" in i for i in installs)
+    assert all("--no-build-isolation" in i for i in installs[1:]), "isolation would fetch a build backend"
 
 
 def test_nothing_is_copied_that_the_ignore_file_keeps_out() -> None:
@@ -44,13 +65,46 @@ def test_nothing_is_copied_that_the_ignore_file_keeps_out() -> None:
             assert set(step.arguments.split()[:-1]) <= allowed, step.arguments
 
 
-def test_the_pins_satisfy_the_project_and_name_all_that_it_needs() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    for text in project["dependencies"]:
-        need = Requirement(text)
-        assert need.specifier.contains(PINNED[canonicalize_name(need.name)]), text
-    needed = runpy.run_path(str(ROOT / "docker" / "pin.py"))["closure"]("reprise")
-    assert set(needed) == set(PINNED), "run python docker/pin.py > docker/constraints.txt"
+@pytest.mark.parametrize(
+    ("part", "extras"), [("requirements", ()), ("demo", ("demo",)), ("dev", ("demo", "dev"))]
+)
+def test_the_locks_satisfy_the_project(part: str, extras: tuple[str, ...]) -> None:
+    found = locked(part)
+    for need in LOCK["wanted"](extras):
+        assert need.specifier.contains(found[canonicalize_name(need.name)][0]), f"{need}: make lock"
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    for need in map(Requirement, build):
+        assert need.specifier.contains(locked("build")[need.name][0])
+
+
+@pytest.mark.parametrize("part", ["requirements", "demo"])
+def test_the_locks_of_the_image_name_all_that_it_needs_and_nothing_else(part: str) -> None:
+    extras = LOCK["PARTS"][part]
+    assert set(locked(part)) == LOCK["closure"](LOCK["wanted"](extras), Installed()), "run make lock"
+
+
+@pytest.mark.parametrize("part", LOCKS)
+def test_everything_in_a_lock_has_hashes_and_no_address(part: str) -> None:
+    text = (ROOT / "docker" / f"{part}.lock").read_text()
+    assert "://" not in text and "--index" not in text and "file:" not in text
+    for name, (version, hashes) in locked(part).items():
+        assert version and hashes, name
+        assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", mark) for mark in hashes), name
+
+
+def test_locks_agree_with_each_other() -> None:
+    versions: dict[str, set[str]] = {}
+    for part in LOCKS:
+        for name, (version, _) in locked(part).items():
+            versions.setdefault(name, set()).add(version)
+    assert not {name: found for name, found in versions.items() if len(found) > 1}
+    assert set(locked("requirements")) <= set(locked("demo")) <= set(locked("dev"))
+
+
+def test_ci_installs_by_hash() -> None:
+    assert "make setup LOCKED=1" in (ROOT / ".ci" / "run").read_text()
+    recipe = (ROOT / "Makefile").read_text()
+    assert "--require-hashes --no-build-isolation -r docker/dev.lock" in recipe
 
 
 @pytest.fixture(scope="module")
