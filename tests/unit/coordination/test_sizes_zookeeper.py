@@ -40,7 +40,10 @@ class Driver:
             self._put(f"nodes/{name}", NodeRecord(name, "127.0.0.1", 1, 1, 8000, 0.0).encode())
         self.progress = Progress("1", nodes=frozenset(f"{name}#1" for name in names))
         draw = random.Random(7)
-        load = {p.id: PartitionStats(draw.uniform(5, 20), draw.uniform(0, 9000), 0) for p in view.partitions}
+        load = {
+            p.id: PartitionStats(round(draw.uniform(5, 20), 3), round(draw.uniform(0, 9000), 1), 0)
+            for p in view.partitions
+        }
         self._put(paths.STATS, pack(encode_stats(load)))
 
     def says(self, desired: Desired | None = None, **changes: object) -> None:
