@@ -104,7 +104,19 @@ def _without_credentials(text: str) -> str:
     return text
 
 
-Location = Annotated[Text, AfterValidator(_without_credentials)]
+Location = Annotated[
+    Text,
+    AfterValidator(_without_credentials),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "maxLength": 1024,
+            "x-kubernetes-validations": [
+                {"rule": f"!self.matches('(?i){_CREDENTIALS}')", "message": _WITHOUT}
+            ],
+        }
+    ),
+]
 """A directory or URL.  It stands in arguments of processes, in records and in messages, so it is no place for a password."""
 Name = Annotated[
     str,

@@ -151,6 +151,9 @@ MISTAKES = [
     _bad("no-duration", "should match", at("batch", {"interval": "5"})),
     _bad("no-time", "more than 0", at("batch", {"interval": "0ms"})),
     _bad("no-cpu", "should match", at("nodes.cpu", "0m")),
+    _bad("password-in-location", "holds credentials", at("checkpoint.location", "ftp://me:pw@store/x")),
+    _bad("password-in-standby", "holds credentials", at("checkpoint.standby", ["https://store/x?Sig=abc"])),
+    _bad("password-in-sink", "holds credentials", at("sink", {"location": "sftp://me:pw@store/x"})),
     _bad("float-cpu", "", at("nodes.cpu", 0.5)),
     _bad("no-class", "should match", at(f"{COUNT}.class", "KeyedCount")),
     _bad(
