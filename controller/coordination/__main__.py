@@ -15,6 +15,7 @@ from controller.coordination.coordinator import Coordinator, CrashPoint
 from controller.coordination.history import Kept
 from controller.coordination.store import Store
 from controller.coordination.topology_view import policy_of, view_of
+from controller.embedded.node_tree import SESSION_S, absence_counts_after_s
 from controller.embedded.zk_client import make_client
 from spark_jobs.errors import SpecError
 from spark_jobs.topology import StreamTopology, from_json
@@ -60,7 +61,7 @@ def _coordinator(options: argparse.Namespace, resource: StreamTopology, client: 
         clock=time.time,
         paused=resource.paused,
         keep=resource.checkpoint.keep,
-        grace_s=options.reconnect_grace,
+        grace_s=absence_counts_after_s(options.session_timeout),
     )
     policy = policy_of(resource, options.settle, options.driver_grace)
     return Coordinator(store, policy, crash=options.crash_after, kept=_kept(options))
@@ -81,13 +82,10 @@ def _parser() -> argparse.ArgumentParser:
         "--driver-grace", type=float, default=30.0, help="longest wait, s, for the nodes of a new driver"
     )
     parser.add_argument(
-        "--reconnect-grace", type=float, default=1.0, help="seconds without decisions after a reconnection"
-    )
-    parser.add_argument(
         "--session-timeout",
         type=float,
-        default=3.0,
-        help="of the ZooKeeper session, s; a successor waits it out",
+        default=SESSION_S,
+        help="of ZooKeeper sessions, this one and the agents', s; a successor waits it out",
     )
     parser.add_argument("--keep-records", type=int, default=100, help="closed incidents kept in ZooKeeper")
     parser.add_argument(

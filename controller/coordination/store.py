@@ -40,7 +40,9 @@ from controller.coordination.records import (
 )
 from controller.coordination.recovery_records import parse_incident
 from controller.coordination.stats_window import StatsWindow
+from controller.coordination.suspects import Suspects
 from controller.coordination.transaction import Operation, Versions, check_size, operations
+from controller.embedded.node_tree import absence_counts_after_s
 from scheduler.incident import Incident
 from scheduler.model import Desired, PartitionStats, Progress, Snapshot, TopologyView
 from scheduler.steps import Decision
@@ -53,6 +55,8 @@ _WRITTEN: Mapping[str, Callable[[bytes, str], Any]] = MappingProxyType(
     {paths.DESIRED: parse_desired, paths.INCIDENT: parse_incident, paths.POISON: parse_poison}
 )
 """Records that the coordinator itself writes."""
+DOUBT_S = 0.3
+"""Until the next look while a node stands without a heartbeat; as often as the driver reports."""
 _NO_SESSION = (ConnectionLoss, ConnectionClosedError, SessionExpiredError, KazooTimeoutError)
 
 
@@ -82,7 +86,8 @@ class Store:
     clock: Callable[[], float]
     paused: bool = False
     keep: int = 3
-    grace_s: float = 1.0
+    grace_s: float = absence_counts_after_s()
+    """How long after a reconnection nothing is believed: for as long as living agents may be absent."""
     elapsed: Callable[[], float] = time.monotonic
     """Seconds that only grow, for how long ago something was: `clock` may be set while we run."""
     also: Callable[[Snapshot, Decision], Iterable[Operation]] = _nothing_more
@@ -92,6 +97,7 @@ class Store:
     _connections: int = 0
     _trusted_from: float = float("-inf")
     _nodes: NodeList = field(init=False)
+    _suspects: Suspects = field(init=False)
     _leads: bool = False
     """By the last answer in this session."""
     _commanded: int = 0
@@ -104,6 +110,7 @@ class Store:
     def __post_init__(self) -> None:
         folder = self._path(paths.NODES)
         self._nodes = NodeList(self.client, folder, self.changed.set, self._await)
+        self._suspects = Suspects(self.grace_s, self.elapsed)
 
     def open(self) -> None:
         """Create the folders; the client has been started. Raises SessionError."""
@@ -168,11 +175,15 @@ class Store:
             self._kept.clear()
         records = self._await(folder) or []
         now = self.clock()
+        report = progress and parse_progress(progress[0], self._path(paths.PROGRESS))
+        nodes = self._suspects.add(nodes, desired and desired[0], report)
+        if self._suspects.doubtful:
+            self._look_again()
         snapshot = Snapshot(
             now=now,
             topology=self.topology,
             nodes=nodes,
-            progress=progress and parse_progress(progress[0], self._path(paths.PROGRESS)),
+            progress=report,
             stats=self._window.add(now, stats and stats[0], self._stats),
             checkpoints=frozenset(sorted(int(k) for k in records if k.isdigit())[-self.keep :]),
             desired=desired and desired[0],
@@ -302,11 +313,18 @@ class Store:
         self._connections += 1
         self._leads = False
         self._nodes.forget()
+        self._suspects.forget()
         self._kept.clear()
         if state == KazooState.CONNECTED:
             self._trusted_from = self.elapsed() + self.grace_s
         log.info("event=zookeeper state=%s", state)
         self.changed.set()
+
+    def _look_again(self) -> None:
+        """Soon, whether anything is heard or not."""
+        timer = threading.Timer(DOUBT_S, self.changed.set)
+        timer.daemon = True
+        timer.start()
 
     def _saw(self, _: Any) -> None:
         self.changed.set()

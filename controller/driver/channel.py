@@ -26,7 +26,7 @@ from controller.coordination.errors import TooLargeError
 from controller.coordination.znode import check, pack, unpack
 from controller.driver.pace import Pace
 from controller.embedded.errors import ZooKeeperError
-from controller.embedded.node_tree import NodeRecord, nodes_path
+from controller.embedded.node_tree import SESSION_S, NodeRecord, absence_counts_after_s, nodes_path
 from controller.embedded.zk_access import client_options
 from controller.metrics.process import session_of
 from spark_jobs.engine import Desired
@@ -37,8 +37,6 @@ _RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 1.5, "max_delay": 2.0}
 REASONS, MIN_REASON = 400_000, 80
 """Characters for the reasons of all failed partitions together, and for each at least."""
 MAX_PROBLEM = 2000
-GRACE_S = 3.0
-"""How long after a reconnection absence means nothing; an agent registers anew within one or two seconds."""
 
 
 class ChannelError(Exception):
@@ -108,7 +106,8 @@ class Channel:
     def _listen(self, state: str) -> None:
         log.info("zookeeper state=%s", state)
         if state == KazooState.CONNECTED:
-            self._absence_counts_from = self._clock() + GRACE_S
+            longest = max((record.session_s for record in self.nodes.values()), default=SESSION_S)
+            self._absence_counts_from = self._clock() + absence_counts_after_s(longest)
             self._nodes_stale = self._desired_stale = self._epoch_stale = self._drain_stale = True
             self.changed.set()
 

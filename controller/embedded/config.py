@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from controller.embedded.errors import ConfigError
+from controller.embedded.node_tree import SESSION_S
 
 SPARK_MIN_EXECUTOR_MB = 450
 """Spark 4.3 refuses executors with a smaller heap (1.5 times its reserved 300 MiB)."""
@@ -32,7 +33,7 @@ class ClusterConfig:
     """CPU that a node announces to the planner, in thousandths of a core. Default one core, as a node has one
     task slot. It is an announcement: nothing throttles the processes to it."""
 
-    session_timeout_ms: int = 3000
+    session_timeout_ms: int = round(SESSION_S * 1000)
     """ZooKeeper session timeout of the node agents, ms: how long after a kill the node's znode goes. Default
     3000: two missed heartbeats on a busy two-core machine must not look like a lost node."""
 

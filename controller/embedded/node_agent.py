@@ -196,7 +196,13 @@ class NodeAgent:
 
     def _record(self) -> bytes:
         return NodeRecord(
-            self._node, self._host, self._incarnation, os.getpid(), self._cpu_milli, self._started
+            self._node,
+            self._host,
+            self._incarnation,
+            os.getpid(),
+            self._cpu_milli,
+            self._started,
+            self._timeout,
         ).encode()
 
     def _path(self, root: str) -> str:

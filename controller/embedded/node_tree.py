@@ -15,6 +15,19 @@ CONTROL = "/reprise-embedded"
 ROOTS = f"{CONTROL}/roots"
 INCARNATIONS = f"{CONTROL}/incarnations"
 """Last incarnation of each node name, persistent: a name that comes back goes on counting."""
+SESSION_S = 3.0
+"""Session timeout of agents that are told no other: how long after a death a node's znode goes."""
+REGISTER_S = 2.0
+"""An agent that lives has registered anew so soon after ZooKeeper answers it: it tries every half second."""
+
+
+def absence_counts_after_s(session_s: float = SESSION_S) -> float:
+    """How long after one's own reconnection to ZooKeeper the absence of a node means nothing, for agents with this session
+    timeout.  Whoever derives anything from a missing znode asks here.
+
+    A server that restarts or has slept gives each session its timeout anew.  The znode of an agent that does not reach it
+    in this time goes though the node lives, and is made again when the agent does."""
+    return session_s + REGISTER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +43,8 @@ class NodeRecord:
     cpu_milli: int
     started: float
     """When this incarnation started, seconds since the epoch."""
+    session_s: float = SESSION_S
+    """Timeout of the agent's ZooKeeper session."""
 
     def encode(self) -> bytes:
         """As JSON."""
@@ -47,6 +62,7 @@ class NodeRecord:
                 pid=int(fields["pid"]),
                 cpu_milli=int(fields["cpu_milli"]),
                 started=float(fields["started"]),
+                session_s=float(fields.get("session_s", SESSION_S)),  # records of older agents do not say
             )
         except (ValueError, TypeError, KeyError) as error:
             raise ZooKeeperError(f"not a node record: {raw[:200]!r}: {error!r}") from error

@@ -25,6 +25,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from controller import logs
 from controller.embedded.node_agent import NodeAgent
+from controller.embedded.node_tree import SESSION_S
 from controller.embedded.worker_process import WorkerProcess
 from controller.executor import membership
 from controller.executor.process import ExecutorProcess
@@ -132,7 +133,7 @@ def main(environment: Mapping[str, str]) -> None:
         host=environment["SPARK_EXECUTOR_POD_IP"],
         zk=environment["REPRISE_ZK"],
         cpu_milli=int(environment["REPRISE_CPU_MILLI"]),
-        session_timeout_ms=int(environment.get("REPRISE_SESSION_TIMEOUT_MS", "3000")),
+        session_timeout_ms=int(environment.get("REPRISE_SESSION_TIMEOUT_MS", SESSION_S * 1000)),
     )
     worker = ExecutorProcess.of(environment, scratch)
     ExecutorAgent(options, worker, environment["REPRISE_ROOT"], scratch / ALIVE).run()

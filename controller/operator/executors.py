@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from controller.embedded.node_tree import absence_counts_after_s
 from controller.operator.api import Api, collection
 from controller.operator.endings import Endings
 from controller.operator.errors import NotFoundError
@@ -19,8 +20,6 @@ from controller.operator.pods import Machine, PodView
 from controller.operator.records import Records
 from controller.operator.verdict import Heartbeat, State, Verdict, judge
 
-PATIENCE_S = 2.0
-"""How long a heartbeat may be gone beyond its session: agents of a restarted ZooKeeper are back within a second."""
 FORGET_S = 300.0
 """After this time the record of a pod that is gone is removed."""
 
@@ -34,6 +33,9 @@ class ExecutorKeeper:
     records: Records
     events: Events
     clock: Callable[[], float] = time.monotonic
+    patience_s: float = absence_counts_after_s()
+    """How long a heartbeat may be gone: as long as the coordinator, which fences sooner what the driver has lost, lets a
+    node stand."""
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     _gone_since: dict[str, float] = field(default_factory=dict)
     _endings: Endings = field(init=False)
@@ -47,7 +49,7 @@ class ExecutorKeeper:
         names = {*pods, *(beats or {})}
         self._endings.keep(pods.values())
         judged = {
-            name: judge(pod, machines, _beat(beats, name), self._endings.overdue(pod), PATIENCE_S)
+            name: judge(pod, machines, _beat(beats, name), self._endings.overdue(pod), self.patience_s)
             for name, pod in ((name, pods.get(name)) for name in sorted(names))
         }
         for name, verdict in judged.items():

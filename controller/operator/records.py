@@ -26,6 +26,7 @@ from controller.coordination.history import Kept
 from controller.coordination.store import ANSWER_S, Store
 from controller.coordination.topology_view import policy_of
 from controller.coordination.transaction import Operation
+from controller.embedded.node_tree import absence_counts_after_s
 from controller.executor import membership
 from controller.operator.settings import OperatorSettings
 from controller.operator.verdict import Heartbeat
@@ -79,6 +80,7 @@ class Records:
             clock=time.time,
             paused=resource.paused,
             keep=resource.checkpoint.keep,
+            grace_s=absence_counts_after_s(self._settings.session_s),
             also=self._fencing,
             changed=_Waking(self._wake),
             reported=_Waking(self._reported),
@@ -195,7 +197,7 @@ class Records:
         """Of every pod that ever was a member; None while ZooKeeper cannot be believed: when it does not answer, and for
         as long after a reconnection as agents take to renew their sessions."""
         store = self.coordinator.store
-        if not self.connected or store.trusted_for_s < self._settings.session_s:
+        if not self.connected or store.trusted_for_s < 0:
             self._missing_since.clear()
             return None
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from ipaddress import ip_network
 
+from controller.embedded.node_tree import SESSION_S
 from controller.operator.errors import SettingsError
 
 FIELD_MANAGER = "reprise-operator"
@@ -82,7 +83,7 @@ class OperatorSettings:
     """How long a leader that has gone silent keeps the lease. Default 8: hand-over in seconds, and four renewals may be
     missed."""
 
-    session_s: float = 3.0
+    session_s: float = SESSION_S
     """ZooKeeper session timeout of operator and agents: how long after a death it is noticed."""
 
     settle_s: float = 1.0

@@ -23,6 +23,7 @@ from kazoo.client import KazooClient
 from controller import logs
 from controller.coordination.errors import CoordinationError
 from controller.coordination.topology_view import view_of
+from controller.embedded.node_tree import absence_counts_after_s
 from controller.metrics import control
 from controller.operator.api import Api
 from controller.operator.capacity import NOTHING_KNOWN, Outlook
@@ -324,7 +325,13 @@ class TopologyController:
                 self._reported,
             )
             self._prospects = Prospects(self.api, resource.namespace)
-            self._executors = ExecutorKeeper(self.api, resource.namespace, self._records, self.events)
+            self._executors = ExecutorKeeper(
+                self.api,
+                resource.namespace,
+                self._records,
+                self.events,
+                patience_s=absence_counts_after_s(self.settings.session_s),
+            )
         self._teller_of().publisher.priorities = {q.id: q.priority for q in spec.view.queries}
         self._records.adopt(resource, spec.view, resource.paused or around.paused)
         self._adopted = news

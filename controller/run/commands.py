@@ -35,7 +35,14 @@ def services_of(config: RunConfig, layout: Layout, cluster: EmbeddedCluster, roo
     ]
     submit = ["--driver-memory", f"{DRIVER_HEAP_MB}m", "--driver-java-options", cluster.driver_java_options()]
     spark = {**cluster.spark_env(), "PYSPARK_SUBMIT_ARGS": cluster.submit_arguments(*submit)}
-    coordinator = [sys.executable, "-m", "controller.coordination", *common]
+    session_s = cluster.config.session_timeout_ms / 1000  # of the agents, by which absence is judged
+    coordinator = [
+        sys.executable,
+        "-m",
+        "controller.coordination",
+        *common,
+        f"--session-timeout={session_s:g}",
+    ]
     return {
         "coordinator": Service("coordinator", coordinator, environment, layout.log("coordinator")),
         "driver": Service("driver", driver, environment | spark, layout.log("driver")),

@@ -10,6 +10,7 @@ from typing import Any
 
 from algorithms import ALGORITHMS
 from controller.embedded.cluster import EmbeddedCluster
+from controller.embedded.node_tree import SESSION_S
 from controller.run.faults import Fault
 from spark_jobs.errors import SpecError
 from spark_jobs.topology import StreamTopology, load_topology
@@ -44,7 +45,7 @@ class RunConfig:
     begins with its own number."""
     python_path: str = ""
     """Folder of the user's classes, for the driver and its executors."""
-    session_timeout_ms: int = 3000
+    session_timeout_ms: int = round(SESSION_S * 1000)
     """How long after a kill a node's heartbeat is missed."""
     keep_adds: bool = False
     """With standby nodes the arrivals of the fault file are left out, unless this is set."""

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 from kazoo.client import KazooClient
@@ -61,7 +61,10 @@ def root(request: pytest.FixtureRequest) -> str:
     return f"/reprise/test/{request.node.name.replace('[', '-').strip(']')}"
 
 
-Connect = Callable[[], Store]
+class Connect(Protocol):
+    """A store with a session of its own."""
+
+    def __call__(self, session_s: float = 2.0) -> Store: ...
 
 
 @pytest.fixture
@@ -69,8 +72,8 @@ def connect(server: ZooKeeperServer, root: str) -> Iterator[Connect]:
     """Stores with a session each."""
     clients: list[KazooClient] = []
 
-    def new() -> Store:
-        client = make_client(server.hosts, 2.0)
+    def new(session_s: float = 2.0) -> Store:
+        client = make_client(server.hosts, session_s)
         client.start(timeout=30)
         clients.append(client)
         store = Store(client, root, TOPOLOGY, time.time, grace_s=0.2)
@@ -376,7 +379,7 @@ def test_without_a_session_nothing_is_known_and_nothing_written(
 
 
 def test_a_restart_of_zookeeper_is_no_loss_of_nodes(connect: Connect, server: ZooKeeperServer) -> None:
-    store, agent = connect(), connect()
+    store, agent = connect(), connect(session_s=60.0)  # which no machine is too busy to keep
     ready(agent, "n1", "n2")
     coordinator = Coordinator(store, POLICY)
     assert coordinator.turn().rule == "start"  # type: ignore[union-attr]

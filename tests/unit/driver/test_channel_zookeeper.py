@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from kazoo.client import KazooClient
 
-from controller.driver.channel import GRACE_S, Channel
-from controller.embedded.node_tree import NodeRecord
+from controller.driver.channel import Channel
+from controller.embedded.node_tree import NodeRecord, absence_counts_after_s
 from controller.embedded.zk_client import make_client
 from controller.embedded.zookeeper import ZooKeeperServer
 from tests.waiting import until
@@ -90,7 +90,7 @@ def test_a_server_that_slept_costs_no_node_its_place(
     until(lambda: channel._nodes_stale, "the channel hears of it")
     assert sorted(channel.read_nodes()) == ["n1#1", "n2#1"], "their absence means nothing yet"
     register(agents, "n1")
-    clock.now += GRACE_S
+    clock.now += absence_counts_after_s()
     channel.changed.clear()
     assert sorted(channel.read_nodes()) == ["n1#1"], "who has not come by then is lost"
     assert channel.changed.is_set()

@@ -1,5 +1,6 @@
 """Pure parts: settings, addresses, Java versions, znodes, class lists, command lines."""
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from controller.embedded.errors import (
 )
 from controller.embedded.java import FORCE_BUNDLED, major_version
 from controller.embedded.jvm import Jvm, class_path, scala_version
-from controller.embedded.node_tree import NodeRecord
+from controller.embedded.node_tree import REGISTER_S, SESSION_S, NodeRecord, absence_counts_after_s
+from controller.operator.settings import OperatorSettings
 
 
 @pytest.mark.parametrize(
@@ -201,3 +203,13 @@ def test_executors_get_the_flags_of_the_daemons(home: Path, tmp_path: Path) -> N
     assert (
         f"-Djava.io.tmpdir={tmp_path}" in jvm.flags()
     )  # what a killed one leaves there goes with the cluster
+
+
+def test_absence_means_nothing_for_as_long_as_a_session_and_a_registration_take() -> None:
+    """One home: everybody who waits after a reconnection asks it."""
+    assert absence_counts_after_s(3.0) == 3.0 + REGISTER_S
+    old = json.loads(RECORD.encode())
+    del old["session_s"]
+    assert NodeRecord.decode(json.dumps(old).encode()).session_s == SESSION_S
+    assert ClusterConfig().session_timeout_ms == SESSION_S * 1000
+    assert OperatorSettings(namespace="n", identity="i", zk="z", image="i").session_s == SESSION_S
