@@ -1,9 +1,10 @@
 """Suspects: nodes whose heartbeat is gone while the driver still hears them.  They stand for a while.
 
-An agent that gets no time to run, on a busy machine or beside a busy ZooKeeper, loses its session while the executor below
-it works on.  Taken for a loss, that costs a rollback and a new place for everything that runs there, for nothing: the
-agent is back within seconds as the same incarnation.  The driver knows better: it loses a dead process's connection at
-once, and drops a node that answers no job.
+An agent for which alone ZooKeeper is slow, on a busy machine or behind a busy network, loses its session while it and the
+executor below it work on.  Taken for a loss, that costs a rollback and a new place for everything that runs there, for
+nothing: the agent is back within seconds as the same incarnation.  The driver knows better: it loses a dead process's
+connection at once, and drops a node that answers no job.  (An agent that did not run itself ends its node when it wakes,
+`controller.embedded.fencing`; then the driver loses the executor, and the node does not stand.)
 
 Invariants.  A node without heartbeat stands only while the driver, by a report that has applied the newest desired state,
 lists it as usable and reports none of its partitions as failed, and never for longer than `limit_s`.  One that has come back
@@ -65,6 +66,6 @@ def _heard(node: Node, desired: Desired | None, progress: Progress | None) -> bo
 
 
 def _works_there(node: Node, assignment: Mapping[str, str], progress: Progress) -> bool:
-    """A node where nothing runs is not missed by anybody, and not spared."""
-    placed = [partition for partition, where in assignment.items() if where == node.id]
-    return bool(placed) and progress.failed.keys().isdisjoint(placed)
+    """All that is placed there is at work.  A node where nothing runs is not missed by anybody, and not spared."""
+    placed = {partition for partition, where in assignment.items() if where == node.id}
+    return bool(placed) and placed <= progress.positions.keys() and progress.failed.keys().isdisjoint(placed)

@@ -3,6 +3,7 @@
 Loss of ZooKeeper is not loss of nodes (design, section 4): while the session is suspended the last known nodes and desired
 state stand, and nothing is written; when it is back, everything is read again and progress is published anew.  For a while
 after that a node that is absent still stands, as its own session is being renewed: a server that slept forgets them all.
+So does, for as long, a node whose heartbeat alone is gone, while the driver hears its executor (`hears`).
 
 Only the newest driver writes: each write checks, in one transaction, that the epoch's znode is as this driver has left it.
 So one that was frozen for an hour between two instructions, and wakes before it can learn of its successor, writes nothing.
@@ -15,7 +16,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 from kazoo.client import KazooClient, KazooState
@@ -78,6 +79,9 @@ class Channel:
             hosts=hosts, timeout=10.0, connection_retry=dict(_RECONNECT), **client_options()
         )
         self._root, self._clock, self._absence_counts_from = root, clock, 0.0
+        self._absent_since: dict[str, float] = {}
+        self.hears: Callable[[NodeRecord], bool] = lambda _: False
+        """Whether a node whose znode is gone is heard all the same; the driver's loop knows."""
         self.changed = threading.Event()
         self.nodes: Mapping[str, NodeRecord] = {}
         self._nodes_stale = self._desired_stale = self._epoch_stale = True
@@ -192,13 +196,29 @@ class Channel:
     def _settled(self, found: dict[str, NodeRecord]) -> Mapping[str, NodeRecord]:
         """`found`, and while absence does not count also who was there before; that is then looked at again."""
         absent = {key: record for key, record in self.nodes.items() if key not in found}
+        self._absent_since = {key: self._absent_since.get(key, self._clock()) for key in absent}
         if not absent:
             return found
-        if self._clock() < self._absence_counts_from:
+        names = {record.node for record in found.values()}
+        stand = {key: record for key, record in absent.items() if self._stands(key, record, names)}
+        if stand:
             self._nodes_stale = True
-            return {**absent, **found}
-        self.changed.set()
-        return found
+        if len(stand) < len(absent):
+            self.changed.set()
+        return {**stand, **found}
+
+    def _stands(self, key: str, record: NodeRecord, names: Set[str]) -> bool:
+        """Whether the absence of its znode does not mean yet that a node is lost.  An agent for which alone ZooKeeper is
+        slow loses its session while its node works; it is given as long to come back, as the same incarnation, as after an
+        outage."""
+        if self._clock() < self._absence_counts_from:
+            return True
+        absent_s = self._clock() - self._absent_since[key]
+        return (
+            record.node not in names
+            and absent_s < absence_counts_after_s(record.session_s)
+            and self.hears(record)
+        )
 
     def read_desired(self) -> Desired:
         """The desired state; the last known one while ZooKeeper is away."""

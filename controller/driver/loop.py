@@ -13,8 +13,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from controller import logs
@@ -22,6 +22,7 @@ from controller.coordination import paths
 from controller.driver.channel import Channel, ChannelError
 from controller.driver.output_events import OutputEvents
 from controller.driver.report import progress_record, rates
+from controller.embedded.node_tree import NodeRecord
 from controller.metrics.driver import DriverMetrics
 from spark_jobs.command import Usage
 from spark_jobs.engine import Engine
@@ -44,6 +45,9 @@ class Cluster(Protocol):
     def usable(self) -> Mapping[str, str]:
         """Nodes that can take partitions now: "node#incarnation" -> host."""
 
+    def registered(self, host: str) -> bool:
+        """Whether there is an executor at this address."""
+
     def alive(self) -> bool:
         """Whether jobs can be run at all."""
 
@@ -52,8 +56,9 @@ class Cluster(Protocol):
 class _Job:
     """What the publisher must know of the job that runs."""
 
-    nodes: frozenset[str]
-    cancelled: threading.Event
+    nodes: frozenset[str] = frozenset()
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    began: float = 0.0
 
 
 class Loop:
@@ -61,12 +66,13 @@ class Loop:
 
     def __init__(
         self, engine: Engine, channel: Channel, cluster: Cluster, metrics: DriverMetrics, events: OutputEvents,
-        revisions: Revisions, stop: threading.Event,
+        revisions: Revisions, stop: threading.Event, clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self.engine, self.channel, self.cluster = engine, channel, cluster
         self.metrics, self.events, self.stop = metrics, events, stop
         self.revisions = revisions
-        self._job = _Job(frozenset(), threading.Event())
+        self._clock, self._job = clock, _Job()
+        channel.hears = self.hears
         self._problems: list[str] = []
         self._announced = engine.punctuations.newest
         self._raised = 0
@@ -107,11 +113,12 @@ class Loop:
         self._take_desired()
         engine.draining = engine.draining or self.channel.read_drain()
         living = self.cluster.usable()
-        self._job = _Job(frozenset(engine.desired.assignment.values()) & frozenset(living), threading.Event())
+        working = frozenset(engine.desired.assignment.values()) & frozenset(living)
+        self._job = _Job(working, began=self._clock())
         try:
             ran = engine.tick(living, self._job.cancelled)
         finally:
-            self._job = _Job(frozenset(), threading.Event())
+            self._job = _Job()
             self._say_all()
         self._announce_checkpoint()
         self._write_events()
@@ -226,9 +233,19 @@ class Loop:
         if missing and not job.cancelled.is_set():
             log.warning("nodes gone during a job nodes=%s", ",".join(sorted(missing)))
             job.cancelled.set()
-        return self.channel.publish_progress(self.progress())
+        return self.channel.publish_progress(self.progress(missing))
 
-    def progress(self) -> dict[str, Any]:
-        """The report: the engine's own, and what this process adds."""
-        problems = self._problems[-SHOWN:]
-        return progress_record(self.engine.epoch, self.engine.told, problems, time.time())
+    def hears(self, node: NodeRecord) -> bool:
+        """Whether a node without heartbeat works: its executor is registered, and the job that runs has not waited for
+        longer than the agent's session lasts.  A job waits for all of its nodes, so a machine that is lost keeps it
+        waiting for at least as long as it takes until its heartbeat goes."""
+        job = self._job
+        waited_s = self._clock() - job.began if job.nodes else 0.0
+        return self.cluster.registered(node.host) and waited_s < node.session_s
+
+    def progress(self, without: frozenset[str] = frozenset()) -> dict[str, Any]:
+        """The report: the engine's own, and what this process adds; `without` nodes that are gone since."""
+        problems, told = self._problems[-SHOWN:], self.engine.told
+        if without:
+            told = replace(told, nodes=tuple(node for node in told.nodes if node not in without))
+        return progress_record(self.engine.epoch, told, problems, time.time())

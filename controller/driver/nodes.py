@@ -22,17 +22,22 @@ class SparkNodes:
         self._context, self._driver_host, self._channel = context, driver_host, channel
         self._warming: set[str] = set()
         self._warm: set[str] = set()
+        self._registered: frozenset[str] = frozenset()
 
     def usable(self) -> Mapping[str, str]:
         """Nodes that are ready for partitions: "node#incarnation" -> host."""
         nodes = self._channel.read_nodes()
-        registered = set(executors(self._context, self._driver_host))
-        present = {key: record.host for key, record in nodes.items() if record.host in registered}
+        self._registered = frozenset(executors(self._context, self._driver_host))
+        present = {key: record.host for key, record in nodes.items() if record.host in self._registered}
         for key, host in present.items():
             if key not in self._warming:
                 self._warming.add(key)
                 threading.Thread(target=self._warm_up, args=(key, host), daemon=True).start()
         return {key: host for key, host in present.items() if key in self._warm}
+
+    def registered(self, host: str) -> bool:
+        """Whether Spark had an executor there when it was asked last; it drops one as soon as its process is gone."""
+        return host in self._registered
 
     def alive(self) -> bool:
         """Whether Spark still answers and has not stopped by itself."""

@@ -32,6 +32,9 @@ class LocalCluster:
     def usable(self) -> Mapping[str, str]:
         return self.world.nodes.living()
 
+    def registered(self, host: str) -> bool:
+        return host in self.world.nodes.living()
+
     def alive(self) -> bool:
         return self.there
 
