@@ -27,6 +27,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
 NO_CAPACITY = {
     "RepriseCorrelatedFailure", "RepriseHighPriorityQueryDown", "RepriseCapacityNotArriving", "ReprisePlanInfeasible",
     "RepriseBufferNearLimit", "RepriseCheckpointTooOld", "RepriseQueryFitsOnNoNode",
+    "RepriseFallingBehind",
 }  # fmt: skip
 FROZEN_DRIVER = {"RepriseRecoveryStalled", "RepriseDriverSilent"}
 ZK = "RepriseZooKeeperSuspended"

@@ -50,11 +50,12 @@ spec:
   nodes: {count: 4, cpu: 120m}
 """
 """Two of four nodes host `hot` alone, and a query of it fits what the other two have free in sum, and on neither of them;
-the buffers of the parser are full after some batches that nobody takes."""
+the buffers of the parser are full after some batches that nobody takes, and then `cold` shows nothing, too."""
 
 SHORT = defaults() | {
     "correlatedFor": "1s", "stalledWindow": "6s", "stalledFor": "2s", "capacityFor": "2s", "highPriorityFor": "1s",
-    "scatteredFor": "2s", "checkpointIntervals": "2", "checkpointGrace": "2", "checkpointFor": "1s", "bufferFor": "1s",
+    "scatteredFor": "2s", "behindWindow": "6s", "behindFor": "1s",
+    "checkpointIntervals": "2", "checkpointGrace": "2", "checkpointFor": "1s", "bufferFor": "1s",
     "infeasibleFor": "1s",
     "zookeeperFor": "1s", "controllerFor": "1s", "driverAge": "4", "driverFor": "1s", "pausedFor": "2s",
 }  # fmt: skip
