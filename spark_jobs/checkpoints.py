@@ -1,7 +1,8 @@
 """Checkpoint files: the state of one partition at one position, and the manifest that makes a set of them a checkpoint.
 
-Layout below the location (any fsspec URL): `cp-<position>/<partition>.<incarnation>.state` and, beside those,
-`cp-<position>/COMPLETE.json`.
+Layout below the location (any fsspec URL): `cp-<position>/<partition>.<incarnation>.state` and, beside those, the manifest
+`cp-<position>/COMPLETE.<epoch>.json` (`COMPLETE.json`: of an earlier version).  A driver writes only manifests of its own
+epoch, so none replaces another's; which of them count is told by `spark_jobs.epochs`.
 Files are written under a name of the writer's own, so that a zombie cannot overwrite what another node wrote; the manifest
 names the files that count, with size and SHA-256, and is written last.  A checkpoint without manifest does not exist.
 A state file is a JSON header line (table names and lengths) followed by Arrow IPC streams; nothing in it is pickled.
@@ -19,6 +20,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from spark_jobs.contract import Tables
+from spark_jobs.epochs import Fence, recorded
 from spark_jobs.errors import CheckpointError, DamagedError, StoreError
 from spark_jobs.files import Files
 
@@ -107,6 +109,15 @@ class CheckpointStore:
         self.location = location
         self._files = Files(location)
         self._standby = tuple(CheckpointStore(mirror) for mirror in standby)
+        self._fence: Fence | None = None
+        self._unsure: set[int] = set()
+        """Checkpoints whose manifest is written, and that may be void: whether a later driver has begun was not seen."""
+
+    def begin(self, fence: Fence) -> int:
+        """Write as the driver that has claimed the location; the newest checkpoint that counts, 0 if there is none."""
+        fence.record(self._counting())
+        self._fence = fence
+        return max(self.positions(), default=0)
 
     def _first_whole(self, read: Callable[[CheckpointStore], T]) -> T:
         """What the location answers, or else the first mirror that can; the location's own error when none can."""
@@ -156,16 +167,31 @@ class CheckpointStore:
         raise DamagedError(f"{file.path} in {self._files.name} is damaged: its SHA-256 is not the manifest's")
 
     def complete(self, manifest: Manifest) -> None:
-        """Make a checkpoint exist."""
+        """Make a checkpoint exist.  SupersededError: a later driver has begun, and goes on from an older one or from this.
+        StoreError: to be tried again; it may or may not exist."""
         text = json.dumps(manifest.to_json(), indent=1)
-        self._files.replace(f"{folder(manifest.position)}/{MANIFEST}", text.encode())
+        self._unsure.add(manifest.position)
+        self._files.replace(_manifest_name(manifest.position, self._epoch), text.encode())
+        if self._fence is not None:
+            self._fence.check()
+        self._unsure.discard(manifest.position)
+
+    @property
+    def _epoch(self) -> int:
+        return 0 if self._fence is None else self._fence.epoch
+
+    def withdraw(self, after: int) -> None:
+        """The stream goes back to batch `after`: what `complete` did not confirm behind it is undone."""
+        for position in [k for k in self._unsure if k > after]:
+            self._files.remove(_manifest_name(position, self._epoch))
+            self._unsure.discard(position)
 
     def manifest(self, position: int) -> Manifest:
         """The manifest of cp(position)."""
         return self._first_whole(lambda store: store._own_manifest(position))
 
     def _own_manifest(self, position: int) -> Manifest:
-        relative = f"{folder(position)}/{MANIFEST}"
+        relative = _manifest_name(position, self._counting().get(position, 0))
         try:
             return Manifest.from_json(json.loads(self._read(relative)))
         except ValueError:
@@ -193,12 +219,24 @@ class CheckpointStore:
         return found or next((p for p in (mirror.positions() for mirror in self._standby) if p), [])
 
     def _own_positions(self) -> list[int]:
-        names = self._files.names()
-        return sorted(k for k in map(_position, names) if k and self._files.exists(f"{folder(k)}/{MANIFEST}"))
+        return sorted(self._counting())
+
+    def _counting(self) -> dict[int, int]:
+        """Complete checkpoints that count, each with the epoch of its newest manifest that does."""
+        newest, seen = recorded(self._files)
+        found = {}
+        for position in filter(None, map(_position, self._files.names())):
+            epochs = map(_manifest_epoch, self._files.names(folder(position)))
+            counting = [e for e in epochs if e is not None and (e >= newest or seen.get(position) == e)]
+            if counting:
+                found[position] = max(counting)
+        return found
 
     def prune(self, keep: int, needed: int | None = None) -> int:
         """Remove all but the newest `keep` complete checkpoints, and incomplete ones older than those, but not cp(`needed`)
         nor what is newer; the position of the oldest that stays.  There must be one."""
+        if self._fence is not None:
+            self._fence.check()
         complete = self.positions()
         oldest = complete[-keep:][0]
         if needed is not None:
@@ -212,6 +250,18 @@ class CheckpointStore:
 def folder(position: int) -> str:
     """Where the files of cp(position) are."""
     return f"cp-{position:08d}"
+
+
+def _manifest_name(position: int, epoch: int) -> str:
+    return f"{folder(position)}/COMPLETE.{epoch}.json" if epoch else f"{folder(position)}/{MANIFEST}"
+
+
+def _manifest_epoch(name: str) -> int | None:
+    """Whose manifest a file is; None: it is none."""
+    if name == MANIFEST:
+        return 0
+    epoch = name.removeprefix("COMPLETE.").removesuffix(".json")
+    return int(epoch) if name == f"COMPLETE.{epoch}.json" and epoch.isdigit() else None
 
 
 def _position(name: str) -> int:

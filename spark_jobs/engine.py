@@ -172,6 +172,8 @@ class Engine:
         rollback = desired.generation != self.desired.generation
         if rollback or desired.checkpoint != self.desired.checkpoint:
             self._manifest = self._read_manifest(desired.checkpoint)
+        if rollback:
+            self.store.withdraw(desired.checkpoint)
         self.figures.reached(self.horizon)
         if rollback:
             self._shown_by = max(self._shown_by, self.horizon)

@@ -4,6 +4,10 @@ Replay is identical only if batch b is the same offsets every time; so the drive
 below the checkpoint location, and only then releases the batch (design, section 3).  Ranges are written in blocks of
 `AHEAD` batches, so that the write costs one small file every so many batches; where a source is live a block holds the
 batches that are due.  Blocks behind the oldest kept checkpoint are then removed.
+
+Invariant: what a batch is, is said once.  A block is created and never replaced, under a name that follows from the block
+before it.  A driver that finds the name taken takes over what the block says, and ends if that block is of a later epoch: so
+two drivers at once, one of them frozen or cut off, never read other rows as the same batch.
 """
 
 from __future__ import annotations
@@ -16,25 +20,29 @@ from itertools import pairwise
 
 from spark_jobs.checkpoints import STREAM
 from spark_jobs.contract import Range, Source
+from spark_jobs.epochs import Fence
 from spark_jobs.errors import DamagedError, NotYetError, SourceError
 from spark_jobs.files import Files
 from spark_jobs.topology import StreamTopology, Topology, make_source
 
 AHEAD = 16
 RANGES = "ranges"
+MARK = ".given-up"
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Ranges by source partition and batch up to batch `last`; `ended_at`: where the sources ended, if they did."""
+    """Ranges by source partition and batch up to batch `last`; `ended_at`: where the sources ended, if they did; `epoch`: of
+    the driver that wrote it."""
 
     last: int
     ended_at: int | None
     ranges: Mapping[str, Mapping[int, Range]]
+    epoch: int = 0
 
     def encode(self) -> bytes:
         """As the file holds it."""
-        record = {"last": self.last, "ended_at": self.ended_at, "ranges": self.ranges}
+        record = {"last": self.last, "ended_at": self.ended_at, "epoch": self.epoch, "ranges": self.ranges}
         return json.dumps(record, separators=(",", ":")).encode()
 
     @staticmethod
@@ -44,7 +52,7 @@ class Block:
         ranges = {
             p: {int(b): Range.parse(s) for b, s in spans.items()} for p, spans in record["ranges"].items()
         }
-        return Block(int(record["last"]), record["ended_at"], ranges)
+        return Block(int(record["last"]), record["ended_at"], ranges, int(record.get("epoch", 0)))
 
 
 def _name(first: int) -> str:
@@ -63,8 +71,12 @@ def _ending(before: Range) -> Range:
 class Ledger:
     """Ranges by source partition and batch, from the checkpoint at which it was opened."""
 
-    def __init__(self, location: str, resource: StreamTopology, topology: Topology) -> None:
+    def __init__(
+        self, location: str, resource: StreamTopology, topology: Topology, fence: Fence | None = None
+    ) -> None:
+        """`fence`: the driver's claim; without one there is no other driver."""
         self._files = Files(location)
+        self._fence = fence
         self._places = {p.id: p.place for p in topology.partitions.values() if p.is_source}
         self._sources: dict[str, Source] = {s.name: make_source(s) for s in resource.sources}
         self._live = any(source.live for source in self._sources.values())
@@ -90,7 +102,10 @@ class Ledger:
             ) from error
 
     def _load(self) -> None:
-        firsts = self._blocks()
+        given_up = max(
+            self._marks(), default=0
+        )  # a block of then was written late, by a driver that had to end
+        firsts = [first for first in self._blocks() if first > given_up]
         self.trimmed = self.written = firsts[0] - 1 if firsts else 0
         for first in firsts:
             if first != self.written + 1:
@@ -103,6 +118,11 @@ class Ledger:
     def _blocks(self) -> list[int]:
         """First batch of each block, in order."""
         names = [name.removesuffix(".json") for name in self._files.names(RANGES) if name.endswith(".json")]
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def _marks(self) -> list[int]:
+        """Batches up to which blocks were given up."""
+        names = [name.removesuffix(MARK) for name in self._files.names(RANGES) if name.endswith(MARK)]
         return sorted(int(name) for name in names if name.isdigit())
 
     def _block(self, first: int) -> Block:
@@ -151,11 +171,15 @@ class Ledger:
                 spans_of[partition][batch] = span or _ending(
                     self._before(partition, batch, spans_of[partition])
                 )
-        block = Block(last, ended_at, spans_of)
-        if self._files.create(_name(first), block.encode()):
-            self._add(block)
-        else:
-            self._add(self._block(first))
+        block = Block(last, ended_at, spans_of, 0 if self._fence is None else self._fence.epoch)
+        created = self._files.create(_name(first), block.encode())
+        if not created:
+            block = self._block(first)
+        if self._fence is not None and block.epoch > self._fence.epoch:
+            raise self._fence.superseded(block.epoch)
+        if self._fence is not None and created:
+            self._fence.check()  # the name may be free because a later driver was here, and has given up what it said
+        self._add(block)
         for source in self._sources.values():
             self.problems += source.notices()
 
@@ -197,12 +221,19 @@ class Ledger:
             self._trim(oldest)
 
     def _trim(self, oldest: int) -> None:
-        """Remove blocks that lie wholly before `oldest`; its own range stays, as the next one goes on from it."""
-        for first, following in pairwise(self._blocks()):
-            if following > oldest:
-                break
-            self._files.remove(_name(first))
-            self.trimmed = following - 1
+        """Remove blocks that lie wholly before `oldest`; its own range stays, as the next one goes on from it.  That
+        they are given up is written down first: their names are free then."""
+        if self._fence is not None:
+            self._fence.check()
+        blocks = self._blocks()
+        beyond = max((following for _, following in pairwise(blocks) if following <= oldest), default=0)
+        if beyond:
+            self._files.create(f"{RANGES}/{beyond - 1:010d}{MARK}", b"")
+            self.trimmed = beyond - 1
+            for first in [first for first in blocks if first < beyond]:
+                self._files.remove(_name(first))
+            for mark in [mark for mark in self._marks() if mark < beyond - 1]:
+                self._files.remove(f"{RANGES}/{mark:010d}{MARK}")
         for ranges in self.ranges.values():
             for old in [b for b in ranges if b < oldest]:
                 del ranges[old]

@@ -1,4 +1,4 @@
-"""A stream's own files, its name, clock and ledger of ranges, taken over from a mirror when the location has none.
+"""A stream's own files, its name, clock, epochs and ledger of ranges, taken over from a mirror when the location has none.
 
 Checkpoint files are only read, so they are read wherever they are whole.  The ledger is also written to: it has to be in the
 location, and a driver that began an empty one behind a checkpoint would read other rows as the same batches.  Invariants:
@@ -11,10 +11,12 @@ from __future__ import annotations
 import logging
 
 from spark_jobs.checkpoints import STREAM, CheckpointStore
+from spark_jobs.epochs import EPOCHS
 from spark_jobs.errors import DamagedError, StoreError
 from spark_jobs.files import Files
-from spark_jobs.ledger import RANGES
+from spark_jobs.ledger import MARK, RANGES
 from spark_jobs.release import CLOCK
+from spark_jobs.revision import REVISION
 
 log = logging.getLogger("reprise.checkpoints")
 
@@ -50,7 +52,8 @@ def take_over(store: CheckpointStore, standby: tuple[str, ...]) -> str | None:
 
 
 def _copy(there: Files, here: Files) -> None:
-    blocks = [f"{RANGES}/{name}" for name in there.names(RANGES) if name.endswith(".json")]
-    for relative in (*blocks, CLOCK, STREAM):
+    blocks = [f"{RANGES}/{name}" for name in there.names(RANGES) if name.endswith((".json", MARK))]
+    epochs = [f"{EPOCHS}/{name}" for name in there.names(EPOCHS) if name.endswith(".json")]
+    for relative in (*blocks, *epochs, CLOCK, REVISION, STREAM):
         if (data := there.read(relative)) is not None:
             here.create(relative, data)

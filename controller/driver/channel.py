@@ -125,10 +125,11 @@ class Channel:
         """The session's state in the words of the metrics."""
         return session_of(str(self._zk.state))
 
-    def next_epoch(self) -> int:
-        """A number greater than that of every driver before this one."""
+    def next_epoch(self, least: int = 0) -> int:
+        """A number, at least `least`, that is greater than that of every driver before this one.  The records of drivers
+        can be lost and the stream live on, which then knows of a greater one."""
         counter = self._zk.Counter(f"{self._root}/driver")
-        counter += 1
+        counter += max(1, least - int(counter.value))
         epoch = int(counter.post_value)
         raw, stat = self._zk.get(f"{self._root}/driver")
         with self._lock:
@@ -257,7 +258,8 @@ class Channel:
         folder = f"{self._root}/checkpoints"
         try:
             if self.connected and not self.superseded:
-                for name in sorted(self._zk.get_children(folder))[:-keep]:
+                names = [name for name in self._zk.get_children(folder) if name.isdigit()]
+                for name in sorted(names, key=int)[:-keep]:
                     self._zk.delete(f"{folder}/{name}")
         except KazooException as error:
             log.warning("old checkpoint records stay error=%r", error)

@@ -21,6 +21,7 @@ from controller.metrics.errors import ServeError
 from spark_jobs.chain import Chain, configuration
 from spark_jobs.checkpoints import CheckpointStore
 from spark_jobs.engine import Engine, Sites
+from spark_jobs.epochs import claim_epoch
 from spark_jobs.ledger import Ledger
 from spark_jobs.punctuation import Punctuations
 from spark_jobs.release import Release
@@ -107,18 +108,19 @@ class Driver:
         location, topology = self.config.checkpoints, expand(self.resource)
         store = CheckpointStore(location, self.resource.checkpoint.standby)
         take_over(store, self.resource.checkpoint.standby)
+        fence = claim_epoch(location, self.channel.next_epoch)
+        newest = store.begin(fence)
         engine = Engine(
             resource=self.resource,
             topology=topology,
             sites=Sites(self.config.sink, location),
-            epoch=self.channel.next_epoch(),
+            epoch=fence.epoch,
             connect=lambda hosts: Chain(self._context, hosts),
-            ledger=Ledger(location, self.resource, topology),
+            ledger=Ledger(location, self.resource, topology, fence),
             release=Release(location, self.resource.batch_interval_s),
             store=store,
             punctuations=Punctuations(self.resource.checkpoint),
         )
-        newest = max(store.positions(), default=0)
         revisions = Revisions(location, revision_of(self.resource, self.config.image))
         said = revisions.begin(newest, engine.ledger.written, self.resource.upgrade == "replay")
         engine.begin(newest)

@@ -69,7 +69,7 @@ def test_a_damaged_checkpoint_is_found_and_the_one_before_serves(
     out, damaged = tmp_path / "out", set[int]()
 
     def damage(state: RunState, _: object) -> None:
-        for manifest in sorted((out / "checkpoints").glob("cp-*/COMPLETE.json"))[1:]:
+        for manifest in sorted((out / "checkpoints").glob("cp-*/COMPLETE.*json"))[1:]:
             position = int(manifest.parent.name.removeprefix("cp-"))
             if state.observation.incident is None and position not in damaged:
                 for path in manifest.parent.glob("*.state"):

@@ -80,9 +80,13 @@ class FakeCounter:
     def __init__(self, client: FakeZk, path: str) -> None:
         self.client, self.path, self.post_value = client, path, 0
 
-    def __iadd__(self, more: int) -> FakeCounter:
+    @property
+    def value(self) -> int:
         data, _ = self.client.tree.nodes.get(self.path, (b"0", 0))
-        self.post_value = int(data) + more
+        return int(data)
+
+    def __iadd__(self, more: int) -> FakeCounter:
+        self.post_value = self.value + more
         self.client.tree.put(self.path, str(self.post_value).encode())
         return self
 

@@ -46,8 +46,7 @@ class LocalDriver:
         self.world, self.tree = world, tree
         self.zk = FakeZk(tree)
         self.channel = Channel("", ROOT, client=cast(KazooClient, self.zk))
-        self.engine = world.driver()
-        self.engine.epoch = self.channel.next_epoch()
+        self.engine = world.driver(self.channel.next_epoch)
         location, resource = str(world.checkpoints), world.resource
         self.revisions = Revisions(location, revision_of(resource))
         newest = max(self.engine.store.positions(), default=0)

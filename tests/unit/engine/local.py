@@ -12,6 +12,7 @@ from spark_jobs.chain import ChainError
 from spark_jobs.checkpoints import CheckpointStore
 from spark_jobs.command import Command, Report
 from spark_jobs.engine import Desired, Engine, Sites
+from spark_jobs.epochs import claim_epoch
 from spark_jobs.host import Host
 from spark_jobs.ledger import Ledger
 from spark_jobs.punctuation import Punctuations
@@ -83,25 +84,30 @@ class World:
         self.epochs = 0
         self.engine = self.driver()
 
-    def driver(self) -> Engine:
-        """A new driver, as after a restart."""
-        self.epochs += 1
+    def driver(self, propose: Callable[[int], int] | None = None) -> Engine:
+        """A new driver, as after a restart; `propose`: ZooKeeper's counter, which is a good one unless it is given."""
         location = str(self.checkpoints)
         store = CheckpointStore(location, self.resource.checkpoint.standby)
         take_over(store, self.resource.checkpoint.standby)
+        fence = claim_epoch(location, propose or self._next_epoch)
+        newest = store.begin(fence)
         self.engine = Engine(
             resource=self.resource,
             topology=self.topology,
             sites=Sites(str(self.sink), location),
-            epoch=self.epochs,
+            epoch=fence.epoch,
             connect=self.nodes.connect,
-            ledger=Ledger(location, self.resource, self.topology),
+            ledger=Ledger(location, self.resource, self.topology, fence),
             release=Release(location, 0.0),
             store=store,
             punctuations=Punctuations(self.resource.checkpoint),
         )
-        self.engine.punctuations.newest = max(store.positions(), default=0)
+        self.engine.punctuations.newest = newest
         return self.engine
+
+    def _next_epoch(self, least: int) -> int:
+        self.epochs = max(least, self.epochs + 1)
+        return self.epochs
 
     def spread(self, *nodes: str, only: Sequence[str] | None = None) -> dict[str, str]:
         """Partitions dealt out over nodes."""

@@ -77,7 +77,7 @@ def test_ctrl_c_ends_everything(running: tuple[subprocess.Popen[str], Path, byte
     )
     assert status.returncode == 0, status.stderr
     assert "count.0" in status.stdout
-    _until(lambda: list((out / "checkpoints").glob("cp-*/COMPLETE.json")))
+    _until(lambda: list((out / "checkpoints").glob("cp-*/COMPLETE.*json")))
     run.send_signal(signal.SIGINT)
     assert run.wait(60) == 130
     assert processes.carrying(mark) == []
@@ -105,7 +105,7 @@ def test_a_resumed_run_writes_what_an_uninterrupted_one_writes(tmp_path: Path) -
     text = reference.communicate(timeout=240)[0]
     assert reference.returncode == 0, text
     first = _start(parts, *stream)
-    _until(lambda: first.poll() is not None or list((parts / "checkpoints").glob("cp-*/COMPLETE.json")))
+    _until(lambda: first.poll() is not None or list((parts / "checkpoints").glob("cp-*/COMPLETE.*json")))
     assert first.poll() is None, first.communicate()[0]
     first.kill()
     first.communicate()
