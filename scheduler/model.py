@@ -125,6 +125,8 @@ class Progress:
     buffers: Mapping[str, int] = field(default_factory=dict)
     stuck: str = ""
     """Why nothing moves although nodes are there: jobs that fail the same way again and again."""
+    drained: int | None = None
+    """The checkpoint at which it has stopped for good, so that other code may go on."""
     time: float = 0.0
     trimmed: int = 0
     """The stream cannot begin again behind this batch: the input up to it was given up."""

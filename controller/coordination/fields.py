@@ -76,6 +76,9 @@ class Fields:
     def integer(self, name: str, default: Any = _REQUIRED) -> int:
         return as_integer(self, name, self.get(name, default))
 
+    def maybe_integer(self, name: str) -> int | None:
+        return None if self.get(name, None) is None else self.integer(name)
+
     def number(self, name: str, default: Any = _REQUIRED) -> float:
         return as_number(self, name, self.get(name, default))
 

@@ -15,6 +15,8 @@ COORDINATOR = "coordinator"
 ERROR = "error"
 """In place of a rule, in the leader's znode: no decision was possible."""
 PAUSED = "commands/paused"
+SPEC = "spec"
+"""On Kubernetes: topology and image that the last driver was started with."""
 DRAIN = "commands/drain"
 """{"driver": epoch}: that driver is to stop at a checkpoint and to end."""
 

@@ -79,6 +79,7 @@ def parse_progress(raw: bytes, path: str = paths.PROGRESS) -> Progress:
         gaps=frozenset(f.items("gaps", as_text, [])),
         buffers=f.mapping("buffers", as_integer, {}),
         stuck=f.text("stuck", ""),
+        drained=f.maybe_integer("drained"),
         time=f.number("time", 0.0),
     )
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from controller.coordination.errors import CoordinationError
 from controller.operator import manifests, network_policy
 from controller.operator.api import Api, collection
 from controller.operator.drain import Drain
@@ -90,7 +91,7 @@ class DriverKeeper:
         if pod is not None and not pod.ended:
             self._keep_to_itself(resource, pod.annotations.get(network_policy.MARK, ""))
         if pod is None:
-            self._create(resource)
+            self._create(resource, seen)
         elif pod.ended:
             self._ended(resource, pod)
         elif (why := self._lost(pod, machines)) is not None:
@@ -110,11 +111,17 @@ class DriverKeeper:
             self._wanted = resource, manifests.revision(resource, self.settings)
         return self._wanted[1]
 
-    def _create(self, resource: StreamTopology) -> None:
+    def _create(self, resource: StreamTopology, seen: Observation | None = None) -> None:
         if (wait := self._not_before - self.clock()) > 0:
             self.problem = f"the driver has ended {self._ends} times; again in {wait:.0f} s"
             return
         settings, folder = self.settings, collection(resource.namespace, "configmaps")
+        if self.drain is not None:
+            try:
+                resource, settings = self.drain.to_start(resource, settings, seen)
+            except CoordinationError as error:
+                self.problem = f"no driver is started before its spec is on record: {error}"
+                return
         config = manifests.config_map(resource, settings, self.owner)
         self.api.apply(f"{folder}/{config['metadata']['name']}", config)
         self._keep_to_itself(resource, "")

@@ -26,6 +26,7 @@ from controller.coordination.history import Kept
 from controller.coordination.store import ANSWER_S, Store
 from controller.coordination.topology_view import policy_of
 from controller.coordination.transaction import Operation
+from controller.coordination.znode import check
 from controller.embedded.node_tree import absence_counts_after_s
 from controller.executor import membership
 from controller.operator.settings import OperatorSettings
@@ -158,6 +159,28 @@ class Records:
     def last(self) -> Observation:
         """What was observed last; nothing yet at the beginning."""
         return self._observer.last
+
+    def former(self) -> bytes | None:
+        """What the last driver was started with."""
+        if not self._open:
+            raise SessionError(f"{self.root}: the records are not known to be this object's yet")
+        try:
+            found = self._get(f"{self.root}/{paths.SPEC}")
+        except _FAILED as error:
+            raise SessionError(f"{self.root}/{paths.SPEC}: {error!r}") from error
+        return None if found is None else found[0]
+
+    def started(self, former: bytes) -> None:
+        """A driver is started with this."""
+        path = f"{self.root}/{paths.SPEC}"
+        check(path, former)
+        try:
+            try:
+                self._client.set_async(path, former).get(timeout=ANSWER_S)
+            except NoNodeError:
+                self._client.create_async(path, former, makepath=True).get(timeout=ANSWER_S)
+        except _FAILED as error:
+            raise SessionError(f"{path}: {error!r}") from error
 
     def ask_to_drain(self, driver: str) -> None:
         """Tell the driver of this life to stop at a checkpoint; one that has written meanwhile is not overwritten unseen."""

@@ -376,7 +376,7 @@ class TopologyController:
             self._outlook = self._prospects.look(spec.resource, around, here)
         recovering = self._recovering or self._teller_of().recovering
         if self.driver.drain is None:
-            self.driver.drain = Drain(self._records.ask_to_drain, self.events)
+            self.driver.drain = Drain(self._records, self.events)
         self.driver.look(spec.resource, driver, around.machines, recovering, self._records.last)
 
     def _show(self, spec: _Spec, seen: Observation) -> Observation:

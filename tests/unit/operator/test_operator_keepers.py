@@ -13,7 +13,7 @@ import yaml
 from fake_api import FakeApi
 
 from controller.operator import manifests
-from controller.operator.drain import Drain
+from controller.operator.drain import Drain, Former
 from controller.operator.driver import DriverKeeper
 from controller.operator.endings import OVERDUE_S
 from controller.operator.events import Events
@@ -340,9 +340,16 @@ class Asked:
 
     def __init__(self) -> None:
         self.drivers: list[str] = []
+        self.spec: bytes | None = None
 
-    def __call__(self, driver: str) -> None:
+    def ask_to_drain(self, driver: str) -> None:
         self.drivers.append(driver)
+
+    def former(self) -> bytes | None:
+        return self.spec
+
+    def started(self, former: bytes) -> None:
+        self.spec = former
 
 
 def seen(driver: str = "3", paused: bool = False, **progress: Any) -> Observation:
@@ -419,3 +426,42 @@ def test_a_change_that_makes_no_batch_differently_or_may_needs_no_drain(change: 
     one.look(topology(**change), driver_of(topology()), WELL, recovering=False, seen=seen())
     assert [p for v, p, _ in api.calls if v == "delete"] == [f"{PODS}/minimal-driver"]
     assert not asked.drivers
+
+
+def image_of(api: FakeApi) -> str:
+    found: str = api.objects[f"{PODS}/minimal-driver"]["spec"]["containers"][0]["image"]
+    return found
+
+
+@pytest.mark.parametrize("drained", [None, 40])
+def test_a_driver_that_dies_while_it_drains_is_followed_by_one_with_the_former_spec(
+    clock: Clock, drained: int | None
+) -> None:
+    api, asked = FakeApi(), Asked()
+    one = keeper(api, clock)
+    one.drain = Drain(asked, one.events, clock)
+    one.look(topology(), None, WELL, recovering=False, seen=Observation(0.0))
+    former = image_of(api)
+    del api.objects[f"{PODS}/minimal-driver"]
+    clock.now += 60.0
+    other = keeper(api, clock)  # another operator, that knows the new spec alone
+    other.drain = Drain(asked, other.events, clock)
+    state = seen(drained=drained)
+    other.look(changed("app:2"), None, WELL, recovering=False, seen=state)
+    assert image_of(api) == ("app:2" if drained else former)
+    pod = pod_view({**api.objects[f"{PODS}/minimal-driver"], "status": {"phase": "Running"}})
+    other.look(changed("app:2"), pod, WELL, recovering=False, seen=state)
+    assert asked.drivers == ([] if drained else ["3"]), "and that one is drained"
+
+
+def test_a_former_spec_that_is_to_be_replayed_or_makes_the_same_is_not_started_again(clock: Clock) -> None:
+    for spec in ({"upgrade": "replay", "kubernetes": {"image": "app:2"}}, {"batch": {"interval": "9s"}}):
+        api, asked = FakeApi(), Asked()
+        asked.spec = Former(topology().document, SETTINGS.image).encode()
+        one = keeper(api, clock)
+        one.drain = Drain(asked, one.events, clock)
+        wanted = topology(**spec)
+        one.look(wanted, None, WELL, recovering=False, seen=seen())
+        made = api.objects[f"{PODS}/minimal-driver"]["metadata"]["annotations"]
+        assert made[manifests.REVISION] == manifests.revision(wanted, SETTINGS)
+        assert asked.spec == Former(wanted.document, image_of(api)).encode()
