@@ -1,5 +1,6 @@
 """Checkpoints, the ledger and sinks: whole or not at all, and damage is found (invariant S1)."""
 
+import json
 import os
 import shutil
 from itertools import pairwise
@@ -10,7 +11,7 @@ import pytest
 
 from spark_jobs.checkpoints import CheckpointStore, Manifest, decode_state, encode_state
 from spark_jobs.contract import Place
-from spark_jobs.errors import CheckpointError, SinkError
+from spark_jobs.errors import CheckpointError, DamagedError, SinkError
 from spark_jobs.ledger import AHEAD, Ledger
 from spark_jobs.release import Release
 from spark_jobs.sinks import FileSink
@@ -190,3 +191,32 @@ def test_blocks_of_a_live_source_go_with_the_checkpoints_that_need_them(tmp_path
     assert again.offsets(9) == ledger.offsets(9)
     assert again.spans("tweets.0", 6, 10) == ledger.spans("tweets.0", 6, 10)
     assert again.reach(12) == 12
+
+
+def test_a_block_that_is_missing_in_the_middle_is_an_error(tmp_path: Path) -> None:
+    resource = load_text(SMALL)
+    topology = expand(resource)
+    ledger = Ledger(str(tmp_path), resource, topology)
+    ledger._live = True
+    for batch in range(1, 6):
+        ledger.reach(batch)
+    (tmp_path / "ranges" / "0000000003.json").unlink()
+    with pytest.raises(DamagedError, match="there is no block for batch 3, and one for batch 4"):
+        Ledger(str(tmp_path), resource, topology)
+
+
+def test_names_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    """Zeros before a number are enough for eight digits of a checkpoint and ten of a block; then text sorts otherwise."""
+    store = CheckpointStore(str(tmp_path))
+    for position in (99_999_999, 100_000_000, 100_000_010):
+        stored(store, position)
+    assert store.positions() == [99_999_999, 100_000_000, 100_000_010]
+    assert store.prune(2) == 100_000_000
+    assert store.positions() == [100_000_000, 100_000_010]
+    resource = load_text(SMALL)
+    (tmp_path / "ranges").mkdir()
+    ranges: dict[str, dict[str, list[int]]] = {p: {} for p in ("tweets.0", "tweets.1")}
+    for first, last in ((9_999_999_999, 9_999_999_999), (10_000_000_000, 10_000_000_005)):
+        record = {"last": last, "ended_at": None, "ranges": ranges}
+        (tmp_path / "ranges" / f"{first:010d}.json").write_text(json.dumps(record))
+    assert Ledger(str(tmp_path), resource, expand(resource)).written == 10_000_000_005

@@ -263,3 +263,12 @@ def test_nodes_read_by_two_threads_at_once_are_those_that_are_there(driver: Loca
     driver.channel.read_nodes()
     other.join()
     assert sorted(driver.channel.read_nodes()) == ["n1#1", "n2#1"]
+
+
+def test_records_of_checkpoints_go_in_the_order_of_numbers(driver: LocalDriver) -> None:
+    """The name of batch 100,000,000 comes before that of 99,999,999 where text is sorted."""
+    for position in (99_999_998, 99_999_999, 100_000_000):
+        driver.tree.put(f"{ROOT}/checkpoints/{position:08d}", b"{}")
+    driver.channel.forget_checkpoints(2)
+    left = [path.rpartition("/")[2] for path in driver.tree.nodes if "/checkpoints/" in path]
+    assert sorted(left) == ["100000000", "99999999"]
