@@ -337,7 +337,7 @@ def test_staged_output_that_was_restored_stays_until_its_sink_shows_it(
     world.nodes.start("c")
     patient.taken.clear()
     world.want(2, k, {"tweets.0": "a", "toss.0": "a", "total.0": "c"})
-    world.run(lambda e: k in patient.taken and e.positions["total.0"] > k)
+    world.run(lambda e: k in patient.taken)  # k may be the last batch: snapshots are stored in their own time
     total = world.nodes.hosts["c"].runtimes["total.0"]
     assert isinstance(total, OperatorRuntime)
     assert total.staged is not None
