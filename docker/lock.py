@@ -111,7 +111,7 @@ def main(upgrade: bool) -> None:
     metadata = {name: item["metadata"] for name, item in items.items()}
     for part, extras in PARTS.items():
         _write(part, closure(wanted(extras), metadata), versions, hashes)
-    _write("build", BUILD, versions, hashes)
+    _write("build", closure(map(Requirement, BUILD), metadata), versions, hashes)
 
 
 def _hash(item: Mapping[str, Any]) -> str:
