@@ -46,7 +46,8 @@ def driver_restarted(s: Situation) -> Decision | None:
 
 
 def checkpoint_damaged(s: Situation) -> Decision | None:
-    """The driver could not restore from what it was told, as the bytes are wrong: back to the newest whole checkpoint.
+    """The driver cannot restore from what it was told: the bytes are wrong, or later output is shown that a replay could
+    change.  Back, or forward, to the newest checkpoint that can be used.
     Never behind input that was given up: then nothing is right but to wait for a person, or for a new driver's look."""
     progress = s.view.snapshot.progress
     damaged = s.desired.checkpoint
@@ -56,11 +57,11 @@ def checkpoint_damaged(s: Situation) -> Decision | None:
     if whole in progress.bad_checkpoints:
         return wait(
             "no-whole-checkpoint",
-            f"checkpoint {damaged} is damaged and no other is whole; the input up to batch {progress.trimmed} was given up, "
-            "so the stream cannot begin again",
+            f"checkpoint {damaged} cannot be used and no other is whole; the input up to batch {progress.trimmed} was given "
+            "up, so the stream cannot begin again",
         )
     after = _back_to(s, whole)
-    reason = f"checkpoint {damaged} is damaged: everything goes back to {whole}"
+    reason = f"checkpoint {damaged} cannot be used: everything begins again at {whole}"
     if not whole:
         reason += ", the initial state: no complete checkpoint is whole"
     if s.incident is None:

@@ -19,6 +19,8 @@ from typing import Protocol
 from spark_jobs.checkpoints import CheckpointStore, Manifest
 from spark_jobs.command import Command, Install, Report, Usage
 from spark_jobs.contract import Range
+from spark_jobs.desired import Desired, Sites
+from spark_jobs.drain import Drain
 from spark_jobs.errors import (
     CheckpointError,
     DamagedError,
@@ -33,44 +35,16 @@ from spark_jobs.progress import Progress
 from spark_jobs.punctuation import Punctuations
 from spark_jobs.release import Release
 from spark_jobs.repeated import Repeated
-from spark_jobs.topology import StreamTopology, Topology
+from spark_jobs.restore_point import RestorePoint
+from spark_jobs.topology import StreamTopology, Topology, make_operator
 
 log = logging.getLogger("reprise.engine")
 
 WINDOW = 256
 """Batches that a partition may be sent ahead of its confirmed position; bounds inboxes and what is in flight."""
 
-STORE_PATIENCE_S = 10.0
-"""The longest time between two attempts to read a checkpoint from a store that is away."""
-
 SLOW_S = 3.0
 """A job that takes longer than this many seconds is worth a line in the log."""
-
-
-@dataclass(frozen=True, slots=True)
-class Desired:
-    """What the coordinator wants: see docs/recovery.md.  `assignment`: partition -> "node#incarnation"."""
-
-    seq: int = 0
-    generation: int = -1
-    checkpoint: int = 0
-    assignment: Mapping[str, str] = field(default_factory=dict)
-    retain: bool = False
-    ordered: bool = False
-    punctuate: bool = False
-    paused: bool = False
-    driver: str = ""
-    """The driver's life for which this was decided; another one has none of the states that it speaks of."""
-    plan: str = ""
-    """Id of the recovery plan that it carries out, for the log."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sites:
-    """Where things are: sink output folder, checkpoint location (URL)."""
-
-    sink: str
-    checkpoints: str
 
 
 class Jobs(Protocol):
@@ -97,7 +71,7 @@ class Engine:
     punctuations: Punctuations
     stages: int = 3
     patience_s: float = 60.0
-    desired: Desired = Desired()
+    desired: Desired = field(default_factory=Desired)
     positions: dict[str, int] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     bad_checkpoints: set[int] = field(default_factory=set)
@@ -131,26 +105,19 @@ class Engine:
     _known: dict[str, int] = field(default_factory=dict)
     """Installation of a source partition -> last batch whose range it was told."""
     _manifest: Mapping[str, Install] = field(default_factory=dict)
-    clock: Callable[[], float] = time.monotonic
-    _refused: int | None = None
-    """The checkpoint that is wanted and could not be read, `_why`, after how many attempts, and when it is asked again."""
-    _why: CheckpointError = field(default_factory=CheckpointError)
-    _asked: int = 0
-    _ask_again: float = 0.0
+    restore_point: RestorePoint = field(init=False)
     _nodes: tuple[str, ...] = ()
-    draining: bool = False
-    """Set when the stream is to stop at a checkpoint, for good in this driver's life."""
-    _drain_at: int | None = None
-    """The last batch that is released then: a punctuation."""
-    _shown_by: int = 0
-    """Batches up to this one may have been shown, by this driver before a rollback or by one before it."""
+    drain: Drain = field(default_factory=Drain)
     told: Progress = field(default_factory=Progress)
     """How things stood after the last change; the only thing here that other threads may read together."""
+
+    def __post_init__(self) -> None:
+        self.restore_point = RestorePoint(self.store)
 
     def begin(self, newest: int) -> None:
         """Go on after the newest complete checkpoint; once, before anything else."""
         self.punctuations.newest = newest
-        self._shown_by = self.ledger.written
+        self.drain.shown_by = self.ledger.written
         with self._passing("the stream's clock waits"):
             self.problems += self.release.begin(newest, WINDOW)
         self._tell()
@@ -170,14 +137,15 @@ class Engine:
 
     def _take_over(self, desired: Desired) -> None:
         rollback = desired.generation != self.desired.generation
+        if rollback:
+            self._require_replayable(desired.checkpoint)
         if rollback or desired.checkpoint != self.desired.checkpoint:
             self._manifest = self._read_manifest(desired.checkpoint)
         if rollback:
             self.store.withdraw(desired.checkpoint)
         self.figures.reached(self.horizon)
         if rollback:
-            self._shown_by = max(self._shown_by, self.horizon)
-            self._drain_at = None
+            self.drain.back_from(self.horizon)
             self.positions.clear()
             self.installing.clear()
             self._late.clear()
@@ -210,24 +178,22 @@ class Engine:
                 f"the stream cannot begin again behind batch {position}: its input up to batch {self.ledger.trimmed} "
                 "was given up when a later checkpoint was complete"
             )
-        if position == 0:
-            return {}
-        if self._refused == position and self.clock() < self._ask_again:
-            raise self._why
         try:
-            manifest = self.store.manifest(position)
-        except CheckpointError as error:
-            self._asked = self._asked + 1 if self._refused == position else 0
-            self._refused, self._why = position, error
-            self._ask_again = self.clock() + min(0.2 * 2**self._asked, STORE_PATIENCE_S)
-            if isinstance(error, DamagedError):
-                self._is_bad(position)
+            return self.restore_point.read(position)
+        except DamagedError:
+            self._is_bad(position)
             raise
-        self._refused = None
-        return {
-            p: Install(position, {"path": f.path, "size": f.size, "sha256": f.sha256})
-            for p, f in manifest.files.items()
-        }
+
+    def _require_replayable(self, position: int) -> None:
+        """A coordinator that has not heard of the newest checkpoint may ask for the one before.  Output up to the newest may
+        be shown by now; where a replay could differ from it, the one before can never be used again."""
+        newest = self.punctuations.newest
+        if position < newest and not all(make_operator(o).deterministic for o in self.resource.operators):
+            self.bad_checkpoints.add(position)
+            raise CheckpointError(
+                f"the stream cannot go back behind checkpoint {newest}, whose output is shown: an operator is not "
+                "deterministic, so a replay could differ from it"
+            )
 
     def _is_bad(self, position: int) -> None:
         """A complete checkpoint is damaged: it is never used again by this driver, and the one before is the newest."""
@@ -338,8 +304,9 @@ class Engine:
         if self.desired.paused:
             return
         due = self._due()
-        if self.draining:
-            due = self._last_of_drain(due)
+        everyone = self.desired.punctuate and len(self.positions) == len(self.topology.partitions)
+        if self.drain.asked:
+            due = self.drain.release(due, self.horizon, everyone, self.punctuations)
         reach: int | None = None
         # no batch without its ranges on record; tried again with the next job
         with self._passing("sources wait"):
@@ -350,29 +317,15 @@ class Engine:
         self.ledger.problems.clear()
         if self.ledger.ended_at is not None and due > self.ledger.ended_at:
             reach = self.ledger.ended_at + 1
-        everyone = self.desired.punctuate and len(self.positions) == len(self.topology.partitions)
         self.punctuations.announce(self.horizon, reach, self.final, everyone, time.monotonic())
         self.figures.announced(self.punctuations.open, time.monotonic())
         self.horizon = max(self.horizon, reach)
-
-    def _last_of_drain(self, due: int) -> int:
-        """The last batch to release now that the stream is to stop: a punctuation behind all that may have been shown."""
-        whole = self.desired.punctuate and len(self.positions) == len(self.topology.partitions)
-        if self._drain_at is None and whole and self.horizon >= self._shown_by and self.drained is None:
-            last = max(self.punctuations.open, default=0)
-            self._drain_at = last if last == self.horizon else self.horizon + 1
-            if last != self.horizon:
-                self.punctuations.demand(self._drain_at)
-            log.info("drain last=%d newest=%d", self._drain_at, self.punctuations.newest)
-        if self._drain_at is None:
-            return due if self.drained is None else self.horizon
-        return self._drain_at
 
     @property
     def drained(self) -> int | None:
         """The checkpoint at which the stream has stopped: everything that may have been shown is before it."""
         newest = self.punctuations.newest
-        reached = self.draining and newest >= max(self.horizon, self._shown_by)
+        reached = self.drain.asked and self.drain.reached(self.horizon, newest)
         return newest if reached and not any(self.staged.values()) else None
 
     def _due(self) -> int:

@@ -30,7 +30,7 @@ from controller.embedded.errors import ZooKeeperError
 from controller.embedded.node_tree import SESSION_S, NodeRecord, absence_counts_after_s, nodes_path
 from controller.embedded.zk_access import client_options
 from controller.metrics.process import session_of
-from spark_jobs.engine import Desired
+from spark_jobs.desired import Desired
 
 log = logging.getLogger("reprise.driver")
 _RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 1.5, "max_delay": 2.0}

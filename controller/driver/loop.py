@@ -111,7 +111,7 @@ class Loop:
             self._superseded("a later driver has taken its epoch")
             return
         self._take_desired()
-        engine.draining = engine.draining or self.channel.read_drain()
+        engine.drain.asked = engine.drain.asked or self.channel.read_drain()
         living = self.cluster.usable()
         working = frozenset(engine.desired.assignment.values()) & frozenset(living)
         self._job = _Job(working, began=self._clock())

@@ -20,7 +20,8 @@ from controller.metrics.driver import DriverMetrics
 from controller.metrics.errors import ServeError
 from spark_jobs.chain import Chain, configuration
 from spark_jobs.checkpoints import CheckpointStore
-from spark_jobs.engine import Engine, Sites
+from spark_jobs.desired import Sites
+from spark_jobs.engine import Engine
 from spark_jobs.epochs import claim_epoch
 from spark_jobs.ledger import Ledger
 from spark_jobs.punctuation import Punctuations

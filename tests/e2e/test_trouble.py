@@ -85,7 +85,7 @@ def test_a_damaged_checkpoint_is_found_and_the_one_before_serves(
     assert damaged
     told = [line["detail"] for line in result.incident["timeline"] if line["what"] == "checkpoint-damaged"]
     assert told
-    assert "is damaged: everything goes back to" in told[0]
+    assert "cannot be used: everything begins again at" in told[0]
 
 
 @pytest.fixture

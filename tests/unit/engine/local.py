@@ -11,7 +11,8 @@ from pathlib import Path
 from spark_jobs.chain import ChainError
 from spark_jobs.checkpoints import CheckpointStore
 from spark_jobs.command import Command, Report
-from spark_jobs.engine import Desired, Engine, Sites
+from spark_jobs.desired import Desired, Sites
+from spark_jobs.engine import Engine
 from spark_jobs.epochs import claim_epoch
 from spark_jobs.host import Host
 from spark_jobs.ledger import Ledger

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.chain import ChainError
+from spark_jobs.errors import CheckpointError
 from spark_jobs.topology import StreamTopology, load_text
 from tests.unit.engine.local import World
 
@@ -254,3 +255,20 @@ def test_output_that_a_replay_could_change_appears_with_its_checkpoint(tmp_path:
     # Each total is the one before plus its own toss: what is shown tells one story, although tosses were repeated.
     assert len(rows) > 40
     assert all(b["total"] == a["total"] + b["toss"] for a, b in pairwise(rows))
+
+
+def test_nothing_goes_back_behind_output_that_is_shown_and_could_come_out_differently(tmp_path: Path) -> None:
+    """A coordinator that decides on an old report names the checkpoint before the newest."""
+    world = World(load_text(COIN), tmp_path, "w")
+    world.nodes.start("a", "b")
+    world.want(1, 0, world.spread("a", "b"))
+    world.run(lambda e: e.punctuations.newest >= 20)
+    world.engine.tick(world.nodes.living(), threading.Event())
+    *_, older, newest = world.engine.store.positions()
+    with pytest.raises(CheckpointError, match=f"behind checkpoint {newest}, whose output is shown"):
+        world.want(2, older, world.spread("a", "b"))
+    assert world.engine.bad_checkpoints == {older}  # so the coordinator chooses another
+    assert world.engine.desired.generation == 1
+    world.want(2, newest, world.spread("a", "b"))
+    world.run(lambda e: e.done)
+    assert len(world.output()) == world.engine.final

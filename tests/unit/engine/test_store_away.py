@@ -15,10 +15,10 @@ from scheduler import decide
 from scheduler.incident import Incident
 from scheduler.model import Desired, Node, Progress, Snapshot
 from scheduler.steps import CloseIncident, WriteDesired, WriteIncident
-from spark_jobs.engine import STORE_PATIENCE_S
-from spark_jobs.engine import Desired as Wanted
+from spark_jobs.desired import Desired as Wanted
 from spark_jobs.errors import CheckpointError, DamagedError, StoreError
 from spark_jobs.files import Files
+from spark_jobs.restore_point import STORE_PATIENCE_S
 from spark_jobs.topology import load_text
 from tests.unit.engine import live
 from tests.unit.engine.local import World
@@ -59,7 +59,7 @@ class Cluster:
     def new_driver(self, first: bool = False) -> None:
         engine = self.world.engine if first else self.world.driver()
         engine.release.ahead = 1
-        engine.clock = lambda: self.now
+        engine.restore_point.clock = lambda: self.now
 
     def coordinator(self) -> None:
         engine, hosts = self.world.engine, sorted(self.world.nodes.hosts)

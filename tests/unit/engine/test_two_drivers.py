@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from spark_jobs.checkpoints import CheckpointStore, Manifest
-from spark_jobs.engine import Desired, Engine
+from spark_jobs.desired import Desired
+from spark_jobs.engine import Engine
 from spark_jobs.epochs import Fence, claim_epoch, claims
 from spark_jobs.errors import StoreError, SupersededError
 from spark_jobs.files import Files
