@@ -195,7 +195,7 @@ ALERTS: tuple[Alert, ...] = (
         'sum by (topology) (reprise_queries{status!="available", priority_class="high"}) > 0',
         "highPriorityFor",
         "{{ $value }} queries of high priority of {{ $labels.topology }} are down",
-        "Queries with a priority of 8 or more are waiting or recovering.",
+        "Queries with a priority of 8 or more wait, are recovering, or run and show nothing.",
     ),
     Alert(
         "RepriseFallingBehind",

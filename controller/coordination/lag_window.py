@@ -3,7 +3,13 @@
 A lag is only noted while nothing is failed, paused or new: for `CALM_S` after each change of what is desired the partitions
 still catch up.  A failure is noticed seconds after it has begun, and meanwhile lags grow; so the samples of the last
 `DETECTION_S` are left aside where there are older ones, and of the others a high quantile counts, as a query that swings
-between two and seven batches is back when it does so again.  This is a memory of the process, like that of the statistics: a
+between two and seven batches is back when it does so again.
+
+Invariant: no failure becomes a yardstick.  A lag is only noted when every output has moved since the last one was, or has
+shown all that there is: one that stands still is no measure for its recovery.  And a steady lag is never more than `MOST`: a
+topology that is too slow for its input runs as far behind as batches are released ahead, and that is not well.
+
+This is a memory of the process, like that of the statistics: a
 coordinator that has just started knows no steady lag, and the floor of `scheduler.back` holds.
 """
 
@@ -28,6 +34,8 @@ EVERY_S = 1.0
 SAMPLES = 32
 """As many are kept, of however long ago: between two incidents there may be little calm."""
 QUANTILE = 0.9
+MOST = 32
+"""Batches: as many as a topology without a pace of its own may have in flight (`spark_jobs.release`)."""
 
 
 @dataclass(slots=True)
@@ -38,6 +46,8 @@ class LagWindow:
     _samples: deque[tuple[float, npt.NDArray[np.int32]]] = field(
         default_factory=lambda: deque(maxlen=SAMPLES)
     )
+    _shown: npt.NDArray[np.int64] | None = None
+    """Positions of the outputs at the last sample, or when they were first seen."""
     _seq: int = -1
     _calm_from: float = 0.0
 
@@ -53,9 +63,10 @@ class LagWindow:
         if self._outputs != tuple(outputs):
             self._outputs = tuple(outputs)
             self._samples.clear()
+            self._shown = None
         if desired is None or progress is None or incident is not None or desired.seq != self._seq:
             self._seq = desired.seq if desired is not None and incident is None else -1
-            self._calm_from = now + CALM_S
+            self._calm_from, self._shown = now + CALM_S, None
             return
         working = (
             not desired.paused and not progress.failed and progress.seq >= desired.seq and not progress.ended
@@ -63,8 +74,16 @@ class LagWindow:
         if not working or any(output not in progress.positions for output in self._outputs):
             return
         if now >= self._calm_from and (not self._samples or now >= self._samples[-1][0] + EVERY_S):
-            lags = [max(0, progress.horizon - progress.positions[output]) for output in self._outputs]
-            self._samples.append((now, np.array(lags, np.int32)))
+            self._sample(now, progress)
+
+    def _sample(self, now: float, progress: Progress) -> None:
+        shown = np.array([progress.positions[output] for output in self._outputs], np.int64)
+        if self._shown is None:
+            self._shown = shown
+        lags = np.maximum(progress.horizon - shown, 0)
+        if np.all((lags == 0) | (shown > self._shown)):
+            self._shown = shown
+            self._samples.append((now, np.minimum(lags, MOST).astype(np.int32)))
 
     def steady(self, now: float) -> Mapping[str, int]:
         """Batches, by query; nothing where nothing was noted."""

@@ -111,8 +111,8 @@ METRICS: tuple[Metric, ...] = (
     _gauge(
         "reprise_partitions",
         "",
-        "Partitions: waiting (no living node), restoring (placed, not at work), catching_up (at work, more than two "
-        "batches behind in an incident), caught_up, poisoned (their code raised).",
+        "Partitions: waiting (no living node), restoring (placed, not at work), catching_up (at work, further behind "
+        "than its steady lag in an incident), caught_up, poisoned (their code raised).",
         Label("state", PARTITION_STATES),
     ),
     _gauge("reprise_horizon_batches", "", "The last batch that was released."),

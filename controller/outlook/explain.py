@@ -180,6 +180,8 @@ def _expected(
         return Expected(0.0, 0.0, "it is available")
     if any(m.state is PartitionState.POISONED for m in missing):
         return Expected(None, None, "unknown: it depends on when the code is repaired")
+    if query.stalled_since is not None:
+        return Expected(None, None, "unknown: its output does not advance")
     if document.incident is None:
         return Expected(None, None, "unknown: no incident is open")
     if capacity is not None and capacity.nodes_needed is None:

@@ -131,6 +131,7 @@ def _query(
         lost_at=times.lost_at if times else None,
         restored_at=times.restored_at if times else None,
         caught_up_at=times.caught_up_at if times else None,
+        stalled_since=state.stalled_since,
     )
 
 

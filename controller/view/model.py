@@ -75,6 +75,8 @@ class QueryView:
     """In the open incident, as the two following."""
     restored_at: float | None
     caught_up_at: float | None
+    stalled_since: float | None = None
+    """All of its partitions are at work, and its output has not advanced since then although batches are due."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,15 @@ from dataclasses import replace
 import numpy as np
 from samples import DESIRED, INCIDENT, PROGRESS
 
-from controller.coordination.lag_window import CALM_S, DETECTION_S, SAMPLES, LagWindow
+from controller.coordination.lag_window import CALM_S, DETECTION_S, MOST, SAMPLES, LagWindow
 from scheduler import Desired, Incident, Progress
 
 CALM = replace(DESIRED, paused=False)
 
 
-def report(lag: int, **changes: object) -> Progress:
-    fields = {"failed": {}, "horizon": 100, "positions": {"source.0": 100, "sink.0": 100 - lag}, **changes}
+def report(lag: int, horizon: int = 100, **changes: object) -> Progress:
+    positions = {"source.0": horizon, "sink.0": horizon - lag}
+    fields = {"failed": {}, "horizon": horizon, "positions": positions, **changes}
     return replace(PROGRESS, **fields)  # type: ignore[arg-type]
 
 
@@ -25,10 +26,12 @@ def watched(
     window: LagWindow | None = None,
     at: float = 0.0,
 ) -> LagWindow:
-    """One look a second."""
+    """One look a second, at two batches a second if the lag stays."""
     window = window or LagWindow()
+    horizon = 1000 + 2 * int(at)
     for second, lag in enumerate(lags):
-        window.note(at + second, ["sink.0"], report(lag), desired, incident)
+        horizon += 2 + max(0, lag - lags[second - 1] if second else 0)
+        window.note(at + second, ["sink.0"], report(lag, horizon), desired, incident)
     return window
 
 
@@ -56,11 +59,33 @@ def test_lags_of_an_incident_and_of_the_catching_up_after_it_do_not_count() -> N
 def test_what_is_paused_ended_or_failed_says_nothing_of_a_steady_lag() -> None:
     window = watched([3] * 30)
     for second in range(30, 60):
-        window.note(second, ["sink.0"], report(50, ended=True), CALM, None)
-        window.note(second, ["sink.0"], report(50, failed={"source.0": "node lost"}), CALM, None)
-        window.note(second, ["sink.0"], report(50, seq=CALM.seq - 1), CALM, None)
-        window.note(second, ["sink.0"], report(50, positions={}), CALM, None)
+        newest = 1200 + 2 * second
+        window.note(second, ["sink.0"], report(20, newest, ended=True), CALM, None)
+        window.note(second, ["sink.0"], report(20, newest, failed={"source.0": "node lost"}), CALM, None)
+        window.note(second, ["sink.0"], report(20, newest, seq=CALM.seq - 1), CALM, None)
+        window.note(second, ["sink.0"], report(20, newest, positions={}), CALM, None)
     assert window.steady(60.0) == {"sink.0": 3}
+
+
+def test_an_output_that_stands_still_says_nothing_of_a_steady_lag() -> None:
+    window = watched([3] * 30)
+    last = 1000 + 2 * 30 - 3
+    for second in range(30, 70):
+        positions = {"source.0": last + 2 * second, "sink.0": last}
+        window.note(second, ["sink.0"], report(0, last + 2 * second, positions=positions), CALM, None)
+    assert window.steady(70.0) == {"sink.0": 3}
+
+
+def test_an_output_that_has_shown_all_that_there_is_need_not_move() -> None:
+    """With a minute between two batches most looks find it where it was."""
+    window = LagWindow()
+    for second in range(60):
+        window.note(second, ["sink.0"], report(0, 100), CALM, None)
+    assert window.steady(60.0) == {"sink.0": 0}
+
+
+def test_a_topology_that_is_too_slow_for_its_input_has_no_large_steady_lag() -> None:
+    assert watched([256] * 60).steady(60.0) == {"sink.0": MOST}
 
 
 def test_other_outputs_are_another_topology_and_the_memory_is_bounded() -> None:

@@ -8,10 +8,11 @@ import pytest
 
 from controller.cli.explain_command import _when
 from controller.outlook import explain, measured
-from controller.outlook.explain import Part, _sum
+from controller.outlook.explain import Expected, Part, _sum
 from controller.run.standing import PartitionState
 from controller.view import StatusDocument, document
 from controller.view.model import QueryTimesView
+from scheduler import QueryTimeline
 from tests.unit import oncall
 
 
@@ -89,6 +90,25 @@ def test_poison_waits_for_people(burst: StatusDocument) -> None:
     found = explain(replace(burst, partitions=partitions), "count.3")
     assert found.waits_for.startswith("repaired code")
     assert found.expected.basis == "unknown: it depends on when the code is repaired"
+
+
+def test_no_time_is_promised_for_an_output_that_does_not_advance() -> None:
+    """All of its partitions are at work again, and how long queries caught up is measured."""
+    seen = oncall.after_the_burst()
+    assert seen.progress is not None
+    assert seen.incident is not None
+    lost = {"count.0": QueryTimeline(seen.time - 60, seen.time - 50)}
+    behind = replace(
+        seen,
+        progress=replace(seen.progress, horizon=seen.progress.horizon + 40),
+        incident=replace(seen.incident, queries={**seen.incident.queries, **lost}),
+    )
+    moves = explain(document(oncall.TOPOLOGY, behind), "count.0")
+    assert moves.expected.low is not None
+    stands = replace(behind, still={"count.0": seen.time - 50.0})
+    found = explain(document(oncall.TOPOLOGY, stands), "count.0")
+    assert found.waits_for.startswith("shows nothing after batch")
+    assert found.expected == Expected(None, None, "unknown: its output does not advance")
 
 
 def test_an_unknown_query_is_answered_with_the_known_ones(burst: StatusDocument) -> None:
