@@ -115,11 +115,10 @@ class Engine:
         self.restore_point = RestorePoint(self.store)
 
     def begin(self, newest: int) -> None:
-        """Go on after the newest complete checkpoint; once, before anything else."""
+        """Go on after the newest complete checkpoint; once, before anything else.  StoreError: it has not begun."""
         self.punctuations.newest = newest
         self.drain.shown_by = self.ledger.written
-        with self._passing("the stream's clock waits"):
-            self.problems += self.release.begin(newest, WINDOW)
+        self.problems += self.release.begin(newest, WINDOW)
         self._tell()
 
     # -- what is wanted ------------------------------------------------------------------------------------------------

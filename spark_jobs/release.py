@@ -1,7 +1,11 @@
 """When batches become due: the clock of the stream.
 
 Batch 1 is due when the topology stood for the first time, and each further batch one interval after the one before; which
-interval holds from which batch on is kept beside the ledger (`Anchor`).  A driver that restarts, or a cluster that was down,
+interval holds from which batch on is kept beside the ledger (`Anchor`).  `clock.json` is created once, when the clock
+starts; each driver that finds it started writes down at its beginning what holds for it, under the name of its epoch
+(`clock/<epoch>.json`), and the newest epoch counts.  So one that was frozen there changes nothing beside its successor.
+
+A driver that restarts, or a cluster that was down,
 finds the batches that came due meanwhile, as a live stream would.  With an interval of 0 batches are due as soon as the
 topology can take them (throughput measurements).
 
@@ -24,6 +28,8 @@ from spark_jobs.errors import DamagedError
 from spark_jobs.files import Files
 
 CLOCK = "clock.json"
+CLOCKS = "clock"
+"""Folder of what drivers have begun with."""
 SET_S = 5.0
 """A machine's clock that is off by so much since the last time that it was said has been set."""
 
@@ -38,7 +44,7 @@ class Anchor(NamedTuple):
 
 class Release:
     """The clock of one stream.  `interval_s`: seconds between batches; `ahead`: batches in flight where it is 0.  `wall`,
-    `elapsed`: the machine's clock, unix seconds, and one that only grows."""
+    `elapsed`: the machine's clock, unix seconds, and one that only grows.  `epoch`: of the driver."""
 
     def __init__(
         self,
@@ -47,30 +53,37 @@ class Release:
         ahead: int = 32,
         wall: Callable[[], float] = time.time,
         elapsed: Callable[[], float] = time.monotonic,
+        epoch: int = 0,
     ) -> None:
         self.interval_s = interval_s
         self.ahead = ahead
         self._wall, self._elapsed = wall, elapsed
-        self._files = Files(location)
-        self.anchors, self._known = self._read()
+        self._files, self._epoch = Files(location), epoch
+        self.anchors = self._read()
         self._from = self._began = wall()
         self._since, self._off = elapsed(), 0.0
         self._pace, self._paced = 0.0, 0.0
 
-    def _read(self) -> tuple[list[Anchor], bool]:
-        """The anchors, and whether the file names them: those of earlier versions hold the beginning alone."""
-        data = self._files.read(CLOCK)
+    def _read(self) -> list[Anchor]:
+        """Of the newest driver that wrote them down; a file of an earlier version may hold the beginning alone."""
+        name = _name(epochs[-1]) if (epochs := self._epochs()) else CLOCK
+        data = self._files.read(name)
         if data is None:
-            return [], True
+            return []
         try:
             found = json.loads(data)
             if "anchors" not in found:
-                return [Anchor(1, float(found["started"]), self.interval_s)], False
-            return [Anchor(int(b), float(t), float(i)) for b, t, i in found["anchors"]], True
+                return [Anchor(1, float(found["started"]), self.interval_s)]
+            return [Anchor(int(b), float(t), float(i)) for b, t, i in found["anchors"]]
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedError(
-                f"{CLOCK} in {self._files.name}: the stream's clock is damaged: {error}"
+                f"{name} in {self._files.name}: the stream's clock is damaged: {error}"
             ) from error
+
+    def _epochs(self) -> list[int]:
+        """Of drivers that have written down their clock."""
+        names = [name.removesuffix(".json") for name in self._files.names(CLOCKS)]
+        return sorted(int(name) for name in names if name.isdigit())
 
     @property
     def started(self) -> float | None:
@@ -79,7 +92,7 @@ class Release:
 
     def begin(self, newest: int, window: int) -> list[str]:
         """A driver begins after the checkpoint `newest`, and batches after it follow `interval_s`; returns what a person
-        should know.  StoreError: a new interval cannot be written."""
+        should know.  StoreError: what holds now cannot be written down; nothing has begun."""
         self._adopt(newest)
         wall = self._wall()
         self._from = self._began = wall
@@ -100,26 +113,25 @@ class Release:
         return []
 
     def _adopt(self, newest: int) -> None:
+        """Write down what holds for this driver, changed or not: else what an earlier one writes late would count."""
         if not self.anchors:
             return
-        last = self.anchors[-1]
+        last, anchors = self.anchors[-1], self.anchors
         if last.interval != self.interval_s:
             begins = self.at(newest + 1) if last.interval > 0 else self._wall()
-            kept = [anchor for anchor in self.anchors if anchor.batch <= newest]
-            self._write([*kept, Anchor(newest + 1, begins, self.interval_s)])
-        elif not self._known:
-            self._write(self.anchors)
-
-    def _write(self, anchors: list[Anchor]) -> None:
-        self._files.replace(CLOCK, _encoded(anchors))
-        self.anchors, self._known = anchors, True
+            kept = [anchor for anchor in anchors if anchor.batch <= newest]
+            anchors = [*kept, Anchor(newest + 1, begins, self.interval_s)]
+        self._files.replace(_name(self._epoch), _encoded(anchors))
+        self.anchors = anchors
+        for epoch in [epoch for epoch in self._epochs() if epoch < self._epoch]:
+            self._files.remove(_name(epoch))
 
     def start(self, now: float) -> None:
         """Let batch 1 be due now (unix seconds), unless the clock was started before, by whomever.  StoreError: it cannot
         be written; the clock stands still until it is."""
         if not self.anchors:
             self._files.create(CLOCK, _encoded([Anchor(1, now, self.interval_s)]))
-            self.anchors, self._known = self._read()
+            self.anchors = self._read()
 
     def now(self) -> float:
         """The stream's time, unix seconds: never set, forward or back, while a driver lives."""
@@ -157,6 +169,10 @@ class Release:
             return 0.0
         anchor = next((a for a in reversed(self.anchors) if a.batch <= batch), self.anchors[0])
         return anchor.time + (batch - anchor.batch) * anchor.interval
+
+
+def _name(epoch: int) -> str:
+    return f"{CLOCKS}/{epoch:08d}.json"
 
 
 def _encoded(anchors: list[Anchor]) -> bytes:

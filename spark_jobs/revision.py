@@ -1,12 +1,14 @@
 """Which code and parameters have made which batches: a topology changes at a checkpoint, or not at all.
 
 Problem: a driver goes on after the newest complete checkpoint, and batches after it that were shown before are made again.
-With the same code that is the same output; with other code it is not, and sinks then wait for ever.  So `revision.json`
-beside the ledger says what made the batches, and whether the last driver drained the stream: stopped at a checkpoint with
-nothing released after it.
+With the same code that is the same output; with other code it is not, and sinks then wait for ever.  So each driver
+writes down beside the ledger, before it releases anything, of which revision it is (`revisions/<epoch>.json`), and in the
+same file at last whether it has drained the stream: stopped at a checkpoint with nothing released after it.
 
 Invariant: no batch that may have been shown is made again by another revision, unless `spec.upgrade: replay` asks for that.
-A mark of a drained stream holds until the next driver begins, which removes it before it releases anything.
+The record of the newest epoch counts, so a mark of a drained stream holds until the next driver begins: what a driver that
+was frozen writes beside its successor has an older epoch in its name.  A driver that began without having seen the record of
+one before it finds that one's successor by its claim, and ends (`Fence.check`), as with a checkpoint's manifest.
 """
 
 from __future__ import annotations
@@ -16,11 +18,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from spark_jobs.epochs import Fence
 from spark_jobs.errors import CheckpointError, DamagedError
 from spark_jobs.files import Files
 from spark_jobs.topology import StreamTopology
 
-REVISION = "revision.json"
+REVISIONS = "revisions"
+FORMER = "revision.json"
+"""Of an earlier version: one record, which counts where no driver has written one of its own."""
 _WITHOUT_EFFECT = {"resources", "priority", "priorities"}
 """Of a source, an operator or its output: what only placing and planning read."""
 
@@ -46,14 +51,14 @@ def _effective(value: Any) -> Any:
 
 
 class Revisions:
-    """The record of one stream, as the driver of `revision` uses it."""
+    """The records of one stream, as the driver of `revision` that has claimed it uses them."""
 
-    def __init__(self, location: str, revision: str) -> None:
-        self._files, self.revision = Files(location), revision
+    def __init__(self, location: str, revision: str, fence: Fence) -> None:
+        self._files, self.revision, self._fence = Files(location), revision, fence
 
     def begin(self, newest: int, written: int, replay: bool) -> str:
         """A driver begins after the checkpoint `newest`; ranges are on record up to batch `written`.  Returns what a person
-        should know; RevisionError when it must not go on."""
+        should know; RevisionError when it must not go on, SupersededError when a later driver has begun."""
         before, drained = self._read()
         said = ""
         if before not in ("", self.revision) and drained != newest and written > newest:
@@ -68,16 +73,27 @@ class Revisions:
                 f"batches after checkpoint {newest}, up to {written} at most, are made again by changed code: an output "
                 "that has shown other rows for them waits"
             )
-        if before != self.revision or drained is not None:
-            self._write(None)
+        self._write(None)
+        self._fence.check()
+        for epoch in [epoch for epoch in self._epochs() if epoch < self._fence.epoch]:
+            self._files.remove(_name(epoch))
+        self._files.remove(FORMER)
         return said
 
     def drained(self, position: int) -> None:
         """Nothing was released after this checkpoint, nor will be by this driver."""
         self._write(position)
 
+    def _epochs(self) -> list[int]:
+        """Of drivers whose record is there."""
+        names = [name.removesuffix(".json") for name in self._files.names(REVISIONS)]
+        return sorted(int(name) for name in names if name.isdigit())
+
     def _read(self) -> tuple[str, int | None]:
-        data = self._files.read(REVISION)
+        """What the newest driver has written down; that of an earlier version where none has."""
+        epochs = self._epochs()
+        name = _name(epochs[-1]) if epochs else FORMER
+        data = self._files.read(name)
         if data is None:
             return "", None
         try:
@@ -85,8 +101,13 @@ class Revisions:
             position = found["drained"]
             return str(found["revision"]), None if position is None else int(position)
         except (ValueError, KeyError, TypeError) as error:
-            raise DamagedError(f"{REVISION} in {self._files.name} is damaged: {error!r}") from error
+            raise DamagedError(f"{name} in {self._files.name} is damaged: {error!r}") from error
 
     def _write(self, drained: int | None) -> None:
+        """Only this driver writes a file of this name."""
         record = {"revision": self.revision, "drained": drained}
-        self._files.replace(REVISION, json.dumps(record).encode())
+        self._files.replace(_name(self._fence.epoch), json.dumps(record).encode())
+
+
+def _name(epoch: int) -> str:
+    return f"{REVISIONS}/{epoch:08d}.json"

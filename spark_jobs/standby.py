@@ -15,8 +15,8 @@ from spark_jobs.epochs import EPOCHS
 from spark_jobs.errors import DamagedError, StoreError
 from spark_jobs.files import Files
 from spark_jobs.ledger import MARK, RANGES
-from spark_jobs.release import CLOCK
-from spark_jobs.revision import REVISION
+from spark_jobs.release import CLOCK, CLOCKS
+from spark_jobs.revision import FORMER, REVISIONS
 
 log = logging.getLogger("reprise.checkpoints")
 
@@ -53,7 +53,12 @@ def take_over(store: CheckpointStore, standby: tuple[str, ...]) -> str | None:
 
 def _copy(there: Files, here: Files) -> None:
     blocks = [f"{RANGES}/{name}" for name in there.names(RANGES) if name.endswith((".json", MARK))]
-    epochs = [f"{EPOCHS}/{name}" for name in there.names(EPOCHS) if name.endswith(".json")]
-    for relative in (*blocks, *epochs, CLOCK, REVISION, STREAM):
+    of_drivers = [
+        f"{folder}/{name}"
+        for folder in (EPOCHS, CLOCKS, REVISIONS)
+        for name in there.names(folder)
+        if name.endswith(".json")
+    ]
+    for relative in (*blocks, *of_drivers, CLOCK, FORMER, STREAM):
         if (data := there.read(relative)) is not None:
             here.create(relative, data)

@@ -260,7 +260,8 @@ class Channel:
             if self.connected and not self.superseded:
                 names = [name for name in self._zk.get_children(folder) if name.isdigit()]
                 for name in sorted(names, key=int)[:-keep]:
-                    self._zk.delete(f"{folder}/{name}")
+                    if self._refused(f"checkpoints/{name}", self._write(_removal(f"{folder}/{name}"))):
+                        break
         except KazooException as error:
             log.warning("old checkpoint records stay error=%r", error)
 
@@ -294,12 +295,14 @@ class Channel:
         except TooLargeError as error:
             log.error("not published name=%s error=%s", name, error)
             return 0
+        return 0 if self._refused(name, results) else len(data)
+
+    def _refused(self, name: str, results: list[Any]) -> bool:
         failed = [type(result).__name__ for result in results if isinstance(result, Exception)]
         if failed:
             self._epoch_stale = True  # most likely there is a later one
-            log.warning("not published name=%s refused=%s", name, ",".join(failed))
-            return 0
-        return len(data)
+            log.warning("not written name=%s refused=%s", name, ",".join(failed))
+        return bool(failed)
 
     def _write(self, operation: Callable[[Any], None]) -> list[Any]:
         """One operation, if this is still the newest driver; the results of the check and of it."""
@@ -308,6 +311,10 @@ class Channel:
         operation(transaction)
         results: list[Any] = transaction.commit()
         return results
+
+
+def _removal(path: str) -> Callable[[Any], None]:
+    return lambda transaction: transaction.delete(path)
 
 
 def _bounded(record: Mapping[str, Any]) -> Mapping[str, Any]:

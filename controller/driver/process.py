@@ -22,7 +22,8 @@ from spark_jobs.chain import Chain, configuration
 from spark_jobs.checkpoints import CheckpointStore
 from spark_jobs.desired import Sites
 from spark_jobs.engine import Engine
-from spark_jobs.epochs import claim_epoch
+from spark_jobs.epochs import Fence, claim_epoch
+from spark_jobs.errors import StoreError, SupersededError
 from spark_jobs.ledger import Ledger
 from spark_jobs.punctuation import Punctuations
 from spark_jobs.release import Release
@@ -31,6 +32,8 @@ from spark_jobs.standby import take_over
 from spark_jobs.topology import StreamTopology, expand
 
 log = logging.getLogger("reprise.driver")
+FIRST_PAUSE_S, LAST_PAUSE_S = 0.2, 10.0
+"""Between two attempts to begin while the checkpoint store is away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +66,18 @@ class Driver:
         self.resource, self.config = resource, config
         self.channel = Channel(config.zk, config.root)
         self.stop = threading.Event()
+        self._numbered, self._unused = False, 0
+        """Whether ZooKeeper has given this driver a number, and that number until it is claimed."""
+        self._fence: Fence | None = None
 
     def run(self) -> None:
         """Until `stop`."""
         with contextlib.ExitStack() as ends:
             self.channel.open()
             ends.callback(self.channel.close)
-            engine, revisions = self._make_engine()
+            if (started := self._started()) is None:
+                return
+            engine, revisions = started
             context = self._context = self._spark()
             ends.callback(context.stop)
             metrics = DriverMetrics(engine, lambda: self.channel.session)
@@ -104,12 +112,41 @@ class Driver:
         context.setLogLevel("ERROR")
         return context
 
+    def _started(self) -> tuple[Engine, Revisions] | None:
+        """The engine, once the checkpoint store can be used; None when told to stop first, or a later driver has begun.  A
+        driver that ended because the store is away would be started again at once, and given up after a few times."""
+        pause_s, said = FIRST_PAUSE_S, ""
+        while not self.stop.is_set():
+            try:
+                return self._make_engine()
+            except StoreError as error:
+                if str(error) != said:
+                    said = str(error)
+                    log.error("problem the driver waits for its checkpoint store: %s", said)
+            except SupersededError as error:
+                log.warning("superseded reason=%s", error)
+                return None
+            self.stop.wait(pause_s)
+            pause_s = min(pause_s * 2, LAST_PAUSE_S)
+        return None
+
+    def _claim(self, least: int) -> int:
+        """A number for a claim.  SupersededError: a later driver has begun while this one waited; it stays the newest."""
+        if self.channel.superseded:
+            raise SupersededError("a later driver has begun while this one waited for its checkpoint store")
+        unused, self._unused = self._unused, 0
+        return unused if unused >= least else self.channel.next_epoch(least)
+
     def _make_engine(self) -> tuple[Engine, Revisions]:
-        """Before Spark, which takes seconds: what cannot be used is said at once."""
+        """Before Spark, which takes seconds: what cannot be used is said at once.  StoreError: to be tried again."""
+        if (
+            not self._numbered
+        ):  # first of all: by its number a driver that comes meanwhile is known as a later one
+            self._unused, self._numbered = self.channel.next_epoch(), True
         location, topology = self.config.checkpoints, expand(self.resource)
         store = CheckpointStore(location, self.resource.checkpoint.standby)
         take_over(store, self.resource.checkpoint.standby)
-        fence = claim_epoch(location, self.channel.next_epoch)
+        fence = self._fence = self._fence or claim_epoch(location, self._claim)
         newest = store.begin(fence)
         engine = Engine(
             resource=self.resource,
@@ -122,7 +159,7 @@ class Driver:
             store=store,
             punctuations=Punctuations(self.resource.checkpoint),
         )
-        revisions = Revisions(location, revision_of(self.resource, self.config.image))
+        revisions = Revisions(location, revision_of(self.resource, self.config.image), fence)
         said = revisions.begin(newest, engine.ledger.written, self.resource.upgrade == "replay")
         engine.begin(newest)
         engine.problems += [said] if said else []

@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from spark_jobs.checkpoints import CheckpointStore
+from spark_jobs.epochs import claim_epoch
+from spark_jobs.files import Files
 from spark_jobs.release import SET_S, Release
+from spark_jobs.revision import RevisionError, Revisions
+from spark_jobs.standby import take_over
 
 DAY = 86400.0
 START = 1_760_000_000.0
@@ -17,14 +22,16 @@ class Machine:
     """One machine's clocks."""
 
     def __init__(self, wall: float = START) -> None:
-        self.wall, self.elapsed = wall, 7.0
+        self.wall, self.elapsed, self.epoch = wall, 7.0, 0
 
     def passes(self, seconds: float) -> None:
         self.wall += seconds
         self.elapsed += seconds
 
     def release(self, folder: Path, interval_s: float) -> Release:
-        return Release(str(folder), interval_s, 32, lambda: self.wall, lambda: self.elapsed)
+        """Of a new driver."""
+        self.epoch += 1
+        return Release(str(folder), interval_s, 32, lambda: self.wall, lambda: self.elapsed, self.epoch)
 
 
 @pytest.fixture
@@ -135,3 +142,49 @@ def test_what_came_due_in_a_long_stop_is_paced_by_the_slowest_and_the_rest_by_th
     assert release.pace(release.now(), 200, 256) == 464, "those that have caught up go on with the clock"
     machine.passes(DAY)
     assert release.pace(release.now(), 200, 256) == 464 + 256, "a driver that was frozen for a day does not"
+
+
+@pytest.mark.parametrize("after", [1.0, 5.0], ids=["same interval", "another interval"])
+def test_a_driver_that_was_frozen_before_it_wrote_the_clock_changes_nothing_beside_its_successor(
+    tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch, after: float
+) -> None:
+    first = machine.release(tmp_path, 1.0)
+    first.start(first.now())
+    machine.passes(100.0)
+    old, real = machine.release(tmp_path, 10.0), Files.replace
+    found: list[Release] = []
+
+    def freezes(self: Files, relative: str, data: bytes) -> None:
+        if not found:
+            found.append(machine.release(tmp_path, after))
+            found[0].begin(95, 256)
+        real(self, relative, data)
+
+    monkeypatch.setattr(Files, "replace", freezes)
+    old.begin(90, 256)
+    third = machine.release(tmp_path, after)
+    assert third.anchors == found[0].anchors
+    third.begin(99, 256)
+    assert third.anchors == found[0].anchors, "so no batch is due at another time"
+
+
+def test_two_that_start_the_clock_have_the_one_of_the_first(tmp_path: Path, machine: Machine) -> None:
+    frozen, successor = machine.release(tmp_path, 1.0), machine.release(tmp_path, 1.0)
+    successor.start(START)
+    frozen.start(START + 50.0)
+    assert frozen.at(1) == successor.at(1) == machine.release(tmp_path, 1.0).at(1) == START
+
+
+def test_a_mirror_has_the_clock_and_the_revision_of_the_newest_driver(
+    tmp_path: Path, machine: Machine
+) -> None:
+    first, mirror = tmp_path / "first", str(tmp_path / "mirror")
+    machine.release(tmp_path / "mirror", 1.0).start(START)
+    old = machine.release(tmp_path / "mirror", 2.0)
+    old.begin(10, 256)
+    Revisions(mirror, "r1", claim_epoch(mirror, lambda least: least)).begin(0, 0, False)
+    (tmp_path / "mirror" / "stream.json").write_text('{"began": 1.0}')
+    assert take_over(CheckpointStore(str(first)), (mirror,)) == mirror
+    assert machine.release(first, 2.0).anchors == old.anchors
+    with pytest.raises(RevisionError):
+        Revisions(str(first), "r2", claim_epoch(str(first), lambda least: least)).begin(0, 5, False)

@@ -12,6 +12,7 @@ import pytest
 from spark_jobs.checkpoints import CheckpointStore, Manifest, decode_state, encode_state
 from spark_jobs.contract import Place
 from spark_jobs.errors import CheckpointError, DamagedError, SinkError
+from spark_jobs.files import Files
 from spark_jobs.ledger import AHEAD, Ledger
 from spark_jobs.release import Release
 from spark_jobs.sinks import FileSink
@@ -145,6 +146,24 @@ def test_a_damaged_ledger_is_an_error(tmp_path: Path) -> None:
     resource = load_text(SMALL)
     with pytest.raises(CheckpointError, match="ledger"):
         Ledger(str(tmp_path), resource, expand(resource))
+
+
+def test_two_that_name_the_stream_have_the_name_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One is frozen before it writes the name, beside its successor."""
+    resource, real = load_text(SMALL), Files.create
+    found: list[Ledger] = []
+
+    def freezes(self: Files, relative: str, data: bytes) -> bool:
+        if not found:
+            monkeypatch.setattr(Files, "create", real)
+            found.append(Ledger(str(tmp_path), resource, expand(resource)))
+        return real(self, relative, data)
+
+    monkeypatch.setattr(Files, "create", freezes)
+    frozen = Ledger(str(tmp_path), resource, expand(resource))
+    assert frozen.stream == found[0].stream
 
 
 def test_the_clock_goes_on_after_a_restart(tmp_path: Path) -> None:

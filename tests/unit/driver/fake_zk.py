@@ -105,6 +105,9 @@ class FakeTransaction:
     def create(self, path: str, data: bytes) -> None:
         self.operations.append(("create", path, data))
 
+    def delete(self, path: str) -> None:
+        self.operations.append(("delete", path, None))
+
     def commit(self) -> list[Any]:
         self.client.before("commit")
         nodes = self.client.tree.nodes
@@ -122,6 +125,8 @@ class FakeTransaction:
         if any(isinstance(result, Exception) for result in results):
             return [r if isinstance(r, Exception) else RuntimeInconsistency() for r in results]
         for kind, path, value in self.operations:
-            if kind != "check":
+            if kind == "delete":
+                self.client.tree.delete(path)
+            elif kind != "check":
                 self.client.tree.put(path, value)
         return results

@@ -48,7 +48,7 @@ class LocalDriver:
         self.channel = Channel("", ROOT, client=cast(KazooClient, self.zk))
         self.engine = world.driver(self.channel.next_epoch)
         location, resource = str(world.checkpoints), world.resource
-        self.revisions = Revisions(location, revision_of(resource))
+        self.revisions = Revisions(location, revision_of(resource), world.fence)
         newest = max(self.engine.store.positions(), default=0)
         said = self.revisions.begin(newest, self.engine.ledger.written, resource.upgrade == "replay")
         self.engine.problems += [said] if said else []

@@ -5,16 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from kazoo.client import KazooState
+from kazoo.client import KazooClient, KazooState
 
+from controller.driver.channel import Channel
 from spark_jobs.engine import Engine
 from spark_jobs.epochs import Fence
 from spark_jobs.errors import CheckpointError, SupersededError
 from spark_jobs.topology import load_text
-from tests.unit.driver.fake_zk import FakeTree
+from tests.unit.driver.fake_zk import FakeTree, FakeZk
 from tests.unit.driver.local import ROOT, LocalDriver, world_of
 from tests.unit.engine.test_recovery import DIAMOND
 
@@ -272,3 +273,19 @@ def test_records_of_checkpoints_go_in_the_order_of_numbers(driver: LocalDriver) 
     driver.channel.forget_checkpoints(2)
     left = [path.rpartition("/")[2] for path in driver.tree.nodes if "/checkpoints/" in path]
     assert sorted(left) == ["100000000", "99999999"]
+
+
+def test_records_of_checkpoints_stay_where_a_successor_has_begun(driver: LocalDriver) -> None:
+    """It begins after the old driver has seen that it is the newest, and before it removes the first record."""
+    for position in (10, 20, 30):
+        driver.tree.put(f"{ROOT}/checkpoints/{position:08d}", b"{}")
+    later = Channel("", ROOT, client=cast(KazooClient, FakeZk(driver.tree)))
+
+    def begins(request: str) -> None:
+        if request == "get_children":
+            later.next_epoch()
+
+    driver.zk.after = begins
+    driver.channel.forget_checkpoints(1)
+    assert len([path for path in driver.tree.nodes if "/checkpoints/" in path]) == 3
+    assert driver.channel.superseded

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spark_jobs.engine import Engine
-from spark_jobs.revision import RevisionError, revision_of
+from spark_jobs.epochs import claim_epoch
+from spark_jobs.errors import SupersededError
+from spark_jobs.files import Files
+from spark_jobs.revision import RevisionError, Revisions, revision_of
 from spark_jobs.topology import StreamTopology, expand, load_text, override
 from tests.unit.driver.fake_zk import FakeTree
 from tests.unit.driver.local import ROOT, LocalDriver, world_of
@@ -145,7 +150,8 @@ def test_what_another_life_was_asked_drains_nobody(at_work: LocalDriver) -> None
     ask(at_work, epoch=at_work.engine.epoch - 1)
     turns(at_work, lambda: at_work.engine.done)
     assert not at_work.stop.is_set()
-    assert at_work.record()["drained"] is None if f"{ROOT}/progress" in at_work.tree.nodes else True
+    at_work.loop.publish()
+    assert at_work.record()["drained"] is None
 
 
 def test_a_mark_of_a_drain_ends_with_the_next_driver(
@@ -161,8 +167,58 @@ def test_a_mark_of_a_drain_ends_with_the_next_driver(
         LocalDriver(world, at_work.tree)
 
 
+def test_a_record_of_an_earlier_version_is_read_and_replaced(at_work: LocalDriver) -> None:
+    here, newest = at_work.world.checkpoints, at_work.engine.punctuations.newest
+    shutil.rmtree(here / "revisions")
+    (here / "revision.json").write_text(json.dumps({"revision": revision_of(OLD), "drained": newest - 1}))
+    change(at_work.world, NEW)
+    with pytest.raises(RevisionError):
+        LocalDriver(at_work.world, at_work.tree)
+    (here / "revision.json").write_text(json.dumps({"revision": revision_of(OLD), "drained": newest}))
+    assert LocalDriver(at_work.world, at_work.tree).engine.problems == []
+    assert not (here / "revision.json").exists()
+
+
+def test_a_driver_that_is_frozen_before_it_marks_the_drain_changes_nothing_beside_its_successor(
+    at_work: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The successor goes on behind the checkpoint and shows batches; then the mark of the old one is written."""
+    world, real = at_work.world, Files.replace
+    shown: list[int] = []
+
+    def freezes(self: Files, relative: str, data: Any) -> None:
+        if not shown and "revision" in relative and b'"drained": null' not in data:
+            shown.append(at_work.engine.punctuations.newest)
+            world.nodes.lose("a", "b")
+            world.nodes.start("a", "b")
+            later = started(world, at_work.tree, 2, shown[0], monkeypatch)
+            turns(later, lambda: min(later.engine.positions.values(), default=0) > shown[0] + 2)
+            assert later.engine.punctuations.newest == shown[0]
+        real(self, relative, data)
+
+    monkeypatch.setattr(Files, "replace", freezes)
+    ask(at_work)
+    turns(at_work, at_work.stop.is_set)
+    assert shown
+    change(world, NEW)
+    with pytest.raises(RevisionError, match=f"batches after checkpoint {shown[0]} "):
+        LocalDriver(world, at_work.tree)
+
+
+def test_a_driver_that_is_frozen_before_it_says_its_revision_ends(tmp_path: Path) -> None:
+    """Its successor has decided without that record, so it must not release anything."""
+    location = str(tmp_path)
+    first = claim_epoch(location, lambda least: least)
+    second = claim_epoch(location, lambda least: least)
+    assert Revisions(location, "new", second).begin(0, 0, False) == ""
+    with pytest.raises(SupersededError):
+        Revisions(location, "old", first).begin(0, 0, False)
+    with pytest.raises(RevisionError):
+        Revisions(location, "old", claim_epoch(location, lambda least: least)).begin(0, 5, False)
+
+
 def test_a_stream_of_an_earlier_version_has_no_revision_and_is_taken_as_it_is(at_work: LocalDriver) -> None:
-    (at_work.world.checkpoints / "revision.json").unlink()
+    shutil.rmtree(at_work.world.checkpoints / "revisions")
     change(at_work.world, NEW)
     assert LocalDriver(at_work.world, at_work.tree).engine.problems == []
 

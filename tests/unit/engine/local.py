@@ -90,7 +90,7 @@ class World:
         location = str(self.checkpoints)
         store = CheckpointStore(location, self.resource.checkpoint.standby)
         take_over(store, self.resource.checkpoint.standby)
-        fence = claim_epoch(location, propose or self._next_epoch)
+        fence = self.fence = claim_epoch(location, propose or self._next_epoch)
         newest = store.begin(fence)
         self.engine = Engine(
             resource=self.resource,
@@ -99,7 +99,7 @@ class World:
             epoch=fence.epoch,
             connect=self.nodes.connect,
             ledger=Ledger(location, self.resource, self.topology, fence),
-            release=Release(location, 0.0),
+            release=Release(location, 0.0, epoch=fence.epoch),
             store=store,
             punctuations=Punctuations(self.resource.checkpoint),
         )
