@@ -28,7 +28,13 @@ def driver_restarted(s: Situation) -> Decision | None:
     view, progress = s.view, s.view.snapshot.progress
     if not view.driver_changed or progress is None:
         return None
-    after = s.desired.next(driver=progress.driver, assignment={}, punctuate=False, plan=None)
+    after = s.desired.next(
+        driver=progress.driver,
+        assignment={},
+        checkpoint=view.newest_checkpoint,
+        punctuate=False,
+        plan=None,
+    )
     incident = s.incident or observe(view, _opened(s, Kind.DRIVER))
     incident = replace(
         incident,
@@ -51,7 +57,7 @@ def checkpoint_damaged(s: Situation) -> Decision | None:
     Never behind input that was given up: then nothing is right but to wait for a person, or for a new driver's look."""
     progress = s.view.snapshot.progress
     damaged = s.desired.checkpoint
-    if progress is None or damaged == 0 or damaged not in progress.bad_checkpoints:
+    if progress is None or damaged not in progress.bad_checkpoints:
         return None
     whole = s.view.newest_checkpoint
     if whole in progress.bad_checkpoints:

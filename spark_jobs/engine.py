@@ -23,7 +23,6 @@ from spark_jobs.desired import Desired, Sites
 from spark_jobs.drain import Drain
 from spark_jobs.errors import (
     CheckpointError,
-    DamagedError,
     DataPlaneError,
     HostBusyError,
     JobError,
@@ -36,7 +35,7 @@ from spark_jobs.punctuation import Punctuations
 from spark_jobs.release import Release
 from spark_jobs.repeated import Repeated
 from spark_jobs.restore_point import RestorePoint
-from spark_jobs.topology import StreamTopology, Topology, make_operator
+from spark_jobs.topology import StreamTopology, Topology
 
 log = logging.getLogger("reprise.engine")
 
@@ -74,7 +73,6 @@ class Engine:
     desired: Desired = field(default_factory=Desired)
     positions: dict[str, int] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
-    bad_checkpoints: set[int] = field(default_factory=set)
     gaps: set[str] = field(default_factory=set)
     """Partitions whose upstreams dropped for want of room what they need: only a rollback of all feeds them."""
     usage: dict[str, Usage] = field(default_factory=dict)
@@ -104,7 +102,8 @@ class Engine:
     _confirmed: int = 0
     _known: dict[str, int] = field(default_factory=dict)
     """Installation of a source partition -> last batch whose range it was told."""
-    _manifest: Mapping[str, Install] = field(default_factory=dict)
+    _offered: int = 0
+    """Hosts have been told that output up to this batch may be shown, and have answered since."""
     restore_point: RestorePoint = field(init=False)
     _nodes: tuple[str, ...] = ()
     drain: Drain = field(default_factory=Drain)
@@ -112,7 +111,14 @@ class Engine:
     """How things stood after the last change; the only thing here that other threads may read together."""
 
     def __post_init__(self) -> None:
-        self.restore_point = RestorePoint(self.store)
+        self.restore_point = RestorePoint(
+            self.resource, self.store, self.ledger, self.punctuations, self.problems
+        )
+
+    @property
+    def bad_checkpoints(self) -> set[int]:
+        """Complete checkpoints that cannot be used."""
+        return self.restore_point.bad
 
     def begin(self, newest: int) -> None:
         """Go on after the newest complete checkpoint; once, before anything else.  StoreError: it has not begun."""
@@ -136,11 +142,10 @@ class Engine:
 
     def _take_over(self, desired: Desired) -> None:
         rollback = desired.generation != self.desired.generation
-        if rollback:
-            self._require_replayable(desired.checkpoint)
-        if rollback or desired.checkpoint != self.desired.checkpoint:
-            self._manifest = self._read_manifest(desired.checkpoint)
-        if rollback:
+        installs = bool(desired.assignment) if rollback else self._installs_any(desired)
+        if installs:
+            self.restore_point.take(desired.checkpoint, rollback)
+        if installs and rollback:
             self.store.withdraw(desired.checkpoint)
         self.figures.reached(self.horizon)
         if rollback:
@@ -154,7 +159,10 @@ class Engine:
             self._known.clear()
             self._resend.clear()
             self.gaps.clear()
-            self.punctuations.back_to(desired.checkpoint)
+            if installs:
+                self.punctuations.back_to(desired.checkpoint)
+            else:
+                self.punctuations.forget()
             self.horizon = desired.checkpoint
         before, self.desired = self.desired, desired
         for partition, node in desired.assignment.items():
@@ -171,53 +179,26 @@ class Engine:
             desired.seq, desired.generation, desired.checkpoint, len(desired.assignment), desired.retain,
         )  # fmt: skip
 
-    def _read_manifest(self, position: int) -> Mapping[str, Install]:
-        if position < self.ledger.trimmed:
-            raise CheckpointError(
-                f"the stream cannot begin again behind batch {position}: its input up to batch {self.ledger.trimmed} "
-                "was given up when a later checkpoint was complete"
-            )
-        try:
-            return self.restore_point.read(position)
-        except DamagedError:
-            self._is_bad(position)
-            raise
-
-    def _require_replayable(self, position: int) -> None:
-        """A coordinator that has not heard of the newest checkpoint may ask for the one before.  Output up to the newest may
-        be shown by now; where a replay could differ from it, the one before can never be used again."""
-        newest = self.punctuations.newest
-        if position < newest and not all(make_operator(o).deterministic for o in self.resource.operators):
-            self.bad_checkpoints.add(position)
-            raise CheckpointError(
-                f"the stream cannot go back behind checkpoint {newest}, whose output is shown: an operator is not "
-                "deterministic, so a replay could differ from it"
-            )
-
-    def _is_bad(self, position: int) -> None:
-        """A complete checkpoint is damaged: it is never used again by this driver, and the one before is the newest."""
-        self.bad_checkpoints.add(position)
-        if self.punctuations.newest in self.bad_checkpoints:
-            try:
-                whole = [k for k in self.store.positions() if k not in self.bad_checkpoints]
-            except CheckpointError as error:
-                self.problems.append(str(error))
-            else:
-                self.punctuations.newest = max(whole, default=0)
+    def _installs_any(self, desired: Desired) -> bool:
+        """Whether something has to be restored for it, without a rollback."""
+        before = self.desired.assignment
+        return any(before.get(p) != node or p not in self.positions for p, node in desired.assignment.items())
 
     def _install(self, partition: str) -> None:
         self._installs += 1
+        self.punctuations.lost(partition)
         self._installation[partition] = f"{self.epoch}.{self.desired.generation}.{self._installs}"
         self.positions[partition] = self.desired.checkpoint
         self.installing.add(partition)
         self._late.discard(partition)
         self.failed.pop(partition, None)
         self._resend.add(partition)
-        file = self._manifest.get(partition, Install(0)).file or {}
+        file = self.restore_point.installs.get(partition, Install(0)).file or {}
         self.figures.installs(partition, self.desired.checkpoint, file.get("size", 0), time.monotonic())
 
     def _lose(self, partition: str, reason: str) -> None:
         self.figures.loses(partition)
+        self.punctuations.lost(partition)
         self.positions.pop(partition, None)
         self.installing.discard(partition)
         self._installation.pop(partition, None)
@@ -250,6 +231,7 @@ class Engine:
             if self._chain is None:
                 self._chain, self._chain_hosts = self.connect(hosts), hosts
             commands = self._commands(slots)
+            offered = self.punctuations.newest
             began = time.monotonic()
             reports = self._chain.run(commands, self.stages, cancelled, self.patience_s)
         except DataPlaneError as error:
@@ -269,6 +251,7 @@ class Engine:
             self._take(node, report)
         self._confirmed = self.jobs  # not before all is taken: what is not confirmed is said again
         self._resend, self._again = self._again, set()
+        self._offered = offered
         self.failures = 0
         self._repeated.succeeded()
         with self._passing("checkpoint waits"):
@@ -322,10 +305,13 @@ class Engine:
 
     @property
     def drained(self) -> int | None:
-        """The checkpoint at which the stream has stopped: everything that may have been shown is before it."""
+        """The checkpoint at which the stream has stopped: everything that may have been shown is before it, and hosts of all
+        partitions have said that they have shown everything up to it."""
         newest = self.punctuations.newest
-        reached = self.drain.asked and self.drain.reached(self.horizon, newest)
-        return newest if reached and not any(self.staged.values()) else None
+        if not self.drain.asked or not self.drain.reached(self.horizon, newest):
+            return None
+        shown = self._offered >= newest and len(self.at_work) == len(self.topology.partitions)
+        return newest if shown and not any(self.staged.values()) else None
 
     def _due(self) -> int:
         """The last batch to release now.  In normal running it is at most a window ahead of the slowest.  In an incident
@@ -356,7 +342,9 @@ class Engine:
                     sink=self.sites.sink,
                     checkpoints=self.sites.checkpoints,
                     hosted={p: self._installation[p] for p in mine},
-                    installs={p: self._manifest.get(p, Install(self.desired.checkpoint)) for p in mine},
+                    installs={
+                        p: self.restore_point.installs.get(p, Install(self.desired.checkpoint)) for p in mine
+                    },
                     routes=routes,
                     positions=dict(self.positions),
                     resend=tuple(sorted(self._resend)),
@@ -397,7 +385,7 @@ class Engine:
             elif partition in report.failed:
                 self._lose(partition, report.failed[partition])
                 if report.failed[partition].startswith("checkpoint:"):
-                    self._is_bad(self.desired.checkpoint)
+                    self.restore_point.condemn(self.desired.checkpoint)
             elif partition in report.positions:
                 self.positions[partition] = report.positions[partition]
                 self.installing.discard(partition)
@@ -491,6 +479,7 @@ class Engine:
             and not self.installing
             and not self.punctuations.open
             and not any(self.staged.values())
+            and not (self.drain.asked and self.drained is None)
             and all(p >= self.horizon for p in self.positions.values())
         )
 

@@ -35,7 +35,7 @@ from spark_jobs.errors import (
     StoreError,
 )
 from spark_jobs.installing import Attempt, state_tables
-from spark_jobs.runtime import OperatorRuntime, Runtime, SourceRuntime, first_staged
+from spark_jobs.runtime import STAGED, OperatorRuntime, Runtime, SourceRuntime, first_staged
 from spark_jobs.sinks import Opening, Owner, Sink
 from spark_jobs.snapshots import SnapshotWriter
 from spark_jobs.topology import (
@@ -245,8 +245,9 @@ class Host:
         sink = self._sink(operator_spec, spec.place, shown, command)
         state = operator.initial(spec.place)
         runtime = OperatorRuntime(spec, operator, state, install.position, self._budget, sink)
-        if sink is not None and not self._replayable(partition):
-            runtime.staged = {}
+        held_back = any(name.startswith(STAGED) for name in tables or {})
+        if sink is not None and (held_back or not self._replayable(partition)):
+            runtime.staged = {}  # also where other code, now replayable, goes on from output that was not shown yet
         if tables is not None:
             runtime.restore(tables)
         elif install.position:

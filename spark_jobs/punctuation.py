@@ -37,6 +37,15 @@ class Punctuations:
         self._acks.clear()
         self.newest = checkpoint
 
+    def forget(self) -> None:
+        """Nothing is announced any more."""
+        self._acks.clear()
+
+    def lost(self, partition: str) -> None:
+        """A partition is not where it was: it has to pass the open punctuations again, so what it stored does not count."""
+        for acks in self._acks.values():
+            acks.pop(partition, None)
+
     def demand(self, position: int) -> None:
         """Make a batch that has not been released a punctuation, whatever the policy says."""
         self._acks.setdefault(position, {})

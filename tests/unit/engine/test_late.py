@@ -359,6 +359,30 @@ def test_a_rollback_behind_what_the_ledger_gave_up_is_refused(tmp_path: Path) ->
             world.want(2, checkpoint, world.spread("a", "b"))
     assert world.engine.positions == positions
     assert world.engine.desired.generation == 1
+    assert world.engine.bad_checkpoints == {
+        0,
+        10,
+    }  # else a coordinator with an old report would wait for ever
+
+
+def test_what_a_lost_partition_had_stored_completes_no_checkpoint(world: World) -> None:
+    """It is restored without a rollback, from a checkpoint before the one that it had stored: it has to pass that again."""
+    engine = world.engine
+    engine.punctuations.demand(9)
+    everyone = list(world.topology.partitions)
+    (lost, *_) = [p for p, n in engine.desired.assignment.items() if n == "c"]
+    for name in everyone:
+        engine.punctuations.acknowledge(Ack(name, engine._installation[name], 9, None))
+    assert [k for k, _ in engine.punctuations.acknowledged(everyone)] == [9]
+    world.nodes.lose("c")
+    world.nodes.start("d")
+    tick(world)
+    engine.punctuations.demand(9)
+    for name in everyone:
+        if engine.desired.assignment[name] != "c":
+            engine.punctuations.acknowledge(Ack(name, engine._installation[name], 9, None))
+    assert list(engine.punctuations.acknowledged(everyone)) == []
+    assert lost in engine.failed
 
 
 # -- messages ----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.chain import ChainError
-from spark_jobs.errors import CheckpointError
+from spark_jobs.checkpoints import CheckpointStore
+from spark_jobs.errors import CheckpointError, DamagedError, StoreError
 from spark_jobs.topology import StreamTopology, load_text
 from tests.unit.engine.local import World
 
@@ -210,6 +211,10 @@ def test_random_losses(
     assert world.output() == expected
 
 
+def tick(world: World) -> None:
+    world.engine.tick(world.nodes.living(), threading.Event())
+
+
 COIN = """
 apiVersion: reprise.dev/v1alpha1
 kind: StreamTopology
@@ -260,6 +265,7 @@ def test_output_that_a_replay_could_change_appears_with_its_checkpoint(tmp_path:
 def test_nothing_goes_back_behind_output_that_is_shown_and_could_come_out_differently(tmp_path: Path) -> None:
     """A coordinator that decides on an old report names the checkpoint before the newest."""
     world = World(load_text(COIN), tmp_path, "w")
+    world.engine.release.ahead = 3
     world.nodes.start("a", "b")
     world.want(1, 0, world.spread("a", "b"))
     world.run(lambda e: e.punctuations.newest >= 20)
@@ -272,3 +278,95 @@ def test_nothing_goes_back_behind_output_that_is_shown_and_could_come_out_differ
     world.want(2, newest, world.spread("a", "b"))
     world.run(lambda e: e.done)
     assert len(world.output()) == world.engine.final
+
+
+def test_a_store_that_is_away_while_the_newest_is_damaged_condemns_no_older_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(load_text(COIN), tmp_path, "w")
+    world.engine.release.ahead = 3
+    world.nodes.start("a", "b")
+    world.want(1, 0, world.spread("a", "b"))
+    world.run(lambda e: e.punctuations.newest >= 20)
+    *_, older, newest = world.engine.store.positions()
+    (manifest,) = (world.checkpoints / f"cp-{newest:08d}").glob("COMPLETE*")
+    manifest.write_text("{")
+
+    def away(_: object) -> list[int]:
+        raise StoreError("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CheckpointStore, "positions", away)
+        with pytest.raises(DamagedError):
+            world.want(2, newest, world.spread("a", "b"))
+        with pytest.raises(StoreError):
+            world.want(2, older, world.spread("a", "b"))
+    assert world.engine.bad_checkpoints == {newest}
+    world.want(2, older, world.spread("a", "b"))
+    assert world.engine.desired.checkpoint == older
+
+
+def test_a_new_driver_that_has_nothing_to_install_yet_condemns_no_checkpoint(tmp_path: Path) -> None:
+    world = World(load_text(COIN), tmp_path, "w")
+    world.engine.release.ahead = 3
+    world.nodes.start("a", "b")
+    world.want(1, 0, world.spread("a", "b"))
+    world.run(lambda e: e.punctuations.newest >= 10)
+    engine = world.driver()
+    newest = engine.punctuations.newest
+    world.want(1, 0, {})
+    assert (engine.bad_checkpoints, engine.punctuations.newest) == (set(), newest)
+
+
+def test_a_drain_ends_when_output_is_shown_and_not_when_its_checkpoint_is_complete(tmp_path: Path) -> None:
+    world = World(load_text(COIN), tmp_path, "w")
+    world.engine.release.ahead = 3
+    world.nodes.start("a", "b")
+    world.want(1, 0, world.spread("a", "b"))
+    world.run(lambda e: e.punctuations.newest >= 10)
+    engine = world.driver()  # the one before has shown nothing of what its last checkpoint covers
+    newest = engine.punctuations.newest
+    engine.begin(newest)
+    engine.drain.asked, engine.drain.shown_by = True, 0
+    tick(world)
+    assert engine.drained is None
+    world.want(1, newest, world.spread("a", "b"))
+    world.run(lambda e: e.drained is not None)
+    assert engine.drained is not None
+    assert len(world.output()) == engine.drained
+
+
+def test_output_that_was_held_back_is_shown_by_code_that_holds_nothing_back(tmp_path: Path) -> None:
+    world = World(load_text(COIN), tmp_path, "w")
+    world.engine.release.ahead = 3
+    world.nodes.start("a", "b")
+    world.want(1, 0, world.spread("a", "b"))
+    world.run(lambda e: e.punctuations.newest >= 10)
+    shown = len(world.output())
+    world.resource = load_text(COIN.replace("deterministic: false", "deterministic: true"))
+    engine = world.driver()
+    newest = engine.punctuations.newest
+    assert shown < newest
+    world.want(1, newest, world.spread("a", "b"))
+    world.run(lambda e: e.done)
+    assert len(world.output()) == engine.final
+
+
+def test_where_the_newest_is_damaged_the_one_before_serves_and_what_differs_is_said(tmp_path: Path) -> None:
+    world = World(load_text(COIN), tmp_path, "w")
+    world.engine.release.ahead = 3
+    world.nodes.start("a", "b")
+    world.want(1, 0, world.spread("a", "b"))
+    complete = world.engine.store.positions
+    world.run(lambda _: len(complete()) > 1 and len(world.output()) >= complete()[-1])
+    *_, older, newest = world.engine.store.positions()
+    shown = world.output()
+    (manifest,) = (world.checkpoints / f"cp-{newest:08d}").glob("COMPLETE*")
+    manifest.write_text("{")
+    with pytest.raises(DamagedError):
+        world.want(2, newest, world.spread("a", "b"))
+    world.want(3, older, world.spread("a", "b"))
+    world.run(lambda e: any("not identical" in problem for problem in e.problems) or e.done)
+    after = world.output()
+    assert {name: after[name] for name in shown} == shown
+    assert any("not identical" in problem for problem in world.engine.problems)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from recovery_simulator import World, diamond
 
@@ -282,3 +284,17 @@ def test_a_leader_whose_clock_is_behind_waits_no_longer_for_the_nodes_of_a_new_d
     assert not w.plans, "still within the grace"
     w.run(6.0)
     assert w.plans, w.log
+
+
+def test_a_refused_rollback_to_the_initial_state_goes_forward() -> None:
+    """The driver has a newer checkpoint than the coordinator knew of: what it cannot go back to may be 0, too."""
+    w = World(diamond(), Policy(nodes_wanted=2)).started(2)
+    newest = max(w.checkpoints)
+    assert w.desired is not None and w.driver is not None
+    w.desired = replace(w.desired, seq=w.desired.seq + 1, generation=w.desired.generation + 1, checkpoint=0)
+    w.driver.bad.add(0)
+    w.progress = w.driver.progress()
+    _, decision = w.look()
+    assert decision.rule == "checkpoint-damaged"
+    assert decision.desired is not None
+    assert decision.desired.checkpoint == newest
