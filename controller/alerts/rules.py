@@ -137,7 +137,7 @@ THRESHOLDS: tuple[Threshold, ...] = (
     Threshold(
         "driverAge",
         "30",
-        "seconds; a driver speaks several times a second, also while a job hangs or ZooKeeper is slow",
+        "seconds; a driver reports at least every 2 s, also while a job hangs; longer only while ZooKeeper is away",
     ),
     Threshold("driverFor", "30s", "a new driver takes some twenty seconds to say its first word"),
     Threshold(

@@ -36,7 +36,7 @@ def command(address: Address, lose: str, arrive: str, output: str) -> None:
     with address.open() as target:
         resource, seen = target.resource(), target.observation()
     try:
-        found = simulate(resource, seen, nodes, parse_arrivals(arrive))
+        found = simulate(resource, seen, nodes, parse_arrivals(arrive), address.on_cluster)
     except SimulationError as error:
         raise click.UsageError(str(error)) from error
     if not for_programs(found, output):

@@ -73,6 +73,11 @@ class Address:
     kubeconfig: Path | None = None
     url: str | None = None
 
+    @property
+    def on_cluster(self) -> bool:
+        """Whether it is a topology by its name on Kubernetes, where an operator decides."""
+        return self.out is None and not (self.zk or self.root or self.file)
+
     def open(self) -> Target:
         """What the options mean.  UsageError when they are none or several of the three ways."""
         from controller.cli import target_kubernetes, target_local

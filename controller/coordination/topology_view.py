@@ -109,6 +109,15 @@ def _deterministic(resource: StreamTopology, own_code: bool) -> bool:
     return answer
 
 
+def silent_operators(resource: StreamTopology) -> tuple[str, ...]:
+    """Operators with a class that is not of the library, of which the resource does not say whether it is deterministic."""
+    return tuple(
+        spec.name
+        for spec in resource.operators
+        if spec.deterministic is None and not spec.class_path.startswith(_LIBRARY)
+    )
+
+
 def _asked(spec: OperatorSpec) -> bool:
     try:
         return make_operator(spec).deterministic

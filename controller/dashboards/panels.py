@@ -128,7 +128,7 @@ OVERVIEW = Dashboard(
         ),
         Panel(
             "Since the driver spoke",
-            "It speaks several times a second.",
+            "It reports at least every 2 s, also while a job hangs.",
             (Query(_by("topology", "reprise_driver_heartbeat_age_seconds", function="max")),),
             "s",
         ),

@@ -1,6 +1,6 @@
 """The driver's loop: take the desired state, run the next job, say how things stand.
 
-Jobs run on the thread that calls `run`; a publisher thread writes progress several times a second, so that a job that hangs
+Jobs run on the thread that calls `run`; a publisher thread writes progress at least every 2 s, so that a job that hangs
 on a frozen node does not look like a dead driver, and cancels the job when one of its nodes is gone from ZooKeeper.
 
 What ends the loop is a wish (`stop`), a later driver, or a Spark that is not there any more.  Everything else that raises, a

@@ -1,8 +1,8 @@
 """How long a driver has been silent, by what one operator has seen itself.
 
-A driver writes its report several times a second from a thread of its own.  A process that is stopped, or whose machine is
-gone, does not, whatever Kubernetes says of its pod.  The time inside of a report is of another machine's clock, so it is not
-believed: a report is new when ZooKeeper has given it another transaction number.
+A driver reports at least every 2 s, also while a job hangs, from a thread of its own.  A process that is stopped, or whose
+machine is gone, does not, whatever Kubernetes says of its pod.  The time inside of a report is of another machine's clock,
+so it is not believed: a report is new when ZooKeeper has given it another transaction number.
 
 Invariants.  Only time between two looks that both had an answer of ZooKeeper counts: while it is away, everybody is silent.
 A gap between two looks counts for at most a part of the limit, as an operator that was stopped itself has not seen what it

@@ -80,8 +80,8 @@ class OperatorSettings:
     """Name of the Lease."""
 
     lease_s: float = 8.0
-    """How long a leader that has gone silent keeps the lease. Default 8: hand-over in seconds, and four renewals may be
-    missed."""
+    """How long a leader that has gone silent keeps the lease. Default 8: hand-over in seconds, and two renewals in a row
+    may fail."""
 
     session_s: float = SESSION_S
     """ZooKeeper session timeout of operator and agents: how long after a death it is noticed."""
@@ -94,7 +94,7 @@ class OperatorSettings:
 
     driver_silent_s: float = 60.0
     """A driver without a new report for so long, while ZooKeeper answers, is ended and started anew. Default 60: it reports
-    three times a second, and one that waits for ZooKeeper to come back tries at least once a minute."""
+    at least every 2 s, also while a job hangs, and one that waits for ZooKeeper to come back tries at least every 2 s."""
 
     machine_lost_s: int = 5
     """How long pods stay on a machine that Kubernetes has found not ready or unreachable, where their topology does not say

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from controller.coordination.topology_view import policy_of, view_of
+from controller.coordination.topology_view import policy_of, silent_operators, view_of
 from controller.outlook.measured import Measured, measured
 from controller.run.observation import Observation
 from controller.view import document
@@ -92,9 +92,10 @@ def simulate(
     seen: Observation,
     lose: Sequence[str] = (),
     arrivals: Sequence[tuple[float, int]] = (),
+    operated: bool = False,
 ) -> Simulation:
-    """SimulationError when nothing runs, or a node is not there."""
-    topology = _view(resource)
+    """SimulationError when nothing runs, or a node is not there.  `operated`: an operator on Kubernetes decides."""
+    topology = _view(resource, operated)
     policy = policy_of(resource, SETTLE_S, DRIVER_GRACE_S)
     now = document(expand(resource), seen)
     times = measured(now, _earlier(seen, resource))
@@ -112,7 +113,7 @@ def simulate(
         plans=_plans(found, seen.time),
         available=tuple(sorted(found.available)),
         waiting=dict(found.waiting),
-        assumptions=_assumptions(seen, times, lose),
+        assumptions=(*_assumptions(seen, times, lose), *_about_own_classes(resource, operated)),
         at_least=_lower_bound(times),
     )
 
@@ -153,13 +154,30 @@ def snapshot_of(topology: TopologyView, seen: Observation, paused: bool = False)
     )
 
 
-def _view(resource: StreamTopology) -> TopologyView:
-    """A resource may come from a cluster: the modules that it names are not imported on the machine of whoever asks.  Where
-    it does not say itself whether its classes are deterministic they count as such here: it changes when partitions roll
-    back, not which are restored."""
-    view = view_of(resource, own_code=False)
-    stated = any(spec.deterministic is False for spec in resource.operators)
-    return replace(view, deterministic=view.deterministic or not stated)
+def _view(resource: StreamTopology, operated: bool) -> TopologyView:
+    """The modules that a resource names are not imported on the machine of whoever asks, no more than in the operator, which
+    takes a class that the spec says nothing of for one that is not deterministic.  A coordinator of `reprise run` asks the
+    class; here it counts as deterministic then, and the answer says so."""
+    if not operated:
+        silent = silent_operators(resource)
+        operators = [replace(s, deterministic=True) if s.name in silent else s for s in resource.operators]
+        resource = replace(resource, operators=tuple(operators))
+    return view_of(resource, own_code=False)
+
+
+def _about_own_classes(resource: StreamTopology, operated: bool) -> tuple[str, ...]:
+    if not (silent := silent_operators(resource)):
+        return ()
+    names = ", ".join(silent)
+    costs = "each further loss takes all queries back"
+    if operated:
+        return (
+            f"the operator counts classes of your own as not deterministic until the spec says so ({names}): {costs}",
+        )
+    return (
+        f"classes of your own count as deterministic where the spec is silent ({names}); `reprise run` asks the class, and "
+        f"an operator on Kubernetes counts them as not deterministic until the spec says so: then {costs}",
+    )
 
 
 def _durations(times: Measured) -> Durations:

@@ -55,6 +55,7 @@ def test_a_driver_restart_of_a_thousand_partitions_fits_one_transaction(strategy
     transaction = Sizes()
     for operation in operations("/reprise/default/big", Versions(1, 1), decision):
         operation(transaction)
+    print(f"{strategy}: transaction with the plan: {transaction.bytes} bytes")
     assert 0 < transaction.bytes < znode.LIMIT_BYTES / 10
 
 

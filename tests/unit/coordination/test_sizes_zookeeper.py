@@ -12,13 +12,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from recorded_sizes import CHECKPOINT, HORIZON, node_names, resource
+from recorded_sizes import CHECKPOINT, HORIZON, Sizes, node_names, resource
 
 from controller.coordination import paths
 from controller.coordination.coordinator import Coordinator
 from controller.coordination.records import encode_progress, encode_stats, parse_desired
 from controller.coordination.store import Store
 from controller.coordination.topology_view import policy_of, view_of
+from controller.coordination.transaction import Versions, operations
 from controller.coordination.znode import LIMIT_BYTES, pack, unpack
 from controller.embedded.node_tree import NodeRecord
 from controller.embedded.zk_client import make_client
@@ -115,7 +116,11 @@ def test_a_driver_that_starts_anew_gets_ten_thousand_partitions_back() -> None:
             began = time.monotonic()
             done = follow(coordinator, driver, "restored")
             seconds = time.monotonic() - began
-            (plan,) = [decision.plan for decision in done if decision.plan is not None]
+            (planned,) = [decision for decision in done if decision.plan is not None]
+            plan, transaction = planned.plan, Sizes()
+            assert plan is not None
+            for operation in operations(store.root, Versions(1, 1), planned):
+                operation(transaction)
             assert len(plan.added) == 10_000
             open_ = weights(store)
             driver.says(checkpoint=CHECKPOINT + 10)
@@ -132,5 +137,6 @@ def test_a_driver_that_starts_anew_gets_ten_thousand_partitions_back() -> None:
             client.stop()
             client.close()
     said = {name: {"json": plain, "znode": packed} for name, (plain, packed) in open_.items()}
-    print(json.dumps({"seconds": round(seconds, 1), **said}, indent=1))
+    print(json.dumps({"seconds": round(seconds, 1), "transaction": transaction.bytes, **said}, indent=1))
+    assert 0 < transaction.bytes < LIMIT_BYTES / 2
     assert sum(packed for _, packed in open_.values()) < LIMIT_BYTES / 2

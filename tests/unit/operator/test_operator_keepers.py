@@ -247,6 +247,18 @@ def test_silence_that_has_another_reason_ends_no_driver(clock: Clock, kind: str)
     assert forced(api) == [None]
 
 
+def test_an_hour_that_this_operator_slept_counts_for_a_quarter_of_the_limit(clock: Clock) -> None:
+    one = keeper(FakeApi(), clock)
+    one.pulse.follow("d1")
+    hear(one, clock, 3)
+    hear(one, clock, 40, report=1)
+    clock.now += 3600.0
+    one.pulse.heard(1)
+    assert not one.silent
+    hear(one, clock, 10, report=1)
+    assert one.silent
+
+
 def test_the_end_of_a_driver_counts_once_however_often_it_is_seen(clock: Clock) -> None:
     api, resource = FakeApi(), topology()
     one = keeper(api, clock)

@@ -110,3 +110,27 @@ def test_past_incidents_of_the_topology_say_how_long_it_takes_and_what_was_not_m
     unseen = replace(seen, closed={**measured, "c": recovered(oncall.START - 300, None, "c")})
     found = simulate(oncall.resource(), unseen, ["n2", "n3"], [(30.0, 2)])
     assert "at least 96.0 s in 1 case, not measured to the end" in found.at_least
+
+
+@pytest.mark.parametrize(
+    ("stated", "operated", "everything", "said"),
+    [
+        (None, True, True, "the operator counts classes of your own as not deterministic"),
+        (None, False, False, "classes of your own count as deterministic where the spec is silent (count)"),
+        (True, True, False, ""),
+        (False, False, True, ""),
+    ],
+)
+def test_a_class_of_ones_own_counts_as_whoever_decides_counts_it(
+    stated: bool | None, operated: bool, everything: bool, said: str
+) -> None:
+    """A further loss takes what runs on the other node back, too, where code is not deterministic."""
+    own = [replace(s, class_path="mine:Own", deterministic=stated) for s in oncall.resource().operators]
+    resource = replace(oncall.resource(), operators=tuple(own))
+    seen = oncall.after_the_burst()
+    (second,) = [node.partition("#")[0] for node in seen.nodes if not node.startswith("n1#")]
+    found = simulate(resource, seen, [second], [(10.0, 3)], operated)
+    down = {query for stage in found.timeline if stage.what == "queries-down" for query in stage.queries}
+    assert ("count.0" in down) is everything, "it is on n1"
+    lines = [line for line in found.assumptions if "of your own" in line]
+    assert [said in line for line in lines] == ([True] if said else [])
