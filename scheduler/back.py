@@ -8,6 +8,9 @@ down again when a partition of it is lost, or when its output has been far from 
 The newest batch is never older than the one that was newest when the incident opened: a rollback takes the horizon of the
 driver's report back to the checkpoint, and for a moment everything seems to be near it.
 
+Newest is what was released.  What is due and not released yet, as a source waits or as hours of input are caught up window
+by window, keeps every query from its readers alike: it is shown as their lag (`behind`), and is no part of one recovery.
+
 Invariant: pure; whoever has the same record and the same report says the same.
 """
 
@@ -35,8 +38,17 @@ def limit(incident: Incident, partition: str) -> int:
 
 
 def lag(progress: Progress, incident: Incident | None, partition: str) -> int:
-    """Batches between a partition and the newest batch."""
-    newest = max(progress.horizon, incident.horizon) if incident else progress.horizon
+    """Batches between a partition and the newest batch that was released: what it is judged by."""
+    return _to(progress.horizon, progress, incident, partition)
+
+
+def behind(progress: Progress, incident: Incident | None, partition: str) -> int:
+    """Batches between a partition and the last one that is due, released or not: what a reader misses."""
+    return _to(progress.newest, progress, incident, partition)
+
+
+def _to(newest: int, progress: Progress, incident: Incident | None, partition: str) -> int:
+    newest = max(newest, incident.horizon) if incident else newest
     return max(0, newest - progress.positions.get(partition, 0))
 
 

@@ -130,6 +130,14 @@ class Progress:
     time: float = 0.0
     trimmed: int = 0
     """The stream cannot begin again behind this batch: the input up to it was given up."""
+    due: int = 0
+    """The last batch that should be released by now, as the stream's clock says."""
+
+    @property
+    def newest(self) -> int:
+        """The last batch that is due, whether it could be released or not: a source, the ledger or the driver may wait, and
+        a topology that is too slow is given no more than a window."""
+        return max(self.horizon, self.due)
 
 
 @dataclass(frozen=True, slots=True)

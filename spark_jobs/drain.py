@@ -42,6 +42,10 @@ class Drain:
             return horizon if reached else due
         return self._last
 
+    def holds(self, horizon: int, newest: int) -> bool:
+        """Whether no batch is released any more, or the last one is chosen."""
+        return self.asked and (self._last is not None or self.reached(horizon, newest))
+
     def reached(self, horizon: int, newest: int) -> bool:
         """Whether the newest checkpoint covers everything that may have been shown."""
         return newest >= max(horizon, self.shown_by)

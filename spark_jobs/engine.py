@@ -323,6 +323,13 @@ class Engine:
         return min(self.release.due(now, slowest), pace if self.desired.retain else slowest + WINDOW)
 
     @property
+    def due(self) -> int:
+        """The last batch that should be released by now.  Reads whole values, so that whoever publishes may ask while a job
+        or a store hangs: what comes due meanwhile is not shown to anybody."""
+        held = self.desired.paused or self.drain.holds(self.horizon, self.punctuations.newest)
+        return self.horizon if held else self.release.owed(self.horizon, self.final)
+
+    @property
     def final(self) -> int | None:
         """The batch that ends the stream, once the sources have ended."""
         return None if self.ledger.ended_at is None else self.ledger.ended_at + 1
@@ -446,6 +453,7 @@ class Engine:
             positions=self.at_work,
             failed=dict(self.failed),
             horizon=self.horizon,
+            due=self.due,
             punctuation=max(self.punctuations.open, default=self.punctuations.newest),
             ended=final is not None and self.horizon >= final,
             done=self.done,

@@ -22,6 +22,8 @@ class Progress:
     positions: Mapping[str, int] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
     horizon: int = 0
+    due: int = 0
+    """Never less than `horizon`; as of when this was made, while the stream's clock goes on."""
     punctuation: int = 0
     ended: bool = False
     done: bool = False

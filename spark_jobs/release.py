@@ -154,6 +154,14 @@ class Release:
         last = self.anchors[-1]
         return max(0, last.batch - 1, last.batch + int((now - last.time) / last.interval))
 
+    def owed(self, horizon: int, final: int | None) -> int:
+        """The last batch that should be released by now: as the clock says, however long nobody released any, but none after
+        `final`, with which the stream ends.  From any thread."""
+        if self.interval_s <= 0:
+            return horizon
+        due = self.due(self.now(), horizon)
+        return max(horizon, due if final is None else min(due, final))
+
     def pace(self, now: float, slowest: int, window: int) -> int:
         """The last batch that may be released, due or not: `window` ahead of the slowest, and beyond that no faster than the
         clock goes, so that who has caught up is not held back by who has not."""

@@ -86,14 +86,15 @@ THRESHOLDS: tuple[Threshold, ...] = (
         "after a minute",
     ),
     Threshold(
-        "behindWindow",
-        "10m",
-        "long enough for a burst of input or a slow machine to pass, short against the time after which sources forget",
+        "behindSeconds",
+        "60",
+        "a driver that starts anew, and what came due meanwhile, take less; sources forget after hours",
     ),
     Threshold(
         "behindBatches",
-        "20",
-        "ten seconds of input at two batches a second; what swings by a few batches while all is well stays far below",
+        "10",
+        "a topology runs two to seven batches behind while all is well; with long intervals a single one is more than "
+        "`behindSeconds`",
     ),
     Threshold(
         "behindFor",
@@ -202,12 +203,14 @@ ALERTS: tuple[Alert, ...] = (
         Severity.CRITICAL,
         "(max by (topology) (reprise_stalled_queries) > 0 "
         # in an incident the lag of what is down grows, which other alerts are about
-        "or (max by (topology) (delta(reprise_lag_batches[<behindWindow>])) > <behindBatches> "
+        # how far, and not how fast: a lag that stands is one that no reader gets back
+        "or (max by (topology) (reprise_lag_seconds) > <behindSeconds> "
+        "and on (topology) max by (topology) (reprise_lag_batches) > <behindBatches> "
         "unless on (topology) (max by (topology) (reprise_incident_age_seconds) > 0))) "
         "unless on (topology) (max by (topology) (reprise_paused) == 1)",
         "behindFor",
         "{{ $labels.topology }} falls behind its input",
-        "Queries run and show nothing new, or their outputs fall further and further behind the newest batch.",
+        "Queries run and show nothing new, or what they show is of long ago: their outputs are far behind what is due.",
     ),
     Alert(
         "RepriseCheckpointTooOld",

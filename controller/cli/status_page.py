@@ -15,6 +15,7 @@ from rich.text import Text
 
 from controller.cli.queries_table import BY_NEED, STYLES, empty_table, rest_line, state_text
 from controller.cli.render import span
+from controller.run.advance import FEW
 from controller.run.standing import NodeState
 from controller.run.state import Status
 from controller.view import StatusDocument
@@ -82,6 +83,8 @@ def _headline(document: StatusDocument) -> Text:
     if not document.connected:
         line.append("  ZooKeeper does not answer: last known state", style="bold red")
     line.append(f"  batch {document.batch}", style="default")
+    if document.due - document.batch > FEW:
+        line.append(f" of {document.due} due", style="yellow")
     if document.checkpoint is not None:
         line.append(f"  checkpoint {document.checkpoint.newest}", style="default")
         if not document.checkpoint.enabled and document.phase not in ("paused", "ended"):

@@ -62,6 +62,7 @@ def encode_progress(x: Progress) -> bytes:
 
 def parse_progress(raw: bytes, path: str = paths.PROGRESS) -> Progress:
     f = loads(raw, path)
+    horizon = f.integer("horizon", 0)
     return Progress(
         driver=f.text("driver"),
         seq=f.integer("seq", 0),
@@ -69,7 +70,8 @@ def parse_progress(raw: bytes, path: str = paths.PROGRESS) -> Progress:
         nodes=frozenset(f.items("nodes", as_text, [])),
         positions=f.mapping("positions", as_integer, {}),
         failed=f.mapping("failed", as_text, {}),
-        horizon=f.integer("horizon", 0),
+        horizon=horizon,
+        due=f.integer("due", horizon),
         punctuation=f.integer("punctuation", 0),
         ended=f.flag("ended", False),
         done=f.flag("done", False),

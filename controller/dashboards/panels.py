@@ -115,6 +115,11 @@ OVERVIEW = Dashboard(
             ),
         ),
         Panel(
+            "Time behind, by priority",
+            "Of the query that is furthest behind: how long ago what it shows was due.",
+            (Query(_by("priority_class", "reprise_lag_seconds", function="max"), "{{priority_class}}"),),
+        ),
+        Panel(
             "Checkpoint age and interval",
             "An age of several intervals means slow storage, an incident or a pause.",
             (

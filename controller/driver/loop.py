@@ -245,7 +245,7 @@ class Loop:
 
     def progress(self, without: frozenset[str] = frozenset()) -> dict[str, Any]:
         """The report: the engine's own, and what this process adds; `without` nodes that are gone since."""
-        problems, told = self._problems[-SHOWN:], self.engine.told
+        problems, told = self._problems[-SHOWN:], replace(self.engine.told, due=self.engine.due)
         if without:
             told = replace(told, nodes=tuple(node for node in told.nodes if node not in without))
         return progress_record(self.engine.epoch, told, problems, time.time())

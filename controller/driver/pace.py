@@ -17,7 +17,7 @@ from typing import Any
 BYTES_PER_S = 100_000
 """On average, of what is written although nothing but numbers has changed."""
 HEARTBEAT_S = 2.0
-_GROWING = ("positions", "horizon", "punctuation", "buffers", "jobs", "time")
+_GROWING = ("positions", "horizon", "due", "punctuation", "buffers", "jobs", "time")
 """Fields whose values go on while nothing happens; of the positions it is news whose there are."""
 
 

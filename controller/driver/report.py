@@ -19,6 +19,7 @@ def progress_record(epoch: int, told: Progress, problems: Sequence[str], now: fl
         "positions": dict(told.positions),
         "failed": dict(told.failed),
         "horizon": told.horizon,
+        "due": told.due,
         "punctuation": told.punctuation,
         "ended": told.ended,
         "done": told.done,

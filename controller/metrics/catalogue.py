@@ -105,7 +105,13 @@ METRICS: tuple[Metric, ...] = (
     _gauge(
         "reprise_lag_batches",
         "",
-        "Batches between the horizon and the output of the query that is furthest behind.",
+        "Batches between the last one that is due, released or not, and the output of the query that is furthest behind.",
+        _CLASS,
+    ),
+    _gauge(
+        "reprise_lag_seconds",
+        "seconds",
+        "The same in time: batches and the interval between two of them. 0 where the interval is 0.",
         _CLASS,
     ),
     _gauge(

@@ -74,6 +74,8 @@ def _queries(look: Look) -> Iterator[Sample]:
     yield Sample("reprise_stalled_queries", {}, len(look.state.stalled))
     for name, batches in lag.items():
         yield Sample("reprise_lag_batches", {"priority_class": name}, batches)
+        seconds = batches * look.resource.batch_interval_s
+        yield Sample("reprise_lag_seconds", {"priority_class": name}, seconds)
         for status in Status:
             labels = {"status": status.value, "priority_class": name}
             yield Sample("reprise_queries", labels, counts[status, name])

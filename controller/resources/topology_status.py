@@ -90,7 +90,7 @@ class TopologyStatus(Written):
     position: Count = 0
     """The newest batch that was released."""
     lag_batches: Count = 0
-    """Batches between it and the output of the query that is furthest behind."""
+    """Batches between the last one that is due, released or not, and the output of the query that is furthest behind."""
     incident: Label | None = None
     """Name of the open Incident."""
     driver: DriverStatus | None = None

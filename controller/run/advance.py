@@ -1,8 +1,10 @@
 """Whether outputs advance: what a look alone cannot say, and a row of looks can.
 
 A query all of whose partitions are at work may still show nothing: its jobs fail again and again, or a step waits for ever.
-What tells is a partition with released batches before it whose position does not move.  A pause releases nothing and a
-stream that has ended owes nothing, so neither is behind; and a partition that moves is slow at most, however far behind.
+What tells is a partition with batches before it that are due and whose position does not move.  Whether they were released
+is no matter: where a source or the ledger does not answer, or the driver's loop hangs, none is, and nothing is shown.  In a
+pause nothing is due and a stream that has ended owes nothing, so neither is behind; and a partition that moves is slow at
+most, however far behind.
 
 Invariant: nothing is said before it was watched for long enough; that it does not move is then known since when.
 """
@@ -29,7 +31,7 @@ class Watch:
     _stands: dict[str, tuple[float, int]] = field(default_factory=dict)
 
     def note(self, now: float, progress: Progress | None, paused: bool) -> Mapping[str, float]:
-        """Partitions that have a released batch before them, and since when they have stood still; as of this look."""
+        """Partitions that have a batch before them that is due, and since when they have stood still; as of this look."""
         if self.since is None:
             self.since = now
         if progress is None or paused or progress.done:
@@ -37,7 +39,7 @@ class Watch:
             return {}
         stands = {}
         for partition, position in progress.positions.items():
-            if position < progress.horizon:
+            if position < progress.newest:
                 known = self._stands.get(partition)
                 stands[partition] = known if known is not None and known[1] == position else (now, position)
         self._stands = stands

@@ -40,7 +40,7 @@ class QueryState:
     priority: int
     status: Status
     lag: int
-    """Batches between its output and the horizon."""
+    """Batches between its output and the last one that is due."""
     reason: str = ""
     """Why it waits, or what it is doing."""
     stalled_since: float | None = None
@@ -99,7 +99,7 @@ def _query_state(
     progress, desired = seen.progress, seen.desired
     if progress is None or desired is None:
         return QueryState(query.id, query.priority, Status.WAITING, 0, "the topology has not started")
-    lag = back.lag(progress, seen.incident, query.id)
+    lag = back.behind(progress, seen.incident, query.id)
     states = {p: parts[p] for p in query.partitions}
     poisoned = [why for p, why in progress.failed.items() if states.get(p) is PartitionState.POISONED]
     if poisoned:

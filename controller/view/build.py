@@ -43,6 +43,7 @@ def document(topology: Topology, seen: Observation) -> StatusDocument:
         connected=seen.connected,
         phase=phase_of(seen),
         batch=seen.progress.horizon if seen.progress else 0,
+        due=seen.progress.newest if seen.progress else 0,
         ended=seen.progress.ended if seen.progress else False,
         queries=queries,
         incident=opened,

@@ -250,6 +250,8 @@ class StatusDocument:
     """starting | steady | paused | ended, or the phase of the open incident."""
     batch: int
     """The newest that was released."""
+    due: int
+    """The last that should be released by now."""
     ended: bool
     queries: QueriesView
     incident: IncidentView | None

@@ -78,7 +78,7 @@ def _lag(partition: str, seen: Observation) -> int | None:
     progress = seen.progress
     if progress is None or partition not in progress.positions:
         return None
-    return back.lag(progress, seen.incident, partition)
+    return back.behind(progress, seen.incident, partition)
 
 
 def _view(

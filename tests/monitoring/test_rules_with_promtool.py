@@ -61,16 +61,40 @@ CHECKPOINT = {f"reprise_checkpoint_age_seconds{{{T}}}": f"0+15{LONG}"} | steady(
     checkpoint_interval_seconds=10, paused=0
 )
 BEHIND = steady(stalled_queries=0, incident_age_seconds=0, paused=0)
-GROWING = {f'reprise_lag_batches{{{T}, priority_class="low"}}': f"2+2{LONG}"}
+
+
+def lag(batches: str, seconds: str) -> dict[str, str]:
+    return state("lag_batches", batches, priority_class="low") | state(
+        "lag_seconds", seconds, priority_class="low"
+    )
+
+
+def each_minute(step: int) -> str:
+    """Grows by `step` once a minute."""
+    return " ".join(f"{step * k}x3" for k in range(60))
+
+
+GROWING = lag(f"2+2{LONG}", f"1+1{LONG}")
+"""Two batches a second, of which a few in a hundred are too many."""
 CASES = (
     Case("RepriseFallingBehind", BEHIND | steady(stalled_queries=1), ("1m",), ("3m",)),
     Case("RepriseFallingBehind", BEHIND | steady(stalled_queries=1, incident_age_seconds=60), (), ("3m",)),
-    Case("RepriseFallingBehind", BEHIND | GROWING, ("1m",), ("15m",)),
-    Case("RepriseFallingBehind", BEHIND | GROWING | steady(incident_age_seconds=60), ("15m",)),
-    Case("RepriseFallingBehind", BEHIND | GROWING | steady(stalled_queries=1, paused=1), ("15m",)),
+    Case("RepriseFallingBehind", BEHIND | GROWING, ("1m", "14m"), ("20m", "60m")),
+    # it was too slow, and is just fast enough now: nobody gets back what is missing
+    Case("RepriseFallingBehind", BEHIND | lag(f"256+0{LONG}", f"128+0{LONG}"), ("1m",), ("5m", "60m")),
+    # ten batches a second: not half a minute
+    Case("RepriseFallingBehind", BEHIND | lag(f"256+0{LONG}", f"26+0{LONG}"), ("5m", "60m")),
+    # a batch a minute, and none is shown
+    Case("RepriseFallingBehind", BEHIND | lag(each_minute(1), each_minute(60)), ("12m",), ("15m", "50m")),
+    # a batch every ten minutes, and it takes five
+    Case("RepriseFallingBehind", BEHIND | lag(f"1+0{LONG}", f"600+0{LONG}"), ("5m", "60m")),
+    # after a stop of some hours, at a batch a second: behind until it has caught up
+    Case("RepriseFallingBehind", BEHIND | lag("9000-90x100 0x300", "9000-90x100 0x300"), ("26m",), ("5m", "24m")),
+    Case("RepriseFallingBehind", BEHIND | GROWING | steady(incident_age_seconds=60), ("60m",)),
+    Case("RepriseFallingBehind", BEHIND | GROWING | steady(stalled_queries=1, paused=1), ("60m",)),
     Case(  # it swings, as it always does
         "RepriseFallingBehind",
-        BEHIND | {f'reprise_lag_batches{{{T}, priority_class="low"}}': "2 7 3 7 2 6 2 7 4 2 7 3 7 2 7 2 7 3 6 2"},
+        BEHIND | lag("2 7 3 7 2 6 2 7 4 2 7 3 7 2 7 2 7 3 6 2", "61 70 62 70 61 65 61 70 64 61 70 62 70 61 70 61"),
         ("3m", "5m"),
     ),
     Case("RepriseCorrelatedFailure", state("incident_open", ON, kind="correlated"), ("0s",), ("15s", "60m")),

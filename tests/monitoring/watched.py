@@ -54,7 +54,7 @@ the buffers of the parser are full after some batches that nobody takes, and the
 
 SHORT = defaults() | {
     "correlatedFor": "1s", "stalledWindow": "6s", "stalledFor": "2s", "capacityFor": "2s", "highPriorityFor": "1s",
-    "scatteredFor": "2s", "behindWindow": "6s", "behindFor": "1s",
+    "scatteredFor": "2s", "behindFor": "1s",
     "checkpointIntervals": "2", "checkpointGrace": "2", "checkpointFor": "1s", "bufferFor": "1s",
     "infeasibleFor": "1s",
     "zookeeperFor": "1s", "controllerFor": "1s", "driverAge": "4", "driverFor": "1s", "pausedFor": "2s",

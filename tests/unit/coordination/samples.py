@@ -48,6 +48,7 @@ PROGRESS = Progress(
     gaps=frozenset({"source.0"}),
     buffers={"memory": 10, "disk": 20},
     time=12.5,
+    due=11,
 )
 DESIRED = Desired(
     3, 2, 4, "1", {"source.0": "n1#1", "sink.0": "n2#1"}, True, True, False, "inc-000002-p1", False

@@ -55,6 +55,13 @@ def test_round_trips() -> None:
     assert parse_stats(encode_stats(stats)) == stats
 
 
+def test_of_a_driver_that_does_not_say_what_is_due_the_horizon_is() -> None:
+    old = json.loads(encode_progress(PROGRESS))
+    del old["due"]
+    found = parse_progress(json.dumps(old).encode())
+    assert (found.due, found.newest) == (PROGRESS.horizon, PROGRESS.horizon)
+
+
 def test_an_incident_of_the_last_version_is_read_with_what_it_says() -> None:
     """It knew neither steady lags nor relapses, and every field of a query was there."""
     old = json.loads(encode_incident(INCIDENT))

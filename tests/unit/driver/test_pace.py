@@ -19,6 +19,7 @@ def record(**changes: Any) -> dict[str, Any]:
         "failed": {},
         "positions": {"a.0": 5, "b.0": 5},
         "horizon": 6,
+        "due": 6,
         "jobs": 1,
     }
     return {**fixed, "buffers": {"memory": 0}, "punctuation": 4, "time": 0.0, **changes}
@@ -62,6 +63,7 @@ def test_what_somebody_may_act_upon_does_not_wait() -> None:
         pace = Pace()
         pace.wrote(record(), 10.0, 900_000)
         assert not pace.due(record(horizon=7), 10.3)
+        assert not pace.due(record(due=7), 10.3)
         assert pace.due(record(**news), 10.3), news
 
 

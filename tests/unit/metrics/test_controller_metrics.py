@@ -99,6 +99,13 @@ def test_all_well() -> None:
     assert found["free_cpu_cores"] == pytest.approx(0.32 - 0.2)
 
 
+def test_the_lag_counts_what_is_due_and_not_only_what_was_released() -> None:
+    assert WELL.progress is not None
+    found = values(replace(WELL, progress=replace(WELL.progress, due=1040)))
+    assert (found["lag_batches high"], found["lag_seconds high"]) == (1000, 500.0)
+    assert values(WELL)["lag_seconds low"] == 0.5
+
+
 def test_a_failure_without_room() -> None:
     found = values(failure(plan(1, left_out={"hot.0": "no room", "hot.1": "no room"})))
     assert found["availability_ratio"] == pytest.approx(4 / 22)

@@ -35,6 +35,15 @@ def test_what_has_batches_before_it_and_does_not_move_is_known_since_when() -> N
     assert watch.since == 1.0
 
 
+def test_what_is_due_and_was_not_released_is_before_it_too() -> None:
+    """A source or the ledger does not answer, or the driver's loop hangs: the horizon stands with everything else."""
+    watch = Watch()
+    assert watch.note(1.0, replace(report(10, 10), due=10), False) == {}
+    assert watch.note(2.0, replace(report(10, 10), due=12), False) == {"in.0": 2.0, "out.0": 2.0}
+    assert watch.note(30.0, replace(report(10, 10), due=68), False) == {"in.0": 2.0, "out.0": 2.0}
+    assert watch.note(31.0, replace(report(10, 10), due=70), True) == {}
+
+
 @pytest.mark.parametrize("idle", ["paused", "done", "unknown"])
 def test_a_topology_that_owes_nothing_is_not_behind(idle: str) -> None:
     watch = Watch()

@@ -17,6 +17,7 @@ from scheduler import (
     Progress,
     QueryTimeline,
     Snapshot,
+    back,
     decide,
 )
 from scheduler.back import FLOOR, TOLERANCE, Recovery, limit, recovery_of, spread, summary
@@ -117,6 +118,13 @@ def test_the_limit_is_the_steady_lag_with_a_tolerance_and_never_below_the_floor(
 def test_a_query_that_is_near_for_a_moment_is_not_back() -> None:
     flicker = [(float(k), 50 + k, 50 + k if k % 2 else 40) for k in range(1, 9)]
     assert times(course(incident(), *flicker)).caught_up_at is None
+
+
+def test_what_is_due_and_not_released_is_behind_and_no_part_of_a_recovery() -> None:
+    """A source is away, or hours are caught up window by window: that is no matter of one query."""
+    waits = replace(report(100, 98), due=4000)
+    assert (back.lag(waits, None, "out.0"), back.behind(waits, None, "out.0")) == (2, 3902)
+    assert (back.behind(report(100, 98), None, "out.0"), waits.newest) == (2, 4000)
 
 
 def test_a_query_that_stands_still_near_the_newest_batch_is_not_back_unless_it_has_shown_all() -> None:
