@@ -77,6 +77,12 @@ class Loop:
         self._announced = engine.punctuations.newest
         self._raised = 0
         """Turns in a row that raised something unforeseen."""
+        self._boundary: int | None = None
+        """The checkpoint at which the stream has stopped; from then on this driver only says so, and ends."""
+        self._drained: int | None = None
+        """The same, once the store says so: nobody may hear of it before, as other code would be started and refused."""
+        self._publishing = threading.Lock()
+        """Progress is taken and written by one thread at a time, so that no older report comes after a later one."""
 
     def run(self) -> None:
         """Until `stop`.  Raises only what means that Spark is not there any more."""
@@ -110,6 +116,9 @@ class Loop:
         if self.channel.superseded:
             self._superseded("a later driver has taken its epoch")
             return
+        if self._boundary is not None:
+            self._end_drained(self._boundary)
+            return
         self._take_desired()
         engine.drain.asked = engine.drain.asked or self.channel.read_drain()
         living = self.cluster.usable()
@@ -123,7 +132,8 @@ class Loop:
         self._announce_checkpoint()
         self._write_events()
         if engine.drained is not None and self._announced == engine.drained:
-            self._end_drained(engine.drained)
+            self._boundary = engine.drained
+            self._end_drained(self._boundary)
         elif engine.failures:
             self.channel.changed.wait(min(0.2 * engine.failures, 2.0))
         elif not ran or engine.idle:
@@ -131,11 +141,15 @@ class Loop:
 
     def _end_drained(self, position: int) -> None:
         """Nothing was released after this checkpoint: a driver with other code may go on from here.  What fails is tried
-        again with the next turn."""
-        self.revisions.drained(position)
+        again with the next turn, and nothing else is done any more: the mark may be in the store though that has failed."""
+        if self._drained is None:
+            self.revisions.drained(position)
+            self._drained = position
         if self.publish():
             log.info("drained position=%d", position)
             self.stop.set()
+        else:
+            self.channel.changed.wait(0.5)
 
     def _superseded(self, reason: str) -> None:
         """A later driver has begun: this one says nothing more and ends."""
@@ -233,7 +247,8 @@ class Loop:
         if missing and not job.cancelled.is_set():
             log.warning("nodes gone during a job nodes=%s", ",".join(sorted(missing)))
             job.cancelled.set()
-        return self.channel.publish_progress(self.progress(missing))
+        with self._publishing:
+            return self.channel.publish_progress(self.progress(missing))
 
     def hears(self, node: NodeRecord) -> bool:
         """Whether a node without heartbeat works: its executor is registered, and the job that runs has not waited for
@@ -245,7 +260,8 @@ class Loop:
 
     def progress(self, without: frozenset[str] = frozenset()) -> dict[str, Any]:
         """The report: the engine's own, and what this process adds; `without` nodes that are gone since."""
-        problems, told = self._problems[-SHOWN:], replace(self.engine.told, due=self.engine.due)
+        problems = self._problems[-SHOWN:]
+        told = replace(self.engine.told, due=self.engine.due, drained=self._drained)
         if without:
             told = replace(told, nodes=tuple(node for node in told.nodes if node not in without))
         return progress_record(self.engine.epoch, told, problems, time.time())

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kazoo.client import KazooState
 
+from spark_jobs.checkpoints import Manifest
 from spark_jobs.engine import Engine
 from spark_jobs.epochs import claim_epoch
 from spark_jobs.errors import SupersededError
@@ -18,7 +22,7 @@ from spark_jobs.revision import RevisionError, Revisions, revision_of
 from spark_jobs.topology import StreamTopology, expand, load_text, override
 from tests.unit.driver.fake_zk import FakeTree
 from tests.unit.driver.local import ROOT, LocalDriver, world_of
-from tests.unit.driver.test_loop import turns
+from tests.unit.driver.test_loop import failing, turns
 from tests.unit.engine.local import World
 from tests.unit.engine.test_recovery import DIAMOND
 
@@ -144,6 +148,84 @@ def test_a_rollback_while_draining_covers_what_was_shown_before_it(at_work: Loca
     at_work.want(2, newest, world.spread("a", "b"), seq=2)
     turns(at_work, at_work.stop.is_set)
     assert at_work.record()["drained"] >= shown
+
+
+def on_record(driver: LocalDriver) -> int | None:
+    """The mark of the drained stream in the store."""
+    return driver.revisions._read()[1]
+
+
+@pytest.mark.parametrize("trouble", ["store", "announcement"])
+def test_a_driver_says_that_it_has_drained_only_when_that_is_in_the_store(
+    at_work: LocalDriver, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    """Else one that dies in between is followed by one with other code, which is refused for ever."""
+    part: Any = at_work.revisions if trouble == "store" else at_work.engine.store
+    name = "drained" if trouble == "store" else "manifest"
+    ask(at_work)
+    turns(at_work, lambda: at_work.engine.drain._last is not None)
+    monkeypatch.setattr(part, name, failing(3, OSError("away"), getattr(part, name)))
+    for _ in range(300):
+        at_work.turn()
+        at_work.channel.publish_progress(at_work.loop.progress())  # as the publisher does at any moment
+        assert at_work.record()["drained"] == on_record(at_work)
+        if at_work.stop.is_set():
+            break
+    assert at_work.record()["drained"] == at_work.engine.punctuations.newest
+
+
+def test_nothing_is_released_once_the_stream_may_be_marked_as_drained(
+    at_work: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mark is in the store, its report is not in ZooKeeper; then a recovery asks for an earlier checkpoint."""
+    world, newest = at_work.world, at_work.engine.punctuations.newest
+    ask(at_work)
+    mark = at_work.revisions.drained
+
+    def marked(position: int) -> None:
+        mark(position)
+        at_work.zk.state = KazooState.SUSPENDED
+
+    monkeypatch.setattr(at_work.revisions, "drained", marked)
+    turns(at_work, lambda: on_record(at_work) is not None)
+    assert not at_work.stop.is_set()
+    shown = world.output()
+    at_work.zk.state = KazooState.CONNECTED
+    at_work.channel._listen(KazooState.CONNECTED)
+    at_work.want(2, newest, world.spread("a", "b"), seq=2)
+    turns(at_work, at_work.stop.is_set)
+    assert at_work.record()["drained"] == on_record(at_work) == at_work.engine.horizon
+    assert world.output() == shown
+
+
+def test_an_older_report_never_takes_the_place_of_the_last_one(
+    at_work: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The publisher has its record in hand when the stream is drained, and the loop says so."""
+    ask(at_work)
+    write, held, go_on = at_work.channel.publish_progress, threading.Event(), threading.Event()
+
+    def slow(record: Mapping[str, Any]) -> bool:
+        if threading.current_thread() is publisher:
+            held.set()
+            go_on.wait(0.5)  # without a lock the loop goes on; with one it waits for this
+        return write(record)
+
+    publisher = threading.Thread(target=at_work.loop.publish)
+    monkeypatch.setattr(at_work.channel, "publish_progress", slow)
+    complete = at_work.engine.store.complete
+
+    def completed(manifest: Manifest) -> None:
+        complete(manifest)
+        if manifest.position == at_work.engine.drain._last:
+            publisher.start()
+            held.wait(10)
+
+    monkeypatch.setattr(at_work.engine.store, "complete", completed)
+    turns(at_work, at_work.stop.is_set)
+    go_on.set()
+    publisher.join()
+    assert at_work.record()["drained"] == at_work.engine.punctuations.newest
 
 
 def test_what_another_life_was_asked_drains_nobody(at_work: LocalDriver) -> None:
