@@ -4,6 +4,10 @@ A driver that has drained ends by itself, with success; that is the sign to star
 drain that cannot end (a paused topology, a partition that is set aside) is said to wait, with what a person can do.  A
 driver that dies before it has drained is followed by one with the former spec, which is kept in the records, as nobody else
 can drain.
+
+Where nothing was released there is nothing to drain.  The coordinator gives work only to a driver that has reported; so the
+report on record is always that of the last driver that may have released anything, and one that is missing, or says that its
+driver has drained, means that a spec whose driver cannot start may be corrected at once.
 """
 
 from __future__ import annotations
@@ -15,22 +19,29 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from controller.coordination.errors import CoordinationError
+from controller.coordination.errors import CoordinationError, SessionError
 from controller.coordination.znode import pack, unpack
 from controller.operator.events import Events
+from controller.operator.pods import PodView
 from controller.operator.settings import OperatorSettings
 from controller.run.observation import Observation
 from controller.run.standing import is_poison
+from scheduler.model import Desired, Progress
 from spark_jobs.errors import SpecError
 from spark_jobs.revision import revision_of
 from spark_jobs.topology import StreamTopology, from_json
 
 PATIENCE_S = 120.0
 """A drain takes as long as one checkpoint; one that takes longer is worth a warning."""
+WAY_OUT = "`upgrade: replay` lets the new code make the batches since the last checkpoint again"
+_CHANGED = "the spec has changed"
 
 
 class Book(Protocol):
     """What a drain needs of the topology's records; each raises CoordinationError."""
+
+    def observe(self) -> Observation:
+        """How things stand now; the last known, marked, while ZooKeeper is away."""
 
     def ask_to_drain(self, driver: str) -> None:
         """Write that the driver of this life is to drain."""
@@ -50,44 +61,47 @@ class Drain:
     events: Events
     clock: Callable[[], float] = time.monotonic
     _asked: str = ""
-    _since: float = 0.0
+    _since: float | None = None
+    """When the present wait began."""
 
-    def look(self, seen: Observation) -> str:
-        """One step; what is waited for."""
+    def look(self, seen: Observation, pod: PodView, reported: bool) -> str:
+        """One step towards the end of the driver in `pod`, which has `reported` or not; what is waited for."""
+        if self._since is None:
+            self._since = self.clock()
         progress = seen.progress
-        if progress is None:
-            return "the spec has changed: the driver is drained when it reports"
-        if progress.driver != self._asked:
+        if reported and progress is not None and progress.driver != self._asked:
             try:
                 self.book.ask_to_drain(progress.driver)
             except CoordinationError as error:
-                return f"the spec has changed: the driver cannot be asked to drain: {error}"
+                return f"{_CHANGED}: the driver cannot be asked to drain: {error}"
             self._asked, self._since = progress.driver, self.clock()
             self.events.say(
-                "DrainAsked", "the spec has changed: the driver stops at a checkpoint, then a new one goes on"
+                "DrainAsked", f"{_CHANGED}: the driver stops at a checkpoint, then a new one goes on"
             )
-        why, stands = _waits_for(seen)
+        why, stands = _waits_for(seen, pod, reported)
         if self.clock() - self._since > PATIENCE_S:
-            self.events.say(
-                "DrainWaits", f"the spec has changed and is not in effect yet: {why}", warning=True
-            )
-        return f"the spec has changed, and the driver drains: {why}{stands}"
+            why = why if WAY_OUT in why or not seen.connected else f"{why}; {WAY_OUT}"
+            self.events.say("DrainWaits", f"{_CHANGED} and is not in effect yet: {why}", warning=True)
+        drains = "drains" if reported else "is to drain"
+        return f"{_CHANGED}, and the driver {drains}: {why}{stands}"
 
     def to_start(
-        self, resource: StreamTopology, settings: OperatorSettings, seen: Observation | None
+        self, resource: StreamTopology, settings: OperatorSettings
     ) -> tuple[StreamTopology, OperatorSettings]:
         """What the next driver is started with, and on record as such: what is wanted, or, while the stream is not drained
         and that would make shown batches differently, what there was.  Raises CoordinationError."""
+        self._since = None
         raw = self.book.former()
         former = Former.decode(raw) if raw else None
-        drained = seen is not None and seen.progress is not None and seen.progress.drained is not None
-        if former is not None and resource.upgrade == "drain" and not drained:
+        if former is not None and resource.upgrade == "drain":
             with suppress(SpecError):  # what cannot be read any more cannot be started
                 before = from_json(former.document)
-                if revision_of(before, former.image) != revision_of(resource, _image(resource, settings)):
+                same = revision_of(before, former.image) == revision_of(resource, _image(resource, settings))
+                if not same and not self._nothing_released():
                     self.events.say(
                         "FormerSpecStarted",
-                        "the driver ended before it had drained: the former spec goes on until then",
+                        "the driver ended before it had drained: the former spec goes on until then; where it cannot, "
+                        f"{WAY_OUT}",
                     )
                     return before, replace(settings, image=former.image)
         wanted = Former(resource.document, _image(resource, settings)).encode()
@@ -95,30 +109,47 @@ class Drain:
             self.book.started(wanted)
         return resource, settings
 
+    def _nothing_released(self) -> bool:
+        """By what is on record now: a report that is some seconds old may be of the driver before the one that has just
+        ended.  What is wrong here would be refused by the store, but only after the former spec is off the record."""
+        now = self.book.observe()
+        if not now.connected:
+            raise SessionError("ZooKeeper does not answer, so it is not known whether the stream is drained")
+        return nothing_released(now)
+
+
+def nothing_released(seen: Observation) -> bool:
+    """Whether no batch was released since the stream was drained, or ever.  A report that cannot be read is one."""
+    never = seen.progress is None and not seen.report
+    return seen.connected and (never or (seen.progress is not None and seen.progress.drained is not None))
+
 
 def _image(resource: StreamTopology, settings: OperatorSettings) -> str:
     return resource.kubernetes.image or settings.image
 
 
-def _waits_for(seen: Observation) -> tuple[str, str]:
+def _waits_for(seen: Observation, pod: PodView, reported: bool) -> tuple[str, str]:
     """What the drain waits for, and how far it is."""
     progress, desired = seen.progress, seen.desired
-    assert progress is not None
+    if pod.phase == "Pending":
+        return f"its pod is Pending{pod.reason and f' ({pod.reason})'}, and no other driver can drain", ""
+    if progress is None or not reported:
+        return "it has not reported yet, and is asked when it reports", ""
+    if progress.drained is not None:
+        return "it has drained, and ends", ""
+    if held_up := _held_up(progress, desired, seen.connected):
+        return held_up, ""
+    return "the last checkpoint", f" ({progress.checkpoint} of batch {progress.horizon})"
+
+
+def _held_up(progress: Progress, desired: Desired | None, connected: bool) -> str:
+    """Why no checkpoint can be complete; empty where nothing is known to prevent one."""
     aside = sorted(p for p, why in progress.failed.items() if is_poison(why))
     if aside:
-        return (
-            f"no checkpoint can be complete while {', '.join(aside[:3])} is set aside; `upgrade: replay` lets the new "
-            "code make the batches since the last checkpoint again",
-            "",
-        )
+        return f"no checkpoint can be complete while {', '.join(aside[:3])} is set aside; {WAY_OUT}"
     if desired is not None and desired.paused:
-        return "a paused topology takes no checkpoint; it drains when it is resumed", ""
-    if not seen.connected:
-        return "ZooKeeper does not answer", ""
-    return (
-        "the last checkpoint",
-        f" ({progress.checkpoint} of batch {progress.horizon})",
-    )
+        return "a paused topology takes no checkpoint; it drains when it is resumed"
+    return "" if connected else "ZooKeeper does not answer"
 
 
 @dataclass(frozen=True, slots=True)

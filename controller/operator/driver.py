@@ -1,6 +1,8 @@
 """Keeps one driver pod alive for a topology: created when there is none, created anew when it has ended, moved when its
-machine is gone, ended when it is silent, and restarted when the spec asks for another one, but that never in the middle of
-a recovery.
+machine is gone, ended when it is silent, and restarted when the spec asks for another one.
+
+A restart is never in the middle of a recovery, unless the spec says so (`upgrade: replay`): a recovery ends with a
+checkpoint, and wrong code may prevent every one.  A pod that has not come to run holds nothing up.
 
 The pod has a fixed name, so the API server itself refuses a second one.  A pod that was told to end and that nobody ends, as
 its machine is lost, is removed by force; the process may then live on where nobody sees it, beside its successor.  That does
@@ -19,7 +21,7 @@ from typing import Any
 from controller.coordination.errors import CoordinationError
 from controller.operator import manifests, network_policy
 from controller.operator.api import Api, collection
-from controller.operator.drain import Drain
+from controller.operator.drain import WAY_OUT, Drain, nothing_released
 from controller.operator.endings import OVERDUE_S, Endings
 from controller.operator.errors import ConflictError
 from controller.operator.events import Events
@@ -91,7 +93,7 @@ class DriverKeeper:
         if pod is not None and not pod.ended:
             self._keep_to_itself(resource, pod.annotations.get(network_policy.MARK, ""))
         if pod is None:
-            self._create(resource, seen)
+            self._create(resource)
         elif pod.ended:
             self._ended(resource, pod)
         elif (why := self._lost(pod, machines)) is not None:
@@ -111,14 +113,14 @@ class DriverKeeper:
             self._wanted = resource, manifests.revision(resource, self.settings)
         return self._wanted[1]
 
-    def _create(self, resource: StreamTopology, seen: Observation | None = None) -> None:
+    def _create(self, resource: StreamTopology) -> None:
         if (wait := self._not_before - self.clock()) > 0:
             self.problem = f"the driver has ended {self._ends} times; again in {wait:.0f} s"
             return
         settings, folder = self.settings, collection(resource.namespace, "configmaps")
         if self.drain is not None:
             try:
-                resource, settings = self.drain.to_start(resource, settings, seen)
+                resource, settings = self.drain.to_start(resource, settings)
             except CoordinationError as error:
                 self.problem = f"no driver is started before its spec is on record: {error}"
                 return
@@ -192,25 +194,28 @@ class DriverKeeper:
     def _renew(
         self, resource: StreamTopology, pod: PodView, recovering: bool, seen: Observation | None
     ) -> None:
-        if recovering:
+        ran = pod.phase != "Pending"  # else no container has: neither a drain nor a recovery is in its hands
+        changes, replays = self._changes_output(resource, pod), resource.upgrade == "replay"
+        if ran and recovering and not (changes and replays):
+            way_out = f"; {WAY_OUT}, also in the middle of a recovery" if changes else ""
             self.events.say(
-                "SpecChangePostponed", "the driver is restarted with the new spec when the incident is closed"
+                "SpecChangePostponed",
+                f"the driver is restarted with the new spec when the incident is closed{way_out}",
             )
             return
-        if self._needs_drain(resource, pod):
+        if changes and not replays and (ran or seen is None or not nothing_released(seen)):
             self.problem = "the spec has changed: the driver is drained when ZooKeeper answers"
             if self.drain is not None and seen is not None:
-                self.problem = self.drain.look(seen)
+                self.problem = self.drain.look(seen, pod, self.pulse.reported)
             return
         self.events.say("DriverRestarted", "the spec has changed")
         self._delete(resource, pod, grace_s=None)
 
-    def _needs_drain(self, resource: StreamTopology, pod: PodView) -> bool:
+    def _changes_output(self, resource: StreamTopology, pod: PodView) -> bool:
         """Whether other code would make shown batches again.  A driver of an earlier version, which has no such mark, does
         not know how to drain."""
         before = pod.annotations.get(manifests.OUTPUT)
-        same = before in (None, manifests.output_revision(resource, self.settings))
-        return not same and resource.upgrade == "drain"
+        return before not in (None, manifests.output_revision(resource, self.settings))
 
     def _delete(self, resource: StreamTopology, pod: PodView, grace_s: int | None) -> None:
         path = f"{collection(resource.namespace, 'pods')}/{pod.name}"

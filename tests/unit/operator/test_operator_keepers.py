@@ -348,11 +348,15 @@ def test_a_lost_pod_is_ended_again_until_it_is_gone() -> None:
 
 
 class Asked:
-    """Stands for the records: what drivers were asked."""
+    """Stands for the records: what drivers were asked, and what is on record now."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Observation | None = None) -> None:
         self.drivers: list[str] = []
         self.spec: bytes | None = None
+        self.now = now or Observation(0.0, connected=True)
+
+    def observe(self) -> Observation:
+        return self.now
 
     def ask_to_drain(self, driver: str) -> None:
         self.drivers.append(driver)
@@ -371,6 +375,13 @@ def seen(driver: str = "3", paused: bool = False, **progress: Any) -> Observatio
     )
 
 
+def reports(one: DriverKeeper, pod: PodView) -> None:
+    """The driver in this pod replaces the report that was there."""
+    one.pulse.follow(pod.uid)
+    one.pulse.heard(1)
+    one.pulse.heard(2)
+
+
 def changed(image: str) -> StreamTopology:
     return topology(kubernetes={"image": image})
 
@@ -380,6 +391,7 @@ def test_changed_code_waits_for_a_drain_and_then_takes_the_drivers_place(clock: 
     one, asked = keeper(api, clock), Asked()
     one.drain = Drain(asked, one.events, clock)
     running, wanted = driver_of(topology()), changed("app:2")
+    reports(one, running)
     one.look(wanted, running, WELL, recovering=True, seen=seen())
     assert not asked.drivers, "never in the middle of a recovery"
     for _ in range(3):
@@ -403,6 +415,7 @@ def test_a_new_life_that_still_has_the_old_code_is_asked_anew(clock: Clock) -> N
     one, asked = keeper(FakeApi(), clock), Asked()
     one.drain = Drain(asked, one.events, clock)
     wanted = changed("app:2")
+    reports(one, driver_of(topology()))
     for life in ("3", "3", "4"):
         one.look(wanted, driver_of(topology()), WELL, recovering=False, seen=seen(life))
     assert asked.drivers == ["3", "4"]
@@ -419,6 +432,7 @@ def test_a_new_life_that_still_has_the_old_code_is_asked_anew(clock: Clock) -> N
 def test_what_a_drain_waits_for_is_said(clock: Clock, state: Observation, said: str) -> None:
     one = keeper(FakeApi(), clock)
     one.drain = Drain(Asked(), one.events, clock)
+    reports(one, driver_of(topology()))
     one.look(changed("app:2"), driver_of(topology()), WELL, recovering=False, seen=state)
     assert said in one.problem
 
@@ -458,17 +472,18 @@ def test_a_driver_that_dies_while_it_drains_is_followed_by_one_with_the_former_s
     clock.now += 60.0
     other = keeper(api, clock)  # another operator, that knows the new spec alone
     other.drain = Drain(asked, other.events, clock)
-    state = seen(drained=drained)
+    state = asked.now = seen(drained=drained)
     other.look(changed("app:2"), None, WELL, recovering=False, seen=state)
     assert image_of(api) == ("app:2" if drained else former)
     pod = pod_view({**api.objects[f"{PODS}/minimal-driver"], "status": {"phase": "Running"}})
+    reports(other, pod)
     other.look(changed("app:2"), pod, WELL, recovering=False, seen=state)
     assert asked.drivers == ([] if drained else ["3"]), "and that one is drained"
 
 
 def test_a_former_spec_that_is_to_be_replayed_or_makes_the_same_is_not_started_again(clock: Clock) -> None:
     for spec in ({"upgrade": "replay", "kubernetes": {"image": "app:2"}}, {"batch": {"interval": "9s"}}):
-        api, asked = FakeApi(), Asked()
+        api, asked = FakeApi(), Asked(seen())
         asked.spec = Former(topology().document, SETTINGS.image).encode()
         one = keeper(api, clock)
         one.drain = Drain(asked, one.events, clock)
