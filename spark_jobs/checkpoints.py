@@ -14,6 +14,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
@@ -209,17 +210,26 @@ class CheckpointStore:
         return manifest
 
     def positions(self) -> list[int]:
-        """Positions of all complete checkpoints, oldest first; those of a mirror where there are none."""
-        try:
-            found = self._own_positions()
-        except CheckpointError:
-            if not self._standby:
-                raise
-            found = []
+        """Positions of all complete checkpoints, oldest first; those of a mirror where the location has none.
+
+        CheckpointError: nobody can tell.  A location that is not heard may have newer ones than a mirror, whose output is
+        shown, so a mirror does not answer for it.
+        """
+        found = sorted(self._counting())
+        if not found and self._standby and self._fence is not None:
+            self._fence.check()  # a volume that is not mounted is empty, too
         return found or next((p for p in (mirror.positions() for mirror in self._standby) if p), [])
 
-    def _own_positions(self) -> list[int]:
-        return sorted(self._counting())
+    def known(self) -> list[int]:
+        """The same for people: those of a mirror also where the location cannot be read."""
+        try:
+            return self.positions()
+        except CheckpointError:
+            for mirror in self._standby:
+                with suppress(CheckpointError):
+                    if found := mirror.positions():
+                        return found
+            raise
 
     def _counting(self) -> dict[int, int]:
         """Complete checkpoints that count, each with the epoch of its newest manifest that does."""

@@ -19,7 +19,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 
-from spark_jobs.errors import DamagedError, SupersededError
+from spark_jobs.errors import DamagedError, StoreError, SupersededError
 from spark_jobs.files import Files
 
 log = logging.getLogger("reprise.epochs")
@@ -45,9 +45,15 @@ class Fence:
         self.epoch = epoch
 
     def check(self) -> None:
-        """Raises SupersededError when a later driver has claimed the location, StoreError when nobody can tell."""
-        if (newest := max(claims(self._files), default=0)) > self.epoch:
+        """Raises SupersededError when a later driver has claimed the location, StoreError when nobody can tell: where this
+        driver's own claim is not seen, as below a mount point whose volume is gone, a later one would not be seen either."""
+        claimed = claims(self._files)
+        if (newest := max(claimed, default=0)) > self.epoch:
             raise self.superseded(newest)
+        if self.epoch not in claimed:
+            raise StoreError(
+                f"{_claim(self.epoch)}, which this driver has written, is not in {self._files.name}: is it mounted?"
+            )
 
     def superseded(self, by: int) -> SupersededError:
         """What a driver ends with that finds a later one."""
@@ -100,7 +106,12 @@ def recorded(files: Files) -> tuple[int, Mapping[int, int]]:
     if not newest:
         return 0, {}
     name = _seen(newest)
-    try:
-        return newest, {int(k): int(epoch) for k, epoch in json.loads(files.read(name) or b"").items()}
-    except (ValueError, AttributeError, TypeError) as error:
-        raise DamagedError(f"{name} in {files.name} is damaged: {error}") from error
+    for last in (False, True):  # bytes can be damaged on their way, too
+        if (data := files.read(name)) is None:
+            continue
+        try:
+            return newest, {int(k): int(epoch) for k, epoch in json.loads(data).items()}
+        except (ValueError, AttributeError, TypeError) as error:
+            if last:
+                raise DamagedError(f"{name} in {files.name} is damaged: {error}") from error
+    raise StoreError(f"cannot read {name} in {files.name}: it was listed, and is not there")

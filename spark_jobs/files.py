@@ -13,9 +13,9 @@ at the same moment may both pass.  docs/decisions/durable-files.md has the list 
 
 from __future__ import annotations
 
-import errno
 import os
 import re
+import sys
 import time
 import uuid
 from collections.abc import Callable, Collection, Sequence
@@ -26,6 +26,8 @@ from typing import Any, TypeVar
 
 import fsspec
 
+from spark_jobs import local_files as local
+from spark_jobs.answers import trouble_behind
 from spark_jobs.errors import StoreError
 
 T = TypeVar("T")
@@ -50,10 +52,8 @@ WAYS = {
     "oss": Way.UPLOAD,
 }
 
-_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
-"""What file systems answer that know no hard links."""
-_NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES}
-"""What file systems answer that cannot flush a folder."""
+_READ_TO_KNOW = {"oss", "ftp"}
+"""Whose clients list a whole folder to tell of one file; that of `ftp` shows an empty one where the server refused."""
 
 
 def way_of(protocols: str | Collection[str]) -> Way:
@@ -64,7 +64,7 @@ def way_of(protocols: str | Collection[str]) -> Way:
 
 def without_password(location: str) -> str:
     """A location as it may be shown in a message."""
-    return re.sub(r"//[^/@]*@", "//", location)
+    return re.sub(r"//[^/:]*:[^/]*@", "//", location)
 
 
 class Files:
@@ -79,7 +79,9 @@ class Files:
         self._fs, root = _opened(location)
         self.root = root.rstrip("/")
         self._parts = (_opened(parts)[1] if parts else f"{self.root}/{PARTS}").rstrip("/")
-        self.way = way_of(self._fs.protocol)
+        names = self._fs.protocol
+        self._protocols = {names} if isinstance(names, str) else set(names)
+        self.way = way_of(names)
         self._made: set[str] = set()
 
     def path(self, relative: str) -> str:
@@ -91,33 +93,17 @@ class Files:
     def read(self, relative: str) -> bytes | None:
         """The bytes of a file; None when there is none of that name."""
 
-        def bytes_of() -> bytes | None:
-            try:
-                return bytes(self._fs.cat_file(self.path(relative)))
-            except FileNotFoundError:
-                return None
-
-        return self._tried("read", relative, bytes_of)
+        return self._tried("read", relative, lambda: self._bytes(self.path(relative)))
 
     def exists(self, relative: str) -> bool:
-        """Whether there is a file or folder of that name now."""
+        """Whether there is a file of that name now."""
         return self._tried("look for", relative, lambda: self._exists(self.path(relative)))
 
     def names(self, relative: str = "") -> list[str]:
         """Names in a folder as they are now, without hidden ones; none when there is no such folder."""
 
-        def listed() -> list[str]:
-            folder = self.path(relative)
-            self._fs.invalidate_cache()
-            try:
-                if self.way is Way.LINK:
-                    _look_again(Path(folder))
-                    return [path.name for path in Path(folder).iterdir()]
-                return [str(p).rstrip("/").rsplit("/", 1)[1] for p in self._fs.ls(folder, detail=False)]
-            except FileNotFoundError:
-                return []
-
-        return sorted(n for n in self._tried("list", relative, listed) if not n.startswith("."))
+        listed = self._tried("list", relative, lambda: self._listed(self.path(relative)))
+        return sorted(name for name in listed if not name.startswith("."))
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
@@ -134,8 +120,13 @@ class Files:
         """Remove a file, or a folder with all that is in it; nothing when it is not there."""
 
         def removed() -> None:
-            with suppress(FileNotFoundError):
-                self._fs.rm(self.path(relative), recursive=True)
+            path = self.path(relative)
+            try:
+                within = "ftp" not in self._protocols or self._bytes(path) is None  # it looks into files, too
+                self._fs.rm(path, recursive=within)
+            except FileNotFoundError:  # clients look for the file first, and may not be heard
+                if self.way is not Way.LINK and (self._exists(path) or self._listed(path)):
+                    raise
 
         self._made.clear()
         self._tried("remove", relative, removed)
@@ -146,8 +137,8 @@ class Files:
 
         def swept() -> None:
             with suppress(FileNotFoundError):
-                for path in self._fs.ls(self._parts, detail=False):
-                    began = re.match(r"(\d+)-", str(path).rsplit("/", 1)[1])
+                for path in self._paths(self._parts):
+                    began = re.match(r"(\d+)-", path.rsplit("/", 1)[-1])
                     if began and int(began[1]) <= before:
                         self._fs.rm_file(path)
 
@@ -163,6 +154,51 @@ class Files:
                 f"cannot {verb} {relative} in {self.name}: {type(error).__name__}: {error}"
             ) from error
 
+    def _asked(self, question: Callable[[], T]) -> T | None:
+        """What the store answers; None where it says that there is no such file."""
+        before = sys.exception()
+        try:
+            return question()
+        except OSError as error:
+            if (trouble := trouble_behind(error, before)) is error:
+                raise
+            if trouble is not None:
+                raise trouble from None
+            return None
+
+    def _bytes(self, path: str) -> bytes | None:
+        return self._asked(lambda: bytes(self._fs.cat_file(path)))
+
+    def _listed(self, folder: str) -> list[str]:
+        def names() -> list[str]:
+            self._fs.invalidate_cache()
+            if self.way is Way.LINK:
+                local.look_again(Path(folder))
+                return [path.name for path in Path(folder).iterdir()]
+            found = [path.rsplit("/", 1)[-1] for path in self._paths(folder)]
+            if (
+                not found
+                and "ftp" in self._protocols
+                and self._fs._strip_protocol(folder) not in self._fs.dircache
+            ):
+                raise OSError(
+                    "the server did not list the folder"
+                )  # what it listed is kept, an empty one too
+            return found
+
+        return self._asked(names) or []
+
+    def _paths(self, folder: str) -> list[str]:
+        """What is in a folder.  Asked with details, as some clients give names without their folder otherwise (ftp)."""
+        return [str(found["name"]).rstrip("/") for found in self._fs.ls(folder, detail=True)]
+
+    def _exists(self, path: str) -> bool:
+        """Never by the client's own `exists`, which takes any trouble for an answer."""
+        self._fs.invalidate_cache()
+        if self._protocols & _READ_TO_KNOW:
+            return self._bytes(path) is not None
+        return self._asked(lambda: self._fs.info(path)) is not None
+
     def _create(self, final: str, chunks: Chunks) -> bool:
         if self.way is Way.CONDITIONAL:
             try:
@@ -172,10 +208,10 @@ class Files:
             return True
         if self._exists(final):
             if self.way is Way.LINK:
-                _flush(Path(final))
+                local.flush(Path(final))
             return False
         if self.way is Way.LINK:
-            return self._with_part(Path(final), chunks, _link)
+            return self._with_part(Path(final), chunks, local.link)
         self._replace(final, chunks)
         return True
 
@@ -183,7 +219,7 @@ class Files:
         if self.way in (Way.CONDITIONAL, Way.UPLOAD):
             self._fs.pipe_file(final, b"".join(chunks))
         elif self.way is Way.LINK:
-            self._with_part(Path(final), chunks, _rename)
+            self._with_part(Path(final), chunks, local.rename)
         else:
             part = self._part()
             self._folder(final.rsplit("/", 1)[0])
@@ -199,7 +235,7 @@ class Files:
         part = Path(self._part())
         for folder in (part.parent, final.parent):
             if not folder.is_dir():
-                _make_folders(folder)
+                local.make_folders(folder)
         try:
             with part.open("xb") as file:
                 for chunk in chunks:
@@ -209,7 +245,7 @@ class Files:
             ours = show(part, final)
         finally:
             part.unlink(missing_ok=True)
-        _flush(final.parent if ours else final)
+        local.flush(final.parent if ours else final)
         return ours
 
     def _folder(self, folder: str) -> None:
@@ -225,10 +261,6 @@ class Files:
                     raise
                 self._fs.invalidate_cache()
 
-    def _exists(self, path: str) -> bool:
-        self._fs.invalidate_cache()
-        return bool(self._fs.exists(path))
-
 
 def _opened(location: str) -> tuple[Any, str]:
     try:
@@ -240,51 +272,3 @@ def _opened(location: str) -> tuple[Any, str]:
 
 def _chunks(data: bytes | Chunks) -> Chunks:
     return [data] if isinstance(data, bytes) else data
-
-
-def _link(part: Path, final: Path) -> bool:
-    try:
-        os.link(part, final)
-    except FileExistsError:  # by us, if the answer to an earlier attempt over a network was lost
-        return part.samefile(final)
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        if final.exists():
-            return False
-        part.rename(final)
-    return True
-
-
-def _rename(part: Path, final: Path) -> bool:
-    part.replace(final)
-    return True
-
-
-def _make_folders(folder: Path) -> None:
-    """The folder and its parents, each durable in the one above."""
-    missing = [p for p in (folder, *folder.parents) if not p.is_dir()]
-    folder.mkdir(parents=True, exist_ok=True)
-    for made in missing:
-        _flush(made.parent)
-
-
-def _flush(path: Path) -> None:
-    """Bytes of a file with its name, or the names in a folder, onto the disk."""
-    for each in (path,) if path.is_dir() else (path, path.parent):
-        number = os.open(each, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        except OSError as error:
-            if error.errno not in _NO_FOLDER_SYNC or not each.is_dir():
-                raise
-        finally:
-            os.close(number)
-
-
-def _look_again(folder: Path) -> None:
-    """Make a client of a network file system ask its server what is in a folder: it does where it has written itself."""
-    probe = folder / f".{uuid.uuid4().hex}.look"
-    with suppress(OSError):  # a folder that is read-only, or full, is listed all the same
-        probe.touch(exist_ok=False)
-        probe.unlink()

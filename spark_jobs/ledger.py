@@ -21,7 +21,7 @@ from itertools import pairwise
 from spark_jobs.checkpoints import STREAM
 from spark_jobs.contract import Range, Source
 from spark_jobs.epochs import Fence
-from spark_jobs.errors import DamagedError, NotYetError, SourceError
+from spark_jobs.errors import DamagedError, NotYetError, SourceError, StoreError
 from spark_jobs.files import Files
 from spark_jobs.topology import StreamTopology, Topology, make_source
 
@@ -128,8 +128,10 @@ class Ledger:
     def _block(self, first: int) -> Block:
         name = _name(first)
         data = self._files.read(name) or self._files.read(name)
+        if data is None:
+            raise StoreError(f"cannot read {name} in {self._files.name}: its name was there, and it is not")
         try:
-            return Block.decode(data or b"")
+            return Block.decode(data)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DamagedError(
                 f"ledger of source ranges: {name} in {self._files.name} is damaged: {error!r}"
@@ -172,13 +174,14 @@ class Ledger:
                     self._before(partition, batch, spans_of[partition])
                 )
         block = Block(last, ended_at, spans_of, 0 if self._fence is None else self._fence.epoch)
-        created = self._files.create(_name(first), block.encode())
-        if not created:
+        if not self._files.create(_name(first), block.encode()):
             block = self._block(first)
         if self._fence is not None and block.epoch > self._fence.epoch:
             raise self._fence.superseded(block.epoch)
-        if self._fence is not None and created:
-            self._fence.check()  # the name may be free because a later driver was here, and has given up what it said
+        if self._fence is not None and block.epoch == self._fence.epoch:
+            # ours, now or in an attempt before: the name may have been free because a later driver was here, and has
+            # given up what it said
+            self._fence.check()
         self._add(block)
         for source in self._sources.values():
             self.problems += source.notices()

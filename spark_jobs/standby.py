@@ -41,9 +41,9 @@ def take_over(store: CheckpointStore, standby: tuple[str, ...]) -> str | None:
         except StoreError as error:
             unread = error
             log.warning("event=standby-unreadable reason=%s", error)
+    if unread is not None:
+        raise unread
     if known := store.positions():
-        if unread is not None:
-            raise unread
         raise DamagedError(
             f"there are checkpoints up to batch {known[-1]}, but neither {here.name} nor a mirror has the ledger that "
             f"says which rows came after ({STREAM})"
@@ -62,3 +62,5 @@ def _copy(there: Files, here: Files) -> None:
     for relative in (*blocks, *of_drivers, CLOCK, FORMER, STREAM):
         if (data := there.read(relative)) is not None:
             here.create(relative, data)
+        elif relative not in (CLOCK, FORMER):
+            raise StoreError(f"cannot read {relative} in {there.name}: its name was there, and it is not")

@@ -41,7 +41,7 @@ def command(
     if (out is None) == (location is None):
         raise click.UsageError("give exactly one of --out and --location")
     store = CheckpointStore(location, standby) if location else _store(out or Path(), standby)
-    found = [_entry(store, position, verify) for position in store.positions()]
+    found = [_entry(store, position, verify) for position in store.known()]
     if output == "json":
         click.echo(json.dumps({"location": store.location, "checkpoints": found}, indent=1))
     else:

@@ -15,13 +15,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import fsspec
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from controller.coordination import paths
 from controller.coordination.errors import MirrorError, TooLargeError
 from controller.coordination.znode import check_all, pack, unpack
+from spark_jobs.errors import StoreError
+from spark_jobs.files import Files, without_password
 
 log = logging.getLogger("reprise.mirror")
 FORMAT = 1
@@ -89,28 +90,35 @@ def _collect(client: KazooClient, path: str, name: str, records: dict[str, str])
 def save(copy: Copy, location: str) -> None:
     """Into a file (any fsspec URL).  MirrorError when it cannot be written; the copy before is still there then."""
     try:
-        fs, path = fsspec.core.url_to_fs(location)
-        fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
-        with fs.open(path + ".part", "wb") as file:
-            file.write(copy.encode())
-        fs.mv(path + ".part", path)
-    except (OSError, ValueError) as error:
-        raise MirrorError(f"{location}: cannot be written: {error}") from None
+        files, name = _file(location)
+        files.sweep()
+        files.replace(name, copy.encode())
+    except StoreError as error:
+        raise MirrorError(f"{without_password(location)}: cannot be written: {error}") from None
 
 
 def load(locations: Sequence[str]) -> Copy:
     """From the first location that has a whole copy.  MirrorError of the first when none has."""
     errors = []
     for location in locations:
+        shown = without_password(location)
         try:
-            fs, path = fsspec.core.url_to_fs(location)
-            return Copy.decode(fs.cat_file(path), location)
-        except (OSError, ValueError) as error:
-            errors.append(MirrorError(f"{location}: cannot be read: {error}"))
+            files, name = _file(location)
+            if (data := files.read(name)) is not None:
+                return Copy.decode(data, shown)
+            errors.append(MirrorError(f"{shown}: cannot be read: there is no such file"))
+        except StoreError as error:
+            errors.append(MirrorError(f"{shown}: cannot be read: {error}"))
         except MirrorError as error:
             errors.append(error)
         log.warning("event=mirror-fallover %s", errors[-1])
     raise errors[0]
+
+
+def _file(location: str) -> tuple[Files, str]:
+    """The folder that a file is in, and its name there."""
+    cut = location.rfind("/") + 1
+    return Files(location[:cut] or "."), location[cut:]
 
 
 def restore(client: KazooClient, root: str, copy: Copy) -> int:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import fsspec
 import pytest
 from click.testing import CliRunner
 from kazoo.client import KazooClient
@@ -15,6 +16,7 @@ from controller.coordination import mirror
 from controller.coordination.errors import MirrorError
 from controller.embedded.zk_client import make_client
 from controller.embedded.zookeeper import ZooKeeperServer
+from tests.unit.data_plane.test_files import Growing
 from tests.zookeeper import zookeeper
 
 ROOT = "/reprise/default/t"
@@ -112,3 +114,43 @@ def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(MirrorError, match="cannot be written"):
         mirror.save(mirror.Copy("/r", 0.0, {}), str(tmp_path / "file" / "x.json"))
+
+
+@pytest.mark.parametrize("place", ["growing://copies/t.json", "growing://t.json"])
+def test_a_copy_is_replaced_as_a_whole_and_nobodys_error_gets_through(
+    monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """A store whose client has exceptions of its own, and that shows files while they grow."""
+    fsspec.register_implementation("growing", Growing, clobber=True)
+    before = mirror.Copy("/r", 7.0, {"plans/p": "{}"})
+    mirror.save(before, place)
+    monkeypatch.setattr(Growing, "fails", True)
+    with pytest.raises(MirrorError, match=rf"{place}: cannot be written: .*power cut"):
+        mirror.save(mirror.Copy("/r", 8.0, {}), place)
+    monkeypatch.setattr(Growing, "fails", False)
+    assert mirror.load([place]) == before
+    mirror.save(mirror.Copy("/r", 9.0, {}), place)
+    assert mirror.load([place]).time == 9.0
+
+
+def test_two_that_save_at_once_write_under_names_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = str(tmp_path / "t.json")
+    first, second = mirror.Copy("/r", 1.0, {"a": "x" * 1000}), mirror.Copy("/r", 2.0, {})
+    encode = mirror.Copy.encode
+
+    def another_is_there(copy: mirror.Copy) -> bytes:
+        monkeypatch.setattr(mirror.Copy, "encode", encode)
+        mirror.save(second, place)
+        return encode(copy)
+
+    monkeypatch.setattr(mirror.Copy, "encode", another_is_there)
+    mirror.save(first, place)
+    assert mirror.load([place]) == first
+
+
+def test_a_password_is_not_shown() -> None:
+    with pytest.raises(MirrorError) as caught:
+        mirror.load(["warp://me:secret@host/t.json"])
+    assert "secret" not in str(caught.value) and "host/t.json: cannot be read" in str(caught.value)

@@ -220,3 +220,20 @@ def test_messages_name_file_and_place_and_no_password(tmp_path: Path) -> None:
         Files(f"{tmp_path}/taken").create("x.json", b"")
     with pytest.raises(StoreError, match=r"location warp://host/x: .*"):
         Files("warp://me:secret@host/x")
+
+
+@pytest.mark.parametrize(
+    ("location", "shown"),
+    [
+        ("ftp://me:secret@host/x", "ftp://host/x"),
+        ("ftp://me:se:c@ret@host/x@y", "ftp://host/x@y"),
+        (
+            "abfs://container@account.dfs.core.windows.net/x",
+            "abfs://container@account.dfs.core.windows.net/x",
+        ),
+        ("abfs://container@account:443/x", "abfs://container@account:443/x"),
+        ("/a//b:c/d@e", "/a//b:c/d@e"),
+    ],
+)
+def test_only_a_password_is_cut_out_of_a_location(location: str, shown: str) -> None:
+    assert files.without_password(location) == shown
