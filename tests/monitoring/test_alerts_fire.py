@@ -36,7 +36,7 @@ COORDINATOR, DRIVER = "controller.coordination", "controller.driver"
 
 @pytest.fixture
 def watched(tmp_path: Path) -> Iterator[Watched]:
-    config = ClusterConfig(nodes=4, cpu_milli=120, start_timeout_s=300.0)
+    config = ClusterConfig(nodes=4, cpu_milli=2000, start_timeout_s=300.0)
     with EmbeddedCluster(config) as cluster, Watched(cluster, tmp_path) as run:
         yield run
 

@@ -36,21 +36,22 @@ metadata: {name: watched, namespace: streams}
 spec:
   batch: {interval: 500ms}
   sources:
-    - {name: tweets, class: "spark_jobs.sources:HashtagSource", resources: {cpu: 20m},
+    - {name: tweets, class: "spark_jobs.sources:HashtagSource", resources: {cpu: 200m},
        with: {rate: 200, interval: 500ms, batches: 100000, tags: 1000}}
   operators:
-    - {name: parser, class: "spark_jobs.operators:FlatMap", resources: {cpu: 20m}, inputs: [{from: tweets}],
+    - {name: parser, class: "spark_jobs.operators:FlatMap", resources: {cpu: 200m}, inputs: [{from: tweets}],
        with: {explode: [hashtags], select: [time, hashtags AS tag]}}
-    - {name: hot, class: "spark_jobs.operators:KeyedCount", parallelism: 2, resources: {cpu: 40m}, with: {keys: [tag]},
+    - {name: hot, class: "spark_jobs.operators:KeyedCount", parallelism: 2, resources: {cpu: 840m}, with: {keys: [tag]},
        inputs: [{from: parser, by: [tag]}], output: {priority: 9}}
-    - {name: cold, class: "spark_jobs.operators:KeyedCount", parallelism: 2, resources: {cpu: 40m}, with: {keys: [tag]},
+    - {name: cold, class: "spark_jobs.operators:KeyedCount", parallelism: 2, resources: {cpu: 840m}, with: {keys: [tag]},
        inputs: [{from: parser, by: [tag]}], output: {priority: 2}}
   checkpoint: {everyBatches: 6}
   recovery: {bufferMemory: 64Ki, bufferDisk: 64Ki}
-  nodes: {count: 4, cpu: 120m}
+  nodes: {count: 4, cpu: "2"}
 """
 """Two of four nodes host `hot` alone, and a query of it fits what the other two have free in sum, and on neither of them;
-the buffers of the parser are full after some batches that nobody takes, and then `cold` shows nothing, too."""
+the buffers of the parser are full after some batches that nobody takes, and then `cold` shows nothing, too.
+What is declared is far more than what is used, so that measurements on a busy machine change nothing."""
 
 SHORT = defaults() | {
     "correlatedFor": "1s", "stalledWindow": "6s", "stalledFor": "2s", "capacityFor": "2s", "highPriorityFor": "1s",
