@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import errno
 import ftplib
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import fsspec
 import pytest
-from pyftpdlib.authorizers import DummyAuthorizer
 from pyftpdlib.handlers import FTPHandler
-from pyftpdlib.servers import ThreadedFTPServer
 
 from spark_jobs.answers import trouble_behind
 from spark_jobs.checkpoints import CheckpointStore, Manifest
@@ -23,6 +20,7 @@ from spark_jobs.files import Files
 from spark_jobs.ledger import Ledger
 from spark_jobs.standby import take_over
 from spark_jobs.topology import expand, load_text
+from tests.ftp import ftp_server
 from tests.unit.data_plane.test_files import Growing
 from tests.unit.data_plane.test_storage import SMALL, TABLES
 
@@ -79,18 +77,8 @@ class Deaf(Growing):
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    users = DummyAuthorizer()
-    users.add_user("test", "test", str(tmp_path_factory.mktemp("served")), perm="elradfmwMT")
-    handler = type("Ours", (Handler,), {"authorizer": users})
-    with ThreadedFTPServer(("127.0.0.1", 0), handler) as listening:
-        port = listening.socket.getsockname()[1]
-        thread = threading.Thread(
-            target=listening.serve_forever, kwargs={"timeout": 0.1, "handle_exit": False}
-        )
-        thread.start()
-        yield f"ftp://test:test@127.0.0.1:{port}/results"
-        listening.close_all()
-        thread.join()
+    with ftp_server(tmp_path_factory.mktemp("served"), Handler) as url:
+        yield url
 
 
 @pytest.fixture(params=["deaf", "ftp"])

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyftpdlib.authorizers import DummyAuthorizer
-from pyftpdlib.handlers import FTPHandler
-from pyftpdlib.servers import ThreadedFTPServer
 
 from spark_jobs.checkpoints import CheckpointStore
 from spark_jobs.contract import Place
 from spark_jobs.errors import SinkError
 from spark_jobs.sinks import FileSink
 from spark_jobs.url_sink import UrlSink, file_sink
+from tests.ftp import ftp_server
 
 PLACE = Place("out", 0, 1)
 ROWS = pa.table({"tag": ["a", "b"], "n": [1, 2]})
@@ -27,18 +24,8 @@ LINES = b'{"tag":"a","n":1}\n{"tag":"b","n":2}\n'
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of an empty folder on a file server."""
-    users = DummyAuthorizer()
-    users.add_user("test", "test", str(tmp_path_factory.mktemp("served")), perm="elradfmwMT")
-    handler = type("Handler", (FTPHandler,), {"authorizer": users})
-    with ThreadedFTPServer(("127.0.0.1", 0), handler) as listening:
-        port = listening.socket.getsockname()[1]
-        thread = threading.Thread(
-            target=listening.serve_forever, kwargs={"timeout": 0.1, "handle_exit": False}
-        )
-        thread.start()
-        yield f"ftp://test:test@127.0.0.1:{port}/results"
-        listening.close_all()
-        thread.join()
+    with ftp_server(tmp_path_factory.mktemp("served")) as url:
+        yield url
 
 
 @pytest.fixture(params=["memory", "server"])
