@@ -155,7 +155,7 @@ class Driver:
             epoch=fence.epoch,
             connect=lambda hosts: Chain(self._context, hosts),
             ledger=Ledger(location, self.resource, topology, fence),
-            release=Release(location, self.resource.batch_interval_s),
+            release=Release(location, self.resource.batch_interval_s, epoch=fence.epoch),
             store=store,
             punctuations=Punctuations(self.resource.checkpoint),
         )

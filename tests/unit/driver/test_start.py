@@ -113,6 +113,19 @@ def test_one_that_waited_does_not_come_back_before_its_successor(
     assert not new.channel.superseded
 
 
+def test_what_a_driver_begins_with_has_its_epoch_in_its_name(tmp_path: Path) -> None:
+    """Else what an earlier driver, frozen at its beginning, writes late would take its place."""
+    tree = FakeTree()
+    first = Starting(tmp_path, tree)._started()
+    assert first is not None
+    first[0].release.start(1000.0)
+    second = Starting(tmp_path, tree)._started()
+    assert second is not None
+    assert second[0].epoch > first[0].epoch
+    for folder in ("clock", "revisions"):
+        assert Files(str(tmp_path / "cp")).names(folder) == [f"{second[0].epoch:08d}.json"], folder
+
+
 def test_what_is_damaged_or_refused_is_not_tried_again(tmp_path: Path) -> None:
     tree = FakeTree()
     first = Starting(tmp_path, tree)
