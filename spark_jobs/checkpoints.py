@@ -113,35 +113,56 @@ class CheckpointStore:
         self._fence: Fence | None = None
         self._unsure: set[int] = set()
         """Checkpoints whose manifest is written, and that may be void: whether a later driver has begun was not seen."""
+        self._counted: dict[int, int] = {}
+        """Whose manifest of each checkpoint counts, by the last answer: a mirror is asked for that one and no other."""
 
     def begin(self, fence: Fence) -> int:
         """Write as the driver that has claimed the location; the newest checkpoint that counts, 0 if there is none."""
-        fence.record(self._counting())
         self._fence = fence
+        fence.record(self._listed())
         return max(self.positions(), default=0)
 
     def _first_whole(self, read: Callable[[CheckpointStore], T]) -> T:
-        """What the location answers, or else the first mirror that can; the location's own error when none can."""
+        """What the location answers, or else the first mirror that can; when none can the location's own error, with what
+        the mirrors said."""
         try:
             return read(self)
-        except CheckpointError:
+        except CheckpointError as error:
+            said = [str(error)]
             for mirror in self._standby:
                 try:
                     found = read(mirror)
-                except CheckpointError:
+                except CheckpointError as other:
+                    said.append(str(other))
                     continue
-                log.warning("checkpoint read from standby location=%s", mirror.location)
+                log.warning("checkpoint read from standby location=%s", mirror._files.name)
                 return found
-            raise
+            raise type(error)("; ".join(said)) from error
 
-    def _read(self, relative: str) -> bytes:
-        """A file that has to be there; looked for again before it is called missing, in a location that is there."""
+    def _read(self, relative: str, accepted: Callable[[bytes], T]) -> T:
+        """What a file says that has to be there; `accepted` raises ValueError where its bytes are wrong.
+
+        Read twice before it is called damaged or missing, as bytes can be damaged on their way, too.
+        """
+        wrong: ValueError | None = None
         for _ in range(2):
-            if (data := self._files.read(relative)) is not None:
-                return data
+            if (data := self._files.read(relative)) is None:
+                wrong = None
+                continue
+            try:
+                return accepted(data)
+            except ValueError as error:
+                wrong = error
+        if wrong is not None:
+            raise DamagedError(f"{relative} in {self._files.name} is damaged: {wrong}") from wrong
+        raise self._missing(relative)
+
+    def _missing(self, relative: str) -> CheckpointError:
+        """Why a file that has to be there cannot be read: only in a location that is there it is missing."""
+        name = self._files.name
         if self._files.exists(STREAM):
-            raise DamagedError(f"cannot read {relative} in {self._files.name}: it is missing")
-        raise StoreError(f"cannot read {relative} in {self._files.name}: there is no stream ({STREAM}) there")
+            return DamagedError(f"cannot read {relative} in {name}: it is missing")
+        return StoreError(f"cannot read {relative} in {name}: there is no stream ({STREAM}) there")
 
     def write_state(self, position: int, partition: str, incarnation: str, tables: Tables) -> StateFile:
         """Store one partition's state at `position`; returns what the manifest says of it."""
@@ -161,11 +182,12 @@ class CheckpointStore:
         return self._first_whole(lambda store: store._whole(file))
 
     def _whole(self, file: StateFile) -> bytes:
-        for _ in range(2):  # bytes can be damaged on their way, too
-            data = self._read(file.path)
-            if len(data) == file.size and hashlib.sha256(data).hexdigest() == file.sha256:
-                return data
-        raise DamagedError(f"{file.path} in {self._files.name} is damaged: its SHA-256 is not the manifest's")
+        def accepted(data: bytes) -> bytes:
+            if len(data) != file.size or hashlib.sha256(data).hexdigest() != file.sha256:
+                raise ValueError("its SHA-256 is not the manifest's")
+            return data
+
+        return self._read(file.path, accepted)
 
     def complete(self, manifest: Manifest) -> None:
         """Make a checkpoint exist.  SupersededError: a later driver has begun, and goes on from an older one or from this.
@@ -176,6 +198,7 @@ class CheckpointStore:
         if self._fence is not None:
             self._fence.check()
         self._unsure.discard(manifest.position)
+        self._counted[manifest.position] = self._epoch
 
     @property
     def _epoch(self) -> int:
@@ -186,21 +209,36 @@ class CheckpointStore:
         for position in [k for k in self._unsure if k > after]:
             self._files.remove(_manifest_name(position, self._epoch))
             self._unsure.discard(position)
+            self._counted.pop(position, None)
 
     def manifest(self, position: int) -> Manifest:
-        """The manifest of cp(position)."""
-        return self._first_whole(lambda store: store._own_manifest(position))
+        """The manifest of cp(position), which is one driver's: a mirror may hold another's, of other files, and is asked for
+        the one that counts in the location.  DamagedError: there is none.  StoreError: not now, or it is not known which."""
+        relative = _manifest_name(position, self._epoch_of(position))
 
-    def _own_manifest(self, position: int) -> Manifest:
-        relative = _manifest_name(position, self._counting().get(position, 0))
+        def parsed(data: bytes) -> Manifest:
+            return Manifest.from_json(json.loads(data))
+
+        return self._first_whole(lambda store: store._read(relative, parsed))
+
+    def _epoch_of(self, position: int) -> int:
+        """Whose manifest of cp(position) counts: what the location says, or has said last where it is not heard."""
         try:
-            return Manifest.from_json(json.loads(self._read(relative)))
-        except ValueError:
-            pass
-        try:
-            return Manifest.from_json(json.loads(self._read(relative)))
-        except ValueError as error:
-            raise DamagedError(f"{relative} in {self._files.name} is damaged: {error}") from error
+            if position not in self._listed():
+                self._listed()  # looked for again before it is called missing
+        except CheckpointError as error:
+            if position in self._counted:
+                return self._counted[position]
+            if self._fence is None and (theirs := self._for_people().get(position)) is not None:
+                return theirs
+            raise type(error)(
+                f"it is not known which driver's manifest of checkpoint {position} counts: {error}"
+            ) from error
+        if position not in self._counted:
+            raise self._missing(
+                f"{folder(position)}/{MANIFEST}, or COMPLETE.<epoch>.json of a driver that counts,"
+            )
+        return self._counted[position]
 
     def verify(self, position: int) -> Manifest:
         """The manifest, after every one of its files was read and found whole."""
@@ -215,25 +253,46 @@ class CheckpointStore:
         CheckpointError: nobody can tell.  A location that is not heard may have newer ones than a mirror, whose output is
         shown, so a mirror does not answer for it.
         """
-        found = sorted(self._counting())
-        if not found and self._standby and self._fence is not None:
-            self._fence.check()  # a volume that is not mounted is empty, too
-        return found or next((p for p in (mirror.positions() for mirror in self._standby) if p), [])
+        return sorted(self._listed())
+
+    def _listed(self) -> Mapping[int, int]:
+        """`positions`, each with the epoch of the manifest that counts."""
+        newest, seen = recorded(self._files)
+        found: Mapping[int, int] = self._counting(newest, seen)
+        if not found and self._standby:
+            if self._fence is not None:
+                self._fence.check()  # a volume that is not mounted is empty, too
+            found = self._of_mirrors((newest, seen) if seen else None)
+        self._counted.update(found)
+        return found
+
+    def _of_mirrors(self, by: tuple[int, Mapping[int, int]] | None) -> Mapping[int, int]:
+        """The same in the first mirror that has any.  `by`: epoch and content of the record that says what counts (see
+        `recorded`), where the location has one: of a mirror's own, a later driver may know nothing."""
+        for mirror in self._standby:
+            if found := mirror._counting(*(by or recorded(mirror._files))):
+                return found
+        return {}
 
     def known(self) -> list[int]:
         """The same for people: those of a mirror also where the location cannot be read."""
         try:
             return self.positions()
         except CheckpointError:
-            for mirror in self._standby:
-                with suppress(CheckpointError):
-                    if found := mirror.positions():
-                        return found
+            if found := sorted(self._for_people()):
+                return found
             raise
 
-    def _counting(self) -> dict[int, int]:
-        """Complete checkpoints that count, each with the epoch of its newest manifest that does."""
-        newest, seen = recorded(self._files)
+    def _for_people(self) -> Mapping[int, int]:
+        """What the first mirror says that has any, by its own records: not for who decides anything."""
+        for mirror in self._standby:
+            with suppress(CheckpointError):
+                if found := mirror._listed():
+                    return found
+        return {}
+
+    def _counting(self, newest: int, seen: Mapping[int, int]) -> dict[int, int]:
+        """Complete checkpoints here that count, each with the epoch of its newest manifest that does (`recorded`)."""
         found = {}
         for position in filter(None, map(_position, self._files.names())):
             epochs = map(_manifest_epoch, self._files.names(folder(position)))
@@ -254,6 +313,7 @@ class CheckpointStore:
         for position in map(_position, self._files.names()):
             if position and position < oldest:
                 self._files.remove(folder(position))
+                self._counted.pop(position, None)
         return oldest
 
 

@@ -350,7 +350,9 @@ class Engine:
                     checkpoints=self.sites.checkpoints,
                     hosted={p: self._installation[p] for p in mine},
                     installs={
-                        p: self.restore_point.installs.get(p, Install(self.desired.checkpoint)) for p in mine
+                        p: self.restore_point.installs.get(p, Install(self.desired.checkpoint))
+                        for p in mine
+                        if p in self.installing  # else a host that is new would begin with what is long past
                     },
                     routes=routes,
                     positions=dict(self.positions),
@@ -412,7 +414,7 @@ class Engine:
         self.staged[node] = report.staged
 
     def _complete_checkpoints(self) -> None:
-        ledger = self.ledger
+        ledger, before = self.ledger, self.punctuations.newest
         for position, files in self.punctuations.acknowledged(self.topology.partitions):
             # what fails here is tried again with the next job
             self.store.complete(Manifest(position, files, ledger.offsets(position), ledger.logs(position)))
@@ -420,7 +422,7 @@ class Engine:
             self.figures.completes(position, time.monotonic())
             log.info("checkpoint complete position=%d files=%d", position, len(files))
             with self._passing("old checkpoints stay"):  # they go with the next one
-                ledger.stored(position, oldest=self._prune())
+                ledger.stored(position, oldest=self._prune(before))
 
     @contextmanager
     def _passing(self, what: str) -> Iterator[None]:
@@ -436,9 +438,10 @@ class Engine:
             log.warning("trouble what=%s", what, exc_info=True)
             self.problems.append(f"{what}: {type(error).__name__}: {error}")
 
-    def _prune(self) -> int:
-        """Remove old checkpoints, but not the one that partitions are still restored from in an open incident."""
-        needed = self.desired.checkpoint if self.desired.retain else None
+    def _prune(self, before: int) -> int:
+        """Remove old checkpoints, but not the one that partitions are still restored from in an open incident, nor `before`,
+        which was the newest until now: a coordinator that has not heard of a newer one names it."""
+        needed = min(before, self.desired.checkpoint) if self.desired.retain else before
         return self.store.prune(self.resource.checkpoint.keep, needed)
 
     # -- what is true --------------------------------------------------------------------------------------------------

@@ -225,3 +225,57 @@ def test_output_that_was_given_up_is_missed_only_by_who_needs_it_and_a_rollback_
     assert not world.engine.gaps
     world.run(lambda e: e.done)
     assert world.output() == diamond_output
+
+
+def one_kept(tmp_path: Path) -> tuple[World, int, int]:
+    """`keep: 1`, at the moment at which a further checkpoint is complete and nobody has heard of it; the one before, and
+    it."""
+    world = World(override(load_text(DIAMOND), {"checkpoint.keep": 1}), tmp_path, "w")
+    world.nodes.start("a", "b")
+    world.want(1, 0, world.spread("a", "b"))
+    world.run(lambda e: e.punctuations.newest > 0)
+    named = world.engine.punctuations.newest
+    world.run(lambda e: e.punctuations.newest > named)
+    return world, named, world.engine.punctuations.newest
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_what_a_coordinator_still_names_is_there_though_one_is_kept(
+    tmp_path: Path, diamond_output: dict[str, bytes], damaged: bool
+) -> None:
+    """It decided on the report before: or, where the newest is damaged, it has nothing else to go back to."""
+    world, named, newest = one_kept(tmp_path)
+    if damaged:
+        (manifest,) = (world.checkpoints / f"cp-{newest:08d}").glob("COMPLETE*")
+        manifest.write_text("{")
+        with pytest.raises(CheckpointError, match="damaged"):
+            world.want(2, newest, world.spread("a", "b"))
+    world.nodes.lose("b")
+    world.nodes.start("c")
+    world.want(3, named, world.spread("a", "c"), retain=True)
+    assert world.engine.bad_checkpoints == ({newest} if damaged else set())
+    world.run(lambda e: e.done)
+    assert world.output() == diamond_output
+
+
+def test_one_checkpoint_is_kept_beside_the_one_that_may_be_named(tmp_path: Path) -> None:
+    world, named, newest = one_kept(tmp_path)
+    assert world.engine.store.positions() == [named, newest]
+    world.run(lambda e: e.punctuations.newest > newest)
+    assert named not in world.engine.store.positions()
+
+
+def test_a_host_that_dies_alone_is_told_as_lost_and_begins_with_nothing_that_is_past(
+    world: World, diamond_output: dict[str, bytes]
+) -> None:
+    """Its executor lives, and the next task starts another host there, which has never heard of its partitions."""
+    world.run(lambda e: past(35)(e) and bool(e.punctuations.newest))
+    mine = {p for p, node in world.engine.desired.assignment.items() if node == "b"}
+    world.nodes.lose("b")
+    world.nodes.start("b")
+    world.run(lambda e: bool(e.failed), limit=5)
+    assert world.engine.failed == dict.fromkeys(mine, "state lost with its host")
+    assert not world.nodes.hosts["b"].installed
+    world.want(2, world.engine.punctuations.newest, world.spread("a", "b"), retain=True)
+    world.run(lambda e: e.done)
+    assert world.output() == diamond_output
