@@ -38,6 +38,10 @@ class SinkError(DataPlaneError):
     """Sink output that cannot be written, or differs from what was written before for the same (partition, batch)."""
 
 
+class EncodeError(DataPlaneError):
+    """Rows that the format of a sink cannot hold.  Trying again changes nothing: the batch is poison."""
+
+
 class FencedError(DataPlaneError):
     """A later installation of the same output partition writes now: this one must never write again."""
 

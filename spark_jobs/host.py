@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from polars.exceptions import PanicException
+
 from spark_jobs.buffers import Budget
 from spark_jobs.busy import Activity, Note
 from spark_jobs.checkpoints import CheckpointStore
@@ -26,6 +28,7 @@ from spark_jobs.contract import Place
 from spark_jobs.errors import (
     CheckpointError,
     DataPlaneError,
+    EncodeError,
     FencedError,
     LateRequestError,
     NotYetError,
@@ -225,7 +228,7 @@ class Host:
             self._fail(partition, f"checkpoint: {error}")
         except FencedError as error:
             self._end(partition, error)
-        except Exception as error:  # user code in initial() or restore()
+        except (Exception, PanicException) as error:  # user code in initial() or restore()
             self._fail(partition, f"poison: partition {partition}: {type(error).__name__}: {error}")
         else:
             del self._attempts[partition]
@@ -305,7 +308,10 @@ class Host:
             self._end(partition, error)
         except MemoryError:
             raise
-        except Exception as error:  # rows that cannot be routed or encoded, a state that cannot be frozen
+        except (
+            Exception,
+            PanicException,
+        ) as error:  # rows that cannot be routed or encoded, a state not to be frozen
             place = self._topology.partitions[partition].place
             self._end(partition, StepError(place.operator, partition, batch, error))
 
@@ -427,6 +433,10 @@ class Host:
                     self._problems.append(f"{partition}: output waits: {trouble}")
             except ENDS as error:
                 self._end(partition, error)
+            except EncodeError as error:
+                self._end(
+                    partition, StepError(runtime.partition.place.operator, partition, runtime.position, error)
+                )
             except Exception as error:  # of a client library: it passes
                 self._problems.append(f"{partition}: output waits: {type(error).__name__}: {error}")
             self._outputs += [(partition, batch, at) for batch, at in runtime.sink.shown()]

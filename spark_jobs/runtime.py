@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from spark_jobs.buffers import IN_FLIGHT, Budget, EdgeBuffer
 from spark_jobs.contract import Inbox, Input, Operator, Range, Source, Tables, require_table
-from spark_jobs.errors import FencedError, NotYetError, SinkError, SourceError, StepError
+from spark_jobs.errors import EncodeError, FencedError, NotYetError, SinkError, SourceError, StepError
 from spark_jobs.ledger import has_ended
 from spark_jobs.operators.frames import END_OF_TIME
 from spark_jobs.sinks import Sink
@@ -317,13 +317,16 @@ class OperatorRuntime(Runtime):
         output.handed = True
 
     def _write(self, batch: int, table: pa.Table | None) -> None:
-        """A sink's client library may raise what it likes: what is none of the sink's own errors passes, as SinkError."""
+        """A sink's client library may raise what it likes: what is none of the sink's own errors passes, as SinkError.
+        Rows that cannot be encoded never can."""
         if self.sink is None:
             return
         try:
             self.sink.write(batch, table)
         except (SinkError, NotYetError, FencedError, StepError, OSError):
             raise
+        except EncodeError as error:
+            raise self._step_error(batch, error) from error
         except Exception as error:
             raise SinkError(f"{type(error).__name__}: {error}") from error
 

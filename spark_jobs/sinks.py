@@ -17,9 +17,10 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+from polars.exceptions import PanicException
 
 from spark_jobs.contract import Place
-from spark_jobs.errors import SinkError, StoreError
+from spark_jobs.errors import EncodeError, SinkError, StoreError
 from spark_jobs.files import Files
 
 
@@ -66,7 +67,8 @@ class Sink(ABC):
 
     @abstractmethod
     def write(self, batch: int, table: pa.Table | None) -> None:
-        """Take a batch.  SinkError: it is not taken and must be given again; FencedError: another one writes now."""
+        """Take a batch.  SinkError, and whatever a client library raises: it is not taken and must be given again;
+        FencedError: another one writes now; EncodeError: it can never be taken, and the partition is set aside."""
 
     def settle(self, patience_s: float) -> str | None:
         """Wait, at most so long, until everything taken is visible; what is in the way, if something is."""
@@ -93,6 +95,20 @@ def _parquet(table: pa.Table) -> bytes:
 
 
 ENCODERS: dict[str, Callable[[pa.Table], bytes]] = {"jsonl": _jsonl, "parquet": _parquet}
+
+
+def encoded(fmt: str, table: pa.Table) -> bytes:
+    """A batch in a format, a key of ENCODERS.  EncodeError: these rows do not go into it; only memory, which may be there
+    again the next time, is no matter of the rows, as nothing is written here."""
+    try:
+        return ENCODERS[fmt](table)
+    except MemoryError:
+        raise
+    except (Exception, PanicException) as error:  # polars panics at types that it has no text for
+        columns = ", ".join(f"{field.name}: {field.type}" for field in table.schema)
+        raise EncodeError(
+            f"these rows cannot be written as {fmt} (columns {columns}): {type(error).__name__}: {error}"
+        ) from error
 
 
 def differs(path: str, batch: int) -> SinkError:
@@ -127,8 +143,8 @@ class BatchFiles(Sink):
         return found
 
     def write(self, batch: int, table: pa.Table | None) -> None:
-        """Store a batch once.  Raises SinkError when it cannot be written or is there with other bytes."""
-        self.store(batch, b"" if table is None or table.num_rows == 0 else ENCODERS[self.fmt](table))
+        """Store a batch once.  SinkError when it cannot be written or is there with other bytes; EncodeError."""
+        self.store(batch, b"" if table is None or table.num_rows == 0 else encoded(self.fmt, table))
         self.visible = batch
         self._shown.append((batch, time.time()))
 

@@ -17,6 +17,8 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 
+from polars.exceptions import PanicException
+
 from spark_jobs.checkpoints import CheckpointStore
 from spark_jobs.command import Ack
 from spark_jobs.contract import Tables
@@ -90,9 +92,7 @@ class SnapshotWriter:
                 continue
             try:
                 ack = self._stored(job)
-            except (
-                Exception
-            ) as error:  # of user code, or of a store's client library: whatever it is, others go on
+            except (Exception, PanicException) as error:  # of user code, or of a store's client: others go on
                 with self._lock:
                     self._problems.append(
                         f"{job.partition}: checkpoint {job.position} not stored: {type(error).__name__}: {error}"

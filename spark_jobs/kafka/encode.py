@@ -15,16 +15,12 @@ import fastavro
 import polars as pl
 import pyarrow as pa
 
-from spark_jobs.errors import DataPlaneError, SpecError
+from spark_jobs.errors import EncodeError, SpecError
 from spark_jobs.kafka.decode import local_schema
 
 Keyed = list[tuple[bytes | None, bytes | None]]
 ARROW_BYTES = 500_000
 """Rows go into one Arrow message up to about this size; librdkafka takes messages of 1 MB by default."""
-
-
-class EncodeError(DataPlaneError):
-    """Rows that cannot be written as the sink says."""
 
 
 class Encoder(ABC):

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+from polars.exceptions import PanicException
 
 from spark_jobs.errors import DataPlaneError, FencedError, NotYetError, SinkError, SpecError, StepError
 from spark_jobs.kafka import transactions
@@ -182,10 +183,10 @@ class KafkaSink(Sink):
             except SinkError as error:
                 pause = min(max(2 * pause, 0.2), LONGEST_PAUSE_S)
                 self._set(trouble=str(error))
-            except FencedError as error:
+            except (FencedError, StepError) as error:
                 self._set(end=error)
                 break
-            except Exception as error:  # rows that do not fit, a message too large, or a fault in here
+            except (Exception, PanicException) as error:  # a fault in here
                 place = self._place
                 self._set(end=StepError(place.operator, place.partition, taken[0][0], error))
                 break
@@ -199,7 +200,7 @@ class KafkaSink(Sink):
     def _write(self, taken: Sequence[tuple[int, pa.Table | None]]) -> None:
         """One transaction with all batches that are not there yet."""
         marker = self._session.open()
-        encoded = [self._encode(batch, table) for batch, table in taken]
+        encoded = [self._encode_or_name(batch, table) for batch, table in taken]
         for written in encoded:
             before = marker.digests.get(written.batch)
             if written.batch <= marker.batch and before not in (None, written.digest):
@@ -219,6 +220,15 @@ class KafkaSink(Sink):
             self.visible = taken[-1][0]
             self._marked, self._trouble = True, None
             self._state.notify_all()
+
+    def _encode_or_name(self, batch: int, table: pa.Table | None) -> Written:
+        """StepError, of this very batch: rows that do not fit, or a message too large."""
+        try:
+            return self._encode(batch, table)
+        except MemoryError as error:
+            raise SinkError(f"batch {batch}: no memory to encode it") from error
+        except (Exception, PanicException) as error:
+            raise StepError(self._place.operator, self._place.partition, batch, error) from error
 
     def _encode(self, batch: int, table: pa.Table | None) -> Written:
         if table is None or table.num_rows == 0:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 
 from spark_jobs.contract import Inbox, Operator, Place, Tables
@@ -65,6 +67,10 @@ class Misbehaves(Operator):
             out = [1, 2, 3]
         if inbox.batch >= self.batch and self.how == "key" and out is not None:
             out = out.rename_columns([f"not-{name}" for name in out.column_names])
+        if inbox.batch >= self.batch and self.how == "bytes" and out is not None:
+            out = out.append_column("raw", pa.array([b"\xff"] * out.num_rows))
+        if inbox.batch >= self.batch and self.how == "panic":
+            pl.from_arrow(pa.table({"n": pa.array([Decimal(10) ** 60], pa.decimal256(70))}))
         return state + 1, out
 
     def freeze(self, state: Any) -> Callable[[], Tables]:

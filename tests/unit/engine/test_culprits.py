@@ -34,6 +34,8 @@ spec:
         ("key", "", 7, "key column 'tweet' is not in the output; its columns are "),
         ("list", "", 7, "rows must be a pyarrow.Table or None, not list"),
         ("list", ", output: {}", 7, "rows must be a pyarrow.Table or None, not list"),
+        ("bytes", ", output: {}", 7, "EncodeError: these rows cannot be written as jsonl (columns "),
+        ("panic", "", 7, "PanicException: "),
         ("freeze", "", 21, "KeyError: 'state'"),
     ],
 )

@@ -13,13 +13,14 @@ import pytest
 
 from spark_jobs.buffers import Budget
 from spark_jobs.contract import Inbox, Operator, Place
-from spark_jobs.errors import NotYetError, SinkError, StepError
+from spark_jobs.errors import EncodeError, NotYetError, SinkError, StepError
 from spark_jobs.kafka import sink as kafka_sink
 from spark_jobs.kafka.sink import KafkaSink
 from spark_jobs.kafka.transactions import Marker
 from spark_jobs.runtime import OperatorRuntime
-from spark_jobs.sinks import Opening, Owner, Sink
+from spark_jobs.sinks import ENCODERS, Opening, Owner, Sink
 from spark_jobs.topology import expand, load_text
+from spark_jobs.url_sink import file_sink
 from spark_jobs.wire import Message
 from tests.unit.engine.test_recovery import DIAMOND
 
@@ -146,6 +147,37 @@ def test_an_error_of_a_sink_s_client_library_passes(tmp_path: Path) -> None:
     assert made.advance(ANYBODY)
 
 
+def test_rows_that_cannot_be_encoded_are_no_trouble_that_passes(tmp_path: Path) -> None:
+    made = runtime(tmp_path, "count.0", 10**6, Recorder(errors=[EncodeError("no such type")]))
+    with pytest.raises(StepError, match=r"partition count\.0, batch 1: EncodeError: no such type"):
+        made.advance(ANYBODY)
+
+
+@pytest.mark.parametrize("staged", [False, True])
+@pytest.mark.parametrize("fmt", ["jsonl", "parquet"])
+def test_a_disk_that_is_full_is_waited_for_and_rows_that_do_not_fit_the_format_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fmt: str, staged: bool
+) -> None:
+    def full(_: pa.Table) -> bytes:
+        raise ArithmeticError("no such type")
+
+    sink = file_sink(str(tmp_path), Place("count", 0, 3), fmt)
+    made = runtime(tmp_path, "count.0", 10**6, sink, gives=ROWS)
+    made.staged = {1: ROWS} if staged else None
+
+    def give() -> None:
+        made.publish(1) if staged else made.advance(ANYBODY)
+
+    (tmp_path / "count").write_text("a file where a folder should be")
+    with pytest.raises(SinkError, match="cannot write"):
+        give()
+    monkeypatch.setitem(ENCODERS, fmt, full)
+    with pytest.raises(
+        StepError, match=rf"batch 1: EncodeError: .* as {fmt} \(columns .*ArithmeticError: no such type"
+    ):
+        give()
+
+
 def test_output_without_the_column_to_group_by_is_the_operator_s_error(tmp_path: Path) -> None:
     made = runtime(tmp_path, "parse.0", 10**6, gives=pa.table({"other": [1]}))
     with pytest.raises(StepError, match=r"operator parse, partition parse\.0, batch 1: .*tag"):
@@ -215,3 +247,14 @@ def test_kafka_sink_leaves_a_replay_as_it_is(monkeypatch: pytest.MonkeyPatch) ->
     assert sink.settle(30) is None
     sink.close()
     assert [b for t in brokers.transactions for b in t] == [7]
+
+
+def test_kafka_sink_names_the_batch_whose_rows_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the encoder panics, which is no Exception of Python."""
+    sink, brokers = kafka(monkeypatch, 4, 4)
+    sink.write(5, ROWS)
+    sink.write(6, pa.table({"raw": [b"\xff"]}))
+    brokers.free.set()
+    with pytest.raises(StepError, match=r"partition count\.0, batch 6: PanicException: .*JSON"):
+        sink.settle(30)
+    sink.close()
