@@ -6,16 +6,20 @@ covers them (seed 003, section 4.2), so that a partition restored later, or lost
 Memory is bounded (R1): past the node's budget, the oldest entries move to files in the node's spill folder.  When that is
 full, too, a batch is refused (it waits), and `relieve` may drop what its target has applied: that target cannot be fed
 from here any more if it is lost before the next checkpoint, and `rewind` says so.
+A spilled file that is gone, or whose bytes are not those that were written, is told (`LostOutputError`): a batch that is not
+here is never sent as if it had no rows, nor passed over.  A disk that does not answer is no loss, and is asked again.
 
 Entries are encoded once, when they are produced: the same bytes go to the wire, to the spill file and to a replay.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from spark_jobs.errors import LostOutputError
 from spark_jobs.wire import Message
 
 IN_FLIGHT = 16 * 2**20
@@ -38,12 +42,13 @@ class Budget:
 
 @dataclass(slots=True)
 class Entry:
-    """One batch for one target: `body` is None while the bytes are in `path`."""
+    """One batch for one target: `body` is None while the bytes are in `path`; `check`: their CRC-32."""
 
     watermark: int | None
     body: bytes | None
     size: int
     path: Path | None = None
+    check: int = 0
 
 
 @dataclass(slots=True)
@@ -98,7 +103,7 @@ class EdgeBuffer:
             except OSError:
                 path.unlink(missing_ok=True)
                 raise
-            entry.path, entry.body = path, None
+            entry.path, entry.check, entry.body = path, zlib.crc32(entry.body), None
             self.inline.discard(batch)
             self.budget.memory -= entry.size
             self.budget.disk += entry.size
@@ -116,9 +121,32 @@ class EdgeBuffer:
             if flight >= IN_FLIGHT:
                 return
             flight += entry.size
-            body = entry.body if entry.path is None else entry.path.read_bytes()
-            yield Message(self.source, self.target, self.cursor, entry.watermark, None), body or b""
+            body = self.body(self.cursor)
+            yield Message(self.source, self.target, self.cursor, entry.watermark, None), body
             self.cursor += 1
+
+    def body(self, batch: int) -> bytes:
+        """The encoded rows of a batch that is here.  LostOutputError: not any more; OSError: not now."""
+        entry = self.entries[batch]
+        if entry.path is None:
+            return entry.body or b""
+        why = ""
+        for _ in range(2):
+            try:
+                found = entry.path.read_bytes()
+            except FileNotFoundError:
+                why = "is gone"
+                continue
+            if len(found) == entry.size and zlib.crc32(found) == entry.check:
+                return found
+            why = "is damaged"
+        raise LostOutputError(
+            f"output of {self.source} for {self.target}, batch {batch}: the spilled file {entry.path} {why}"
+        )
+
+    def forget(self, batch: int) -> None:
+        """Give back what a batch took that can be produced again."""
+        self._forget(batch)
 
     def trim(self, upto: int) -> None:
         """Forget batches up to and including `upto`."""

@@ -46,6 +46,11 @@ class FencedError(DataPlaneError):
     """A later installation of the same output partition writes now: this one must never write again."""
 
 
+class LostOutputError(DataPlaneError):
+    """Buffered output of a partition that was spilled and cannot be read back: its file is gone, or its bytes are wrong.
+    The partition has to produce it again, from a checkpoint."""
+
+
 class SourceError(DataPlaneError):
     """A source that cannot be read just now; the batch waits and is tried again."""
 

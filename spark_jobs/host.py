@@ -31,6 +31,7 @@ from spark_jobs.errors import (
     EncodeError,
     FencedError,
     LateRequestError,
+    LostOutputError,
     NotYetError,
     SinkError,
     SourceError,
@@ -59,8 +60,10 @@ ROUND = 8
 
 WAITS = (NotYetError, SinkError, SourceError, BufferError, OSError)
 """Trouble that passes."""
-ENDS = (StepError, FencedError)
+ENDS = (StepError, FencedError, LostOutputError)
 """Trouble that does not, and ends the partition."""
+REASONS = ("poison", "fenced", "lost output")
+"""How the reason begins, in the order of `ENDS`."""
 
 Bundles = list[tuple[int, bytes]]
 """(target slot, bundle)."""
@@ -294,9 +297,11 @@ class Host:
         except Exception as error:  # of a connection that is not used again
             self._problems.append(f"{runtime.partition.id}: closing: {type(error).__name__}: {error}")
 
-    def _end(self, partition: str, error: StepError | FencedError) -> None:
-        """Trouble that does not pass: code raised, or a later installation writes."""
-        self._fail(partition, f"{'poison' if isinstance(error, StepError) else 'fenced'}: {error}")
+    def _end(self, partition: str, error: StepError | FencedError | LostOutputError) -> None:
+        """Trouble that does not pass: code raised, a later installation writes, or output is lost that was kept here; only
+        poison is not restored elsewhere."""
+        reason = next(r for kind, r in zip(ENDS, REASONS, strict=True) if isinstance(error, kind))
+        self._fail(partition, f"{reason}: {error}")
 
     @contextmanager
     def _its_own(self, partition: str, batch: int) -> Iterator[None]:
@@ -449,6 +454,8 @@ class Host:
         if runtime is None:
             return
         for target in runtime.buffers:
+            if partition not in self.runtimes:
+                break
             reader = self.runtimes.get(target)
             if isinstance(reader, OperatorRuntime) and command.routes.get(target) == command.slot:
                 for message, body in self._pending(runtime, target, reader.position, command.window):

@@ -20,7 +20,15 @@ import pyarrow as pa
 
 from spark_jobs.buffers import IN_FLIGHT, Budget, EdgeBuffer
 from spark_jobs.contract import Inbox, Input, Operator, Range, Source, Tables, require_table
-from spark_jobs.errors import EncodeError, FencedError, NotYetError, SinkError, SourceError, StepError
+from spark_jobs.errors import (
+    EncodeError,
+    FencedError,
+    LostOutputError,
+    NotYetError,
+    SinkError,
+    SourceError,
+    StepError,
+)
 from spark_jobs.ledger import has_ended
 from spark_jobs.operators.frames import END_OF_TIME
 from spark_jobs.sinks import Sink
@@ -216,7 +224,10 @@ class SourceRuntime(Runtime):
         buffer = self.buffers[target]
         last, again = min(applied + window, self.position), 0
         while buffer.cursor <= last and again < IN_FLIGHT:
-            yield from buffer.pending(applied, applied + window)
+            try:
+                yield from buffer.pending(applied, applied + window)
+            except LostOutputError:  # it is read again
+                buffer.forget(buffer.cursor)
             if buffer.cursor > last or buffer.cursor in buffer.entries or not self._readable(buffer.cursor):
                 return
             message, body = self._again(target, buffer.cursor)
@@ -354,7 +365,9 @@ class OperatorRuntime(Runtime):
         """State, watermark and, for a cycle, the last output over feedback edges: the next batch of its target needs it."""
         state = self.operator.freeze(self.state) if self.state is not None else None
         loops = {t: self.buffers[t].entries.get(self.position) for t in self.feedback}
-        bodies = {t: e.body for t, e in loops.items() if e is not None and e.body}
+        bodies = {
+            t: self.buffers[t].body(self.position) for t, e in loops.items() if e is not None and e.size
+        }
         watermark = self.watermark
         staged = dict(self.staged or {})
         if state is None and not bodies and watermark is None and not staged:

@@ -1,5 +1,7 @@
 """Output buffers: nothing is lost or reordered, and memory stays within its budget (invariant R1)."""
 
+import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.buffers import IN_FLIGHT, Budget, EdgeBuffer
+from spark_jobs.errors import LostOutputError
 
 
 def make(folder: Path, memory: int = 10_000, disk: int = 10**9) -> EdgeBuffer:
@@ -46,6 +49,53 @@ def test_spills_oldest_and_reads_it_back(tmp_path: Path) -> None:
     buffer.clear()
     assert list(tmp_path.iterdir()) == []
     assert (buffer.budget.memory, buffer.budget.disk) == (0, 0)
+
+
+def spilled(folder: Path) -> tuple[EdgeBuffer, Path]:
+    """Ten batches, of which eight are in files; and the file of the third."""
+    buffer = make(folder, memory=250)
+    for batch in range(1, 11):
+        buffer.put(batch, None, bytes([batch]) * 100)
+    path = buffer.entries[3].path
+    assert path is not None
+    return buffer, path
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (lambda path: path.unlink(), "is gone"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-1]), "is damaged"),
+        (lambda path: path.write_bytes(bytes([9]) * 100), "is damaged"),
+        (lambda path: path.write_bytes(b""), "is damaged"),
+    ],
+    ids=["gone", "cut", "changed", "empty"],
+)
+def test_a_spilled_batch_that_is_lost_is_told_and_not_passed_over(
+    tmp_path: Path, damage: Callable[[Path], object], why: str
+) -> None:
+    buffer, path = spilled(tmp_path)
+    damage(path)
+    sent = []
+    for _ in range(2):
+        with pytest.raises(LostOutputError, match=rf"output of a\.0 for b\.0, batch 3: .*spill {why}"):
+            sent += [message.batch for message, _ in buffer.pending(0, 10)]
+    assert buffer.cursor == 3 and sent == []
+    buffer.clear()
+    assert (buffer.budget.memory, buffer.budget.disk) == (0, 0)
+
+
+def test_a_disk_that_does_not_answer_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    buffer, _ = spilled(tmp_path)
+
+    def refuses(_: Path) -> bytes:
+        raise OSError(errno.EIO, "input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", refuses)
+        with pytest.raises(OSError, match="input/output"):
+            list(buffer.pending(0, 10))
+    assert [body for _, body in buffer.pending(0, 10)] == [bytes([b]) * 100 for b in range(1, 11)]
 
 
 def test_both_limits_reached_names_the_settings(tmp_path: Path) -> None:

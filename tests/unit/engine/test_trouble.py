@@ -279,3 +279,48 @@ def test_a_host_that_dies_alone_is_told_as_lost_and_begins_with_nothing_that_is_
     world.want(2, world.engine.punctuations.newest, world.spread("a", "b"), retain=True)
     world.run(lambda e: e.done)
     assert world.output() == diamond_output
+
+
+@pytest.mark.parametrize("how", ["gone", "damaged"])
+def test_spilled_output_that_is_lost_fails_its_partition_which_makes_it_again(
+    tmp_path: Path, diamond_output: dict[str, bytes], how: str
+) -> None:
+    """In an incident; who reads it comes back after its disk lost it.  Sources read their rows again."""
+    world = World(override(load_text(DIAMOND), {"recovery.bufferMemory": "4Ki"}), tmp_path, "w")
+    world.nodes.start("a", "b")
+    there = [p for p in world.topology.order if not p.startswith(("count", "top"))]
+    world.want(1, 0, world.spread("a", "b", only=there), retain=True)
+    world.run(lambda e: min(e.positions.values()) >= 40)
+    for spill in world.nodes.hosts["a"].folder.glob("*.spill"):
+        spill.unlink() if how == "gone" else spill.write_bytes(spill.read_bytes()[::-1] + b"\n")
+    whole = world.spread("a", "b")
+    mine = [p for p in there if whole[p] == "a"]
+    world.want(1, 0, whole, retain=True)
+    world.run(lambda e: bool(e.failed))
+    lost = {
+        p for p, reason in world.engine.failed.items() if reason.startswith("lost output: output of parse")
+    }
+    assert lost == set(world.engine.failed) and lost <= set(mine)
+    assert all(f".spill is {how}" in world.engine.failed[p] for p in lost)
+    world.want(1, 0, {p: node for p, node in whole.items() if p not in lost}, retain=True)
+    world.want(1, 0, whole, retain=True)
+    world.run(lambda e: e.done)
+    assert world.output() == diamond_output
+
+
+def test_feedback_that_was_spilled_is_in_the_checkpoint(tmp_path: Path) -> None:
+    """A cycle's last output is a part of the state: without it the batch after a restoration would have other input."""
+    text = Path("examples/feedback.yaml").read_text()
+    outputs = []
+    for memory in ("64Mi", "1"):
+        changes = {"recovery.bufferMemory": memory, "checkpoint.everyBatches": 5}
+        world = World(override(load_text(text), changes), tmp_path, memory)
+        world.nodes.start("a", "b")
+        world.want(1, 0, world.spread("a", "b"))
+        world.run(lambda e: e.punctuations.newest >= 5)
+        newest = world.engine.punctuations.newest
+        for number in (2, 3):
+            world.want(number, newest, world.spread("a", "b"))
+        world.run(lambda e: e.done)
+        outputs.append(world.output())
+    assert outputs[0] == outputs[1]
