@@ -111,8 +111,12 @@ def _queries_restored(view: View, incident: Incident, last: bool = False) -> Inc
 def _sight(view: View, incident: Incident, query: str, last: bool) -> back.Sight:
     progress = view.snapshot.progress
     assert progress is not None  # acked
-    behind = back.lag(progress, incident, query)
-    position = progress.positions[query]
+    position = reported = progress.positions[query]
+    if (
+        last
+    ):  # a checkpoint covers nothing that is not shown, and is often on record before the report that says so
+        position = max(reported, view.newest_checkpoint)
+    behind = max(0, back.lag(progress, incident, query) - (position - reported))
     return back.Sight(view.now, position, behind <= back.limit(incident, query), behind == 0, last)
 
 

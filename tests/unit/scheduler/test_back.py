@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler import (
+    CloseIncident,
     Desired,
     Incident,
     Kind,
@@ -196,3 +197,19 @@ def test_a_summary_leaves_no_query_out() -> None:
     assert spread([Recovery(3.0, False)], closed=False) == "0 of 1 back; 1 still down (at least 3.0 s)"
     assert str(Recovery(42.3, True, 1)) == "42.3 s, down again once"
     assert str(Recovery(60.0, False)) == "at least 60.0 s"
+
+
+@pytest.mark.parametrize(("checkpoint", "back_again"), [(58, True), (40, False)])
+def test_an_output_has_shown_what_the_checkpoint_covers_that_closes_the_incident(
+    checkpoint: int, back_again: bool
+) -> None:
+    """The stream has ended with batch 58. The checkpoint is on record before the driver's next report, in which the output
+    would be there; with one that covers less nobody knows of the last batch."""
+    seen = replace(snapshot(58, 31, START + 60.0), checkpoints=frozenset({15, checkpoint}))
+    verifying = replace(
+        incident(), phase=Phase.VERIFYING, queries={"out.0": QueryTimeline(START, START + 50.0)}
+    )
+    decision = decide(replace(seen, incident=verifying), POLICY)
+    assert decision.rule == "closed"
+    closed = next(step.incident for step in decision.steps if isinstance(step, CloseIncident))
+    assert times(closed).caught_up_at == (START + 60.0 if back_again else None)
