@@ -52,11 +52,14 @@ class Trigger:
         """When, in a few words."""
         moments = {
             "at": f"{self.value:g} s into the stream",
-            "batch": f"at batch {self.value:g}",
-            "after": f"after fault {self.of}",
-            "on": f"at {self.of} {self.value:g} of the run",
+            "batch": f"batch {self.value:g}",
+            "after": f"fault {self.of}",
+            "on": f"{self.of} {self.value:g} of the run",
         }
-        return (f"{self.delay_s:g} s after: " if self.delay_s else "") + moments[self.kind]
+        moment = moments[self.kind]
+        if self.delay_s or self.kind == "after":
+            return (f"{self.delay_s:g} s " if self.delay_s else "") + f"after {moment}"
+        return moment if self.kind == "at" else f"at {moment}"
 
 
 @dataclass(frozen=True, slots=True)

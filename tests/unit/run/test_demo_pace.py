@@ -1,57 +1,96 @@
-"""The demo's pace follows what was measured, and its faults are stretched with it."""
+"""The demo's pace follows from how late outputs are, and its faults are stretched with it."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from controller.run.demo_pace import choose, measured, stretched
+from controller.report.history import Writes
+from controller.run.demo_pace import LEAST_S, MOST_S, Pace, measured, stretched
 from controller.run.errors import RunError
 from controller.run.faults import load_faults
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
-def events(path: Path, **times: list[float]) -> Path:
-    """Times of the outputs of each query."""
-    lines = [
-        json.dumps({"query": query, "batch": batch, "at": at, "due": 0.0})
-        for query, each in times.items()
-        for batch, at in enumerate(each, 1)
-    ]
-    path.write_text("\n".join(lines) + "\n")
-    return path
+def writes(*late: float) -> Writes:
+    """Batch b is due at b seconds and written so much later, and never before the one before it."""
+    batches = np.arange(1, len(late) + 1)
+    return Writes(batches, batches * LEAST_S, np.maximum.accumulate(batches * LEAST_S + np.array(late)))
 
 
-def test_the_usual_distance_of_a_warm_query_counts(tmp_path: Path) -> None:
-    cold, warm = [0.0, 9.0], [10.0 + 0.5 * i for i in range(60)]
-    assert measured(events(tmp_path / "e", a=cold + warm, b=warm, c=[1.0])) == pytest.approx(0.5, abs=0.05)
+def in_jobs(batches: int, job_s: float, busy_s: float = 0.0) -> Writes:
+    """What a machine writes whose jobs take `job_s` and as much as `busy_s` more for each batch: each applies all batches
+    that are due when it begins."""
+    found: list[float] = []
+    now = LEAST_S
+    while len(found) < batches:
+        due = min(batches, int(now / LEAST_S)) - len(found)
+        if due < 1:
+            now = (len(found) + 1) * LEAST_S
+            continue
+        now += job_s + busy_s * due
+        found += [now - (len(found) + i + 1) * LEAST_S for i in range(due)]
+    return writes(*found)
 
 
-def test_many_batches_at_once_do_not_hide_how_long_a_job_takes(tmp_path: Path) -> None:
-    bursts = [10.0 * job + 0.01 * batch for job in range(8) for batch in range(20)]
-    assert measured(events(tmp_path / "e", a=bursts)) == pytest.approx(9.8, abs=0.3)
+@pytest.mark.parametrize("job_s", [0.1, 0.5, 1.0, 1.5])
+def test_a_machine_that_follows_a_batch_a_second_gets_one(job_s: float) -> None:
+    pace = measured({"a": in_jobs(57, job_s), "b": in_jobs(57, job_s)})
+    assert pace.follows
+    assert pace.interval_s == LEAST_S
+    assert "This machine follows" in pace.describe()
 
 
-def test_a_run_that_wrote_too_little_is_no_measure(tmp_path: Path) -> None:
+def test_outputs_that_come_in_bursts_are_no_sign_of_a_slow_machine() -> None:
+    """Two batches at a time, two seconds apart, and each at most two seconds late."""
+    assert measured({"a": writes(*[2.0, 1.0] * 28)}).interval_s == LEAST_S
+
+
+def test_a_slow_start_and_one_job_that_took_long_are_forgotten() -> None:
+    slow_start = [30.0 - b for b in range(30)]
+    usual = [0.8] * 27
+    usual[20:24] = [6.0, 5.0, 4.0, 3.0]
+    pace = measured({"a": writes(*slow_start, *usual), "b": writes(*slow_start, *usual)})
+    assert pace.late_s == pytest.approx(0.8)
+
+
+def test_one_query_that_is_late_is_not_the_machine() -> None:
+    assert measured({"a": writes(*[1.0] * 57), "b": writes(*[9.0] * 57), "c": writes(*[1.2] * 57)}).late_s < 2
+
+
+@pytest.mark.parametrize(("job_s", "busy_s"), [(2.5, 0.0), (2.0, 0.2), (4.0, 0.0)])
+def test_a_machine_that_is_late_gets_a_slower_stream(job_s: float, busy_s: float) -> None:
+    pace = measured({"a": in_jobs(57, job_s, busy_s)})
+    assert LEAST_S < pace.interval_s <= MOST_S
+    assert pace.follows
+    assert pace.stretch == pytest.approx(pace.interval_s)
+    assert f"a batch every {pace.interval_s:g} s" in pace.describe()
+    assert f"{pace.stretch:g} times as slowly" in pace.describe()
+    assert "VERY BUSY" not in pace.describe()
+
+
+@pytest.mark.parametrize(("job_s", "busy_s"), [(12.0, 0.0), (0.5, 1.05)], ids=["long jobs", "falls behind"])
+def test_a_machine_that_is_far_too_slow_is_told_so(job_s: float, busy_s: float) -> None:
+    pace = measured({"a": in_jobs(57, job_s, busy_s)})
+    assert pace.interval_s == MOST_S
+    assert not pace.follows
+    assert "VERY BUSY OR VERY SLOW" in pace.describe()
+
+
+def test_what_was_late_is_few_batches_late_at_the_chosen_pace() -> None:
+    for late_s in (0.0, 2.9, 3.0, 3.1, 6.0, 8.9, 9.0):
+        pace = Pace(late_s)
+        assert pace.follows
+        assert late_s <= 3 * pace.interval_s + 1e-6
+    assert not Pace(9.1).follows
+
+
+def test_a_run_that_wrote_too_little_is_no_measure() -> None:
     with pytest.raises(RunError, match="too few"):
-        measured(events(tmp_path / "e", a=[1.0], b=[2.0]))
-
-
-@pytest.mark.parametrize(
-    ("output_s", "interval_s", "follows"),
-    [(0.01, 1.0, True), (0.4, 1.0, True), (0.41, 1.1, True), (0.8, 2.0, True), (2.0, 3.0, True), (3.5, 3.0, False)],
-)  # fmt: skip
-def test_a_slow_machine_gets_a_slower_stream(output_s: float, interval_s: float, *, follows: bool) -> None:
-    pace = choose(output_s)
-    assert pace.interval_s == pytest.approx(interval_s)
-    assert pace.stretch == pytest.approx(interval_s)
-    assert pace.follows is follows
-    assert ("CANNOT FOLLOW" in pace.describe()) is not follows
-    assert f"one batch every {interval_s:g} s" in pace.describe()
-    assert ("as slowly" in pace.describe()) is (interval_s > 1)
+        measured({"a": writes(*[1.0] * 11), "b": writes()})
 
 
 def test_faults_are_stretched_in_time_and_in_nothing_else() -> None:

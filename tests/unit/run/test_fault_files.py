@@ -175,3 +175,11 @@ def test_nodes_that_are_added_and_partitions_that_are_there_may_be_named(tmp_pat
     path.write_text(TWO % entry)
     assert len(load_faults(path, 3, PAIR)) == 3
     assert len(load_faults(path, 1, standby=2)) == 3
+
+
+def test_a_moment_is_said_in_words() -> None:
+    assert Trigger("on", 1, "checkpoint", 15.0).describe() == "15 s after checkpoint 1 of the run"
+    assert Trigger("on", 2, "plan").describe() == "at plan 2 of the run"
+    assert Trigger("batch", 40).describe() == "at batch 40"
+    assert Trigger("at", 20.0).describe() == "20 s into the stream"
+    assert Trigger("after", of="burst", delay_s=2.5).describe() == "2.5 s after fault burst"
