@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from algorithms.model import Choice, Exclusion, FailedQuery, Instance, Plan
-from algorithms.solve import OPERATOR_CENTRIC, solve
+from algorithms.registry import OPERATOR_CENTRIC, solve
 
 LEAST_S = 0.05
 """Seconds that a call of the planner gets even when those before it have used up the limit."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from algorithms import Exclusion, FailedQuery, Instance, NodeCapacity, PartitionCost, Plan, UnionSet
-from algorithms.solve import OPERATOR_CENTRIC
+from algorithms.registry import OPERATOR_CENTRIC
 from scheduler.costs import free_capacity
 from scheduler.foresight import Planner, Question
 from scheduler.incident import Candidate

@@ -19,6 +19,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 
+from spark_jobs.driver_records import record_epochs, record_name
 from spark_jobs.errors import DamagedError, StoreError, SupersededError
 from spark_jobs.files import Files
 
@@ -30,7 +31,7 @@ KEPT = 20
 
 
 def _claim(epoch: int) -> str:
-    return f"{EPOCHS}/{epoch:08d}.json"
+    return record_name(EPOCHS, epoch)
 
 
 def _seen(epoch: int) -> str:
@@ -95,8 +96,7 @@ def claim_epoch(location: str, propose: Callable[[int], int]) -> Fence:
 
 def claims(files: Files) -> list[int]:
     """Epochs that drivers have claimed, in order."""
-    names = [name.removesuffix(".json") for name in files.names(EPOCHS)]
-    return sorted(int(name) for name in names if name.isdigit())
+    return record_epochs(files, EPOCHS)
 
 
 def recorded(files: Files) -> tuple[int, Mapping[int, int]]:

@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from spark_jobs.driver_records import DriverRecords
 from spark_jobs.errors import DamagedError
 from spark_jobs.files import Files
 
@@ -53,12 +54,14 @@ class Release:
         ahead: int = 32,
         wall: Callable[[], float] = time.time,
         elapsed: Callable[[], float] = time.monotonic,
-        epoch: int = 0,
+        *,
+        epoch: int,
     ) -> None:
         self.interval_s = interval_s
         self.ahead = ahead
         self._wall, self._elapsed = wall, elapsed
         self._files, self._epoch = Files(location), epoch
+        self._written = DriverRecords(self._files, CLOCKS)
         self.anchors = self._read()
         self._from = self._began = wall()
         self._since, self._off = elapsed(), 0.0
@@ -66,8 +69,7 @@ class Release:
 
     def _read(self) -> list[Anchor]:
         """Of the newest driver that wrote them down; a file of an earlier version may hold the beginning alone."""
-        name = _name(epochs[-1]) if (epochs := self._epochs()) else CLOCK
-        data = self._files.read(name)
+        name, data = self._written.newest(CLOCK)
         if data is None:
             return []
         try:
@@ -79,11 +81,6 @@ class Release:
             raise DamagedError(
                 f"{name} in {self._files.name}: the stream's clock is damaged: {error}"
             ) from error
-
-    def _epochs(self) -> list[int]:
-        """Of drivers that have written down their clock."""
-        names = [name.removesuffix(".json") for name in self._files.names(CLOCKS)]
-        return sorted(int(name) for name in names if name.isdigit())
 
     @property
     def started(self) -> float | None:
@@ -121,10 +118,9 @@ class Release:
             begins = self.at(newest + 1) if last.interval > 0 else self._wall()
             kept = [anchor for anchor in anchors if anchor.batch <= newest]
             anchors = [*kept, Anchor(newest + 1, begins, self.interval_s)]
-        self._files.replace(_name(self._epoch), _encoded(anchors))
+        self._written.write(self._epoch, _encoded(anchors))
         self.anchors = anchors
-        for epoch in [epoch for epoch in self._epochs() if epoch < self._epoch]:
-            self._files.remove(_name(epoch))
+        self._written.forget_before(self._epoch)
 
     def start(self, now: float) -> None:
         """Let batch 1 be due now (unix seconds), unless the clock was started before, by whomever.  StoreError: it cannot
@@ -177,10 +173,6 @@ class Release:
             return 0.0
         anchor = next((a for a in reversed(self.anchors) if a.batch <= batch), self.anchors[0])
         return anchor.time + (batch - anchor.batch) * anchor.interval
-
-
-def _name(epoch: int) -> str:
-    return f"{CLOCKS}/{epoch:08d}.json"
 
 
 def _encoded(anchors: list[Anchor]) -> bytes:

@@ -18,6 +18,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from spark_jobs.driver_records import DriverRecords
 from spark_jobs.epochs import Fence
 from spark_jobs.errors import CheckpointError, DamagedError
 from spark_jobs.files import Files
@@ -55,6 +56,7 @@ class Revisions:
 
     def __init__(self, location: str, revision: str, fence: Fence) -> None:
         self._files, self.revision, self._fence = Files(location), revision, fence
+        self._written = DriverRecords(self._files, REVISIONS)
 
     def begin(self, newest: int, written: int, replay: bool) -> str:
         """A driver begins after the checkpoint `newest`; ranges are on record up to batch `written`.  Returns what a person
@@ -75,8 +77,7 @@ class Revisions:
             )
         self._write(None)
         self._fence.check()
-        for epoch in [epoch for epoch in self._epochs() if epoch < self._fence.epoch]:
-            self._files.remove(_name(epoch))
+        self._written.forget_before(self._fence.epoch)
         self._files.remove(FORMER)
         return said
 
@@ -84,16 +85,9 @@ class Revisions:
         """Nothing was released after this checkpoint, nor will be by this driver."""
         self._write(position)
 
-    def _epochs(self) -> list[int]:
-        """Of drivers whose record is there."""
-        names = [name.removesuffix(".json") for name in self._files.names(REVISIONS)]
-        return sorted(int(name) for name in names if name.isdigit())
-
     def _read(self) -> tuple[str, int | None]:
         """What the newest driver has written down; that of an earlier version where none has."""
-        epochs = self._epochs()
-        name = _name(epochs[-1]) if epochs else FORMER
-        data = self._files.read(name)
+        name, data = self._written.newest(FORMER)
         if data is None:
             return "", None
         try:
@@ -106,8 +100,4 @@ class Revisions:
     def _write(self, drained: int | None) -> None:
         """Only this driver writes a file of this name."""
         record = {"revision": self.revision, "drained": drained}
-        self._files.replace(_name(self._fence.epoch), json.dumps(record).encode())
-
-
-def _name(epoch: int) -> str:
-    return f"{REVISIONS}/{epoch:08d}.json"
+        self._written.write(self._fence.epoch, json.dumps(record).encode())

@@ -93,7 +93,7 @@ def extends(location: Path) -> None:
         (lambda at: FileSink(at, PLACE, "jsonl").store(1, LINES), ["batch-00000001.jsonl"]),
         (stores, ["count.0.host-1.state", "COMPLETE.json"]),
         (extends, ["stream.json", "0000000001.json"]),
-        (lambda at: Release(str(at), 0.5).start(1000.0), ["clock.json"]),
+        (lambda at: Release(str(at), 0.5, epoch=1).start(1000.0), ["clock.json"]),
     ],
     ids=["sink", "checkpoint", "ledger", "clock"],
 )

@@ -31,7 +31,7 @@ class Machine:
     def release(self, folder: Path, interval_s: float) -> Release:
         """Of a new driver."""
         self.epoch += 1
-        return Release(str(folder), interval_s, 32, lambda: self.wall, lambda: self.elapsed, self.epoch)
+        return Release(str(folder), interval_s, 32, lambda: self.wall, lambda: self.elapsed, epoch=self.epoch)
 
 
 @pytest.fixture

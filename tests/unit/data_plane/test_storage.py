@@ -167,11 +167,11 @@ def test_two_that_name_the_stream_have_the_name_of_the_first(
 
 
 def test_the_clock_goes_on_after_a_restart(tmp_path: Path) -> None:
-    release = Release(str(tmp_path), 0.5)
+    release = Release(str(tmp_path), 0.5, epoch=1)
     assert release.due(1000.0, 0) == 0
     release.start(1000.0)
     release.start(2000.0)
-    again = Release(str(tmp_path), 0.5)
+    again = Release(str(tmp_path), 0.5, epoch=1)
     assert (again.due(1000.0, 0), again.due(1000.6, 0), again.at(3)) == (1, 2, 1001.0)
 
 

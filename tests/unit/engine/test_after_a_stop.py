@@ -90,7 +90,11 @@ def test_a_replay_after_the_stop_shows_the_same(world: World, machine: Machine, 
     world.nodes.lose("a", "b")
     world.nodes.start("c")
     world.driver().release = Release(
-        str(world.checkpoints), 0.5, wall=lambda: machine.wall, elapsed=lambda: machine.elapsed
+        str(world.checkpoints),
+        0.5,
+        wall=lambda: machine.wall,
+        elapsed=lambda: machine.elapsed,
+        epoch=world.engine.epoch,
     )
     world.engine.begin(newest)
     world.want(2, newest, world.spread("c"), retain=True)

@@ -1,0 +1,45 @@
+"""Who needs the model alone does not wait for the solver: a partition host starts in the middle of a recovery."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import algorithms
+
+HEAVY = {"numba", "pulp", "highspy"}
+
+
+def imported_by(statement: str) -> set[str]:
+    """Modules that an interpreter of its own has after `statement`."""
+    program = f"import json, sys; {statement}; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout))
+
+
+def test_the_model_comes_without_the_planners() -> None:
+    found = imported_by("from algorithms import UnionSet, FailedQuery, loads_instance, plan_from_json")
+    assert "algorithms.union_set" in found
+    assert not found & {"numpy", "algorithms.registry", "algorithms.compiled", *HEAVY}
+
+
+def test_a_partition_host_starts_without_the_planners() -> None:
+    found = imported_by("import spark_jobs.host_process")
+    assert "spark_jobs.topology.graph" in found
+    assert not found & {"algorithms.registry", "algorithms.compiled", *HEAVY}
+
+
+@pytest.mark.parametrize("name", algorithms.__all__)
+def test_every_public_name_is_there_in_whatever_order_it_is_asked_for(name: str) -> None:
+    """In an interpreter of its own: a submodule of the same name would take the place of a function."""
+    program = f"import algorithms.registry, algorithms.strict; from algorithms import {name}; print(type({name}).__name__)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() != "module"
+
+
+def test_a_name_that_is_not_there_is_refused() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'solved'"):
+        algorithms.solved  # type: ignore[attr-defined]  # noqa: B018
