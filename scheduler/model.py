@@ -132,6 +132,10 @@ class Progress:
     """The stream cannot begin again behind this batch: the input up to it was given up."""
     due: int = 0
     """The last batch that should be released by now, as the stream's clock says."""
+    turns: int = 0
+    """How many turns the driver's loop has begun."""
+    turn_limit_s: float = 0.0
+    """A loop that begins no other turn for so long is hung; 0: the driver does not say."""
 
     @property
     def newest(self) -> int:

@@ -47,6 +47,8 @@ SETTINGS = {
     "spark.rpc.io.connectionTimeout": "30s",
 }
 GROUP = "reprise"
+CANCEL_S = 10.0
+"""A job that is cancelled is waited for no longer than that."""
 
 
 class ChainError(JobError):
@@ -112,7 +114,7 @@ class Chain:
             waited += 0.02
             if thread.is_alive() and (cancelled.is_set() or waited > patience_s):
                 self._context.cancelJobGroup(GROUP)
-                thread.join(10.0)
+                thread.join(CANCEL_S)
                 reason = "a node was lost" if cancelled.is_set() else f"no end within {patience_s:.0f} s"
                 raise ChainError(f"cancelled: {reason}")
         if result and isinstance(result[0], BaseException):

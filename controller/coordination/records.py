@@ -83,6 +83,8 @@ def parse_progress(raw: bytes, path: str = paths.PROGRESS) -> Progress:
         stuck=f.text("stuck", ""),
         drained=f.maybe_integer("drained"),
         time=f.number("time", 0.0),
+        turns=f.integer("turns", 0),
+        turn_limit_s=f.number("turn_limit_s", 0.0),
     )
 
 

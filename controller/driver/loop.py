@@ -24,6 +24,7 @@ from controller.driver.output_events import OutputEvents
 from controller.driver.report import progress_record, rates
 from controller.embedded.node_tree import NodeRecord
 from controller.metrics.driver import DriverMetrics
+from spark_jobs.chain import CANCEL_S
 from spark_jobs.command import Usage
 from spark_jobs.engine import Engine
 from spark_jobs.errors import CheckpointError, SupersededError
@@ -35,6 +36,9 @@ PUBLISH_S = 0.3
 STATS_S = 3.0
 KEEPALIVE_S = 10.0
 """Spark ends Python workers that are idle for a minute; an empty job well before that keeps them."""
+WAITS_S = 600.0
+"""What a turn may spend outside of its job: in requests to stores and brokers, whose clients give up by themselves.  Those
+of object stores try a request about five times for a minute each, and a turn may make one such request in vain."""
 SHOWN = 20
 """Problems that a report carries; one that is among them is not reported again."""
 
@@ -75,6 +79,8 @@ class Loop:
         channel.hears = self.hears
         self._problems: list[str] = []
         self._announced = engine.punctuations.newest
+        self._turns = 0
+        """Begun so far."""
         self._raised = 0
         """Turns in a row that raised something unforeseen."""
         self._boundary: int | None = None
@@ -109,9 +115,16 @@ class Loop:
             self.say(f"the driver's turn failed: {type(error).__name__}: {error}")
             self.stop.wait(min(0.2 * self._raised, 2.0))
 
+    @property
+    def turn_limit_s(self) -> float:
+        """Within so many seconds a loop that is not hung begins its next turn: a job that takes longer than the engine's
+        patience is cancelled, which is waited for."""
+        return self.engine.patience_s + CANCEL_S + WAITS_S
+
     def turn(self) -> None:
         """One step: at most one job."""
         engine = self.engine
+        self._turns += 1
         self.channel.changed.clear()
         if self.channel.superseded:
             self._superseded("a later driver has taken its epoch")
@@ -264,4 +277,4 @@ class Loop:
         told = replace(self.engine.told, due=self.engine.due, drained=self._drained)
         if without:
             told = replace(told, nodes=tuple(node for node in told.nodes if node not in without))
-        return progress_record(self.engine.epoch, told, problems, time.time())
+        return progress_record(self.engine.epoch, told, problems, time.time(), self._turns, self.turn_limit_s)

@@ -17,7 +17,7 @@ from typing import Any
 BYTES_PER_S = 100_000
 """On average, of what is written although nothing but numbers has changed."""
 HEARTBEAT_S = 2.0
-_GROWING = ("positions", "horizon", "due", "punctuation", "buffers", "jobs", "time")
+_GROWING = ("positions", "horizon", "due", "punctuation", "buffers", "jobs", "time", "turns")
 """Fields whose values go on while nothing happens; of the positions it is news whose there are."""
 
 
@@ -48,4 +48,4 @@ def _news(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _grown(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: record.get(name) for name in _GROWING if name not in ("time", "jobs")}
+    return {name: record.get(name) for name in _GROWING if name not in ("time", "jobs", "turns")}

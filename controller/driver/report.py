@@ -9,8 +9,10 @@ from spark_jobs.command import Usage
 from spark_jobs.progress import Progress
 
 
-def progress_record(epoch: int, told: Progress, problems: Sequence[str], now: float) -> dict[str, Any]:
-    """The record `progress`; `now`: unix seconds."""
+def progress_record(
+    epoch: int, told: Progress, problems: Sequence[str], now: float, turns: int, turn_limit_s: float
+) -> dict[str, Any]:
+    """The record `progress`; `now`: unix seconds; `turns`: begun by the loop, another within `turn_limit_s`."""
     return {
         "driver": str(epoch),
         "seq": told.seq,
@@ -33,6 +35,8 @@ def progress_record(epoch: int, told: Progress, problems: Sequence[str], now: fl
         "drained": told.drained,
         "problems": list(problems),
         "time": now,
+        "turns": turns,
+        "turn_limit_s": turn_limit_s,
     }
 
 

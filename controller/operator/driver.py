@@ -1,5 +1,5 @@
 """Keeps one driver pod alive for a topology: created when there is none, created anew when it has ended, moved when its
-machine is gone, ended when it is silent, and restarted when the spec asks for another one.
+machine is gone, ended when it is silent or its loop hangs, and restarted when the spec asks for another one.
 
 A restart is never in the middle of a recovery, unless the spec says so (`upgrade: replay`): a recovery ends with a
 checkpoint, and wrong code may prevent every one.  A pod that has not come to run holds nothing up.
@@ -28,6 +28,7 @@ from controller.operator.events import Events
 from controller.operator.pods import Machine, PodView
 from controller.operator.pulse import Pulse
 from controller.operator.settings import OperatorSettings
+from controller.run.loop_watch import LoopWatch
 from controller.run.observation import Observation
 from spark_jobs.topology import StreamTopology
 
@@ -55,6 +56,8 @@ class DriverKeeper:
     """Why there is no driver that works; empty when there is one."""
     pulse: Pulse = field(init=False)
     """Whoever reads the records tells it of the driver's reports."""
+    loop: LoopWatch = field(init=False)
+    """The same, of what they say of its loop."""
     _ends: int = 0
     _not_before: float = 0.0
     _created: float = field(default=0.0)
@@ -64,13 +67,14 @@ class DriverKeeper:
     _endings: Endings = field(init=False)
     _ended_uid: str = ""
     """Of the last pod whose end was counted."""
-    _silent_uid: str = ""
-    """Of the last pod that was told to end because it was silent."""
+    _given_up_uid: str = ""
+    """Of the last pod that was told to end because it was silent, or its loop hung."""
     _forced: tuple[str, float] = ("", 0.0)
     """The last pod that was removed by force, and when."""
 
     def __post_init__(self) -> None:
         self.pulse = Pulse(self.settings.driver_silent_s, self.clock)
+        self.loop = LoopWatch(self.clock)
         self._endings = Endings(self.clock)
 
     @property
@@ -88,7 +92,9 @@ class DriverKeeper:
         seen: Observation | None = None,
     ) -> None:
         """One step towards a driver of the right kind."""
-        self.pulse.follow(pod.uid if pod is not None and pod.phase == "Running" else "")
+        uid = pod.uid if pod is not None and pod.phase == "Running" else ""
+        self.pulse.follow(uid)
+        self.loop.follow(uid)
         self._endings.keep([] if pod is None else [pod])
         if pod is not None and not pod.ended:
             self._keep_to_itself(resource, pod.annotations.get(network_policy.MARK, ""))
@@ -99,9 +105,16 @@ class DriverKeeper:
         elif (why := self._lost(pod, machines)) is not None:
             self._move(resource, pod, why)
         elif pod.deleted_at is not None:
-            self.problem = self.problem if pod.uid == self._silent_uid else "the driver is ending"
+            self.problem = self.problem if pod.uid == self._given_up_uid else "the driver is ending"
         elif pod.phase == "Running" and self.silent:
-            self._give_up(resource, pod)
+            self._give_up(
+                resource,
+                pod,
+                "DriverSilent",
+                f"the driver is silent: no report for {self.pulse.silent_s:.0f} s while ZooKeeper answers",
+            )
+        elif pod.phase == "Running" and self.loop.hung:
+            self._give_up(resource, pod, "DriverHung", f"the driver hangs: {self.loop.describe()}")
         elif pod.annotations.get(manifests.REVISION) != self._revision(resource):
             self._renew(resource, pod, recovering, seen)
         else:
@@ -172,15 +185,13 @@ class DriverKeeper:
         self._not_before = self.clock() + pause
         return pause
 
-    def _give_up(self, resource: StreamTopology, pod: PodView) -> None:
+    def _give_up(self, resource: StreamTopology, pod: PodView, reason: str, problem: str) -> None:
         """It is told to end in the orderly way first: where its kubelet lives, that ends a process that is stopped, too."""
         self._count_end(pod)
-        self.problem = (
-            f"the driver is silent: no report for {self.pulse.silent_s:.0f} s while ZooKeeper answers"
-        )
-        self.events.say("DriverSilent", f"{self.problem}; it is ended and started anew", warning=True)
+        self.problem = problem
+        self.events.say(reason, f"{problem}; it is ended and started anew", warning=True)
         self._delete(resource, pod, grace_s=None)
-        self._silent_uid = pod.uid
+        self._given_up_uid = pod.uid
 
     def _move(self, resource: StreamTopology, pod: PodView, why: str) -> None:
         self.problem = f"the driver is lost: {why}"
@@ -233,7 +244,7 @@ class DriverKeeper:
         if self._endings.overdue(pod):
             return "it was told to end, its grace is over, and nobody has ended it"
         silent_s = self.pulse.silent_s
-        if pod.uid != self._silent_uid and silent_s > pod.grace_s + OVERDUE_S:
+        if pod.uid != self._given_up_uid and silent_s > pod.grace_s + OVERDUE_S:
             return f"it is told to end, and has said nothing for {silent_s:.0f} s"
         return None
 

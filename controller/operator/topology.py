@@ -381,6 +381,7 @@ class TopologyController:
 
     def _show(self, spec: _Spec, seen: Observation) -> Observation:
         self.driver.pulse.heard(seen.report if seen.connected else None)
+        self.driver.loop.heard(seen.progress if seen.connected else None, seen.report)
         if self.board is not None:
             self.board.show(spec.resource.namespace, spec.resource.name, spec.resource, seen)
         return seen

@@ -25,6 +25,7 @@ from controller.run.ending import Ending
 from controller.run.errors import RunError
 from controller.run.faults import most_killed
 from controller.run.inject import Injector, Roster, natural
+from controller.run.loop_watch import LoopWatch
 from controller.run.observation import Observation, Observer
 from controller.run.schedule import Moment, Schedule
 from controller.run.state import RunState, run_state
@@ -79,6 +80,7 @@ class _Run:
         self.record = files.new_record(config.resource, resumed=config.resume)
         self.actions: list[dict[str, Any]] = self.record["actions"]
         self.seen = Observation(time.time())
+        self.loop_watch = LoopWatch()
         self.zero: float | None = None
         self._unwritten = ""
         """Why `run.json` could not be brought up to date the last time."""
@@ -144,6 +146,7 @@ class _Run:
         while True:
             began = time.monotonic()
             self.seen = seen = observer.read()
+            self._end_hung_driver(seen, injector)
             self._revive(injector)
             self._note_start(seen)
             assignment = seen.desired.assignment if seen.desired else {}
@@ -184,6 +187,15 @@ class _Run:
         if self.zero is None and moved:
             self.zero = self.record["zero"] = time.time()
             self._say({"time": self.zero, "action": "stream-began"})
+
+    def _end_hung_driver(self, seen: Observation, injector: Injector) -> None:
+        """It would report for ever and do nothing; another one takes its place with the next look."""
+        self.loop_watch.heard(seen.progress if seen.connected else None, seen.report)
+        if self.loop_watch.hung:
+            why = self.loop_watch.describe()
+            self.loop_watch = LoopWatch()
+            injector.services["driver"].crash()
+            self._say({"time": time.time(), "action": "driver-hung", "target": "driver", "reason": why})
 
     def _revive(self, injector: Injector) -> None:
         for service in injector.services.values():

@@ -11,6 +11,7 @@ import pytest
 from kazoo.client import KazooClient, KazooState
 
 from controller.driver.channel import Channel
+from spark_jobs import chain, shim
 from spark_jobs.engine import Engine
 from spark_jobs.epochs import Fence
 from spark_jobs.errors import CheckpointError, SupersededError
@@ -134,6 +135,29 @@ def test_acknowledgements_of_a_report_that_was_not_taken_are_said_again(
     monkeypatch.setattr(Engine, "_take", once)
     turns(driver, lambda: bool(lost))
     turns(driver, lambda: driver.engine.punctuations.newest >= lost[0][0].position)
+
+
+def test_a_report_says_how_far_the_loop_is_itself(
+    driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The publisher goes on while the loop hangs, so what it says of the loop must come from the loop."""
+    driver.turn()
+    before, during, tick = driver.loop.progress()["turns"], list[int](), Engine.tick
+
+    def hangs(engine: Engine, *given: Any) -> bool:
+        during.extend(driver.loop.progress()["turns"] for _ in range(3))
+        return tick(engine, *given)
+
+    monkeypatch.setattr(Engine, "tick", hangs)
+    driver.turn()
+    assert during == [before + 1] * 3
+    driver.turn()
+    assert driver.loop.progress()["turns"] == before + 2
+
+
+def test_no_job_and_no_step_of_user_code_takes_as_long_as_a_loop_that_is_hung(driver: LocalDriver) -> None:
+    longest_job_s = driver.engine.patience_s + chain.CANCEL_S
+    assert shim.ANSWER_S < longest_job_s < driver.loop.progress()["turn_limit_s"]
 
 
 def test_a_driver_whose_spark_is_gone_ends(driver: LocalDriver, monkeypatch: pytest.MonkeyPatch) -> None:

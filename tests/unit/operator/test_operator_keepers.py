@@ -223,6 +223,40 @@ def test_a_silent_driver_is_said_to_be_so_ended_and_then_forced(clock: Clock) ->
     assert forced(api) == [None, 0]
 
 
+def turns_told(one: DriverKeeper, clock: Clock, seconds: int, turns: int, driver: str = "1") -> None:
+    """A look a second; the driver reports each time that its loop has begun so many turns."""
+    for _ in range(seconds):
+        clock.now += 1.0
+        one.pulse.heard(int(clock.now))
+        told = Progress(driver, turns=turns, turn_limit_s=100.0)
+        one.loop.heard(told, int(clock.now))
+
+
+def test_a_driver_that_reports_while_its_loop_hangs_is_ended_and_its_successor_is_not(clock: Clock) -> None:
+    api, resource = FakeApi(), topology()
+    one, running = keeper(api, clock), driver_of(resource)
+    one.look(resource, running, None, recovering=True)
+    for number in range(3):  # a long job after the other: the loop turns
+        turns_told(one, clock, 90, turns=number)
+        one.look(resource, running, None, recovering=True)
+    assert (forced(api), one.problem) == ([], "")
+    turns_told(one, clock, 12, turns=2)
+    one.look(resource, running, None, recovering=True)
+    assert (forced(api), reasons(api)) == ([None], ["DriverHung"])
+    assert "hangs" in one.problem
+    assert "no turn for 101 s" in one.problem
+    one.look(resource, told_to_end(running), None, recovering=True)
+    assert "hangs" in one.problem
+    another = replace(running, uid="another")
+    one.look(resource, another, None, recovering=True)
+    one.loop.heard(
+        Progress("1", turns=2, turn_limit_s=100.0), int(clock.now)
+    )  # the last report of the one before
+    turns_told(one, clock, 5, turns=1, driver="2")
+    one.look(resource, another, None, recovering=True)
+    assert forced(api) == [None]
+
+
 @pytest.mark.parametrize("kind", ["away", "stopped", "new pod", "starting"])
 def test_silence_that_has_another_reason_ends_no_driver(clock: Clock, kind: str) -> None:
     api, resource = FakeApi(), topology()
