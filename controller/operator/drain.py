@@ -61,6 +61,8 @@ class Drain:
     events: Events
     clock: Callable[[], float] = time.monotonic
     _asked: str = ""
+    _tries: int = 0
+    """How often the former spec was started so that it may drain."""
     _since: float | None = None
     """When the present wait began."""
 
@@ -79,7 +81,7 @@ class Drain:
                 "DrainAsked", f"{_CHANGED}: the driver stops at a checkpoint, then a new one goes on"
             )
         why, stands = _waits_for(seen, pod, reported)
-        if self.clock() - self._since > PATIENCE_S:
+        if self.clock() - self._since > PATIENCE_S or self._tries > 1:
             why = why if WAY_OUT in why or not seen.connected else f"{why}; {WAY_OUT}"
             self.events.say("DrainWaits", f"{_CHANGED} and is not in effect yet: {why}", warning=True)
         drains = "drains" if reported else "is to drain"
@@ -98,6 +100,7 @@ class Drain:
                 before = from_json(former.document)
                 same = revision_of(before, former.image) == revision_of(resource, _image(resource, settings))
                 if not same and not self._nothing_released():
+                    self._tries += 1
                     self.events.say(
                         "FormerSpecStarted",
                         "the driver ended before it had drained: the former spec goes on until then; where it cannot, "
@@ -107,6 +110,7 @@ class Drain:
         wanted = Former(resource.document, _image(resource, settings)).encode()
         if wanted != raw:
             self.book.started(wanted)
+        self._tries = 0
         return resource, settings
 
     def _nothing_released(self) -> bool:

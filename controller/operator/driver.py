@@ -69,6 +69,8 @@ class DriverKeeper:
     """Of the last pod whose end was counted."""
     _given_up_uid: str = ""
     """Of the last pod that was told to end because it was silent, or its loop hung."""
+    _held_up: str = ""
+    """What to add to its problem where a changed spec waits until a driver that ends again and again has drained."""
     _forced: tuple[str, float] = ("", 0.0)
     """The last pod that was removed by force, and when."""
 
@@ -101,7 +103,7 @@ class DriverKeeper:
         if pod is None:
             self._create(resource)
         elif pod.ended:
-            self._ended(resource, pod)
+            self._ended(resource, pod, seen)
         elif (why := self._lost(pod, machines)) is not None:
             self._move(resource, pod, why)
         elif pod.deleted_at is not None:
@@ -129,6 +131,7 @@ class DriverKeeper:
     def _create(self, resource: StreamTopology) -> None:
         if (wait := self._not_before - self.clock()) > 0:
             self.problem = f"the driver has ended {self._ends} times; again in {wait:.0f} s"
+            self.problem += self._held_up if resource.upgrade != "replay" else ""
             return
         settings, folder = self.settings, collection(resource.namespace, "configmaps")
         if self.drain is not None:
@@ -162,18 +165,27 @@ class DriverKeeper:
         self.api.apply(f"{folder}/{body['metadata']['name']}", body)
         self._policy = wanted
 
-    def _ended(self, resource: StreamTopology, pod: PodView) -> None:
+    def _ended(self, resource: StreamTopology, pod: PodView, seen: Observation | None) -> None:
+        self._held_up = self._waits(resource, pod, seen)
         if pod.phase == "Succeeded" and pod.annotations.get(manifests.REVISION) != self._revision(resource):
             self.problem = "the driver has drained"
             self._not_before = 0.0
             self.events.say("DriverRestarted", "the spec has changed, and the driver has drained")
         elif pod.uid != self._ended_uid:  # the watch may show it again before it tells that it is gone
             pause = self._count_end(pod)
-            self.problem = f"the driver has ended: {pod.reason or pod.phase}"
-            self.events.say(
-                "DriverEnded", f"{pod.reason or pod.phase}; a new one in {pause:.0f} s", warning=True
-            )
+            why = pod.reason or pod.phase
+            self.problem = f"the driver has ended: {why}{self._held_up}"
+            self.events.say("DriverEnded", f"{why}; a new one in {pause:.0f} s{self._held_up}", warning=True)
         self._delete(resource, pod, grace_s=None)
+
+    def _waits(self, resource: StreamTopology, pod: PodView, seen: Observation | None) -> str:
+        """What to say where the spec has changed and the driver in `pod`, which has ended, has not drained: one that ends
+        again and again never will."""
+        if resource.upgrade == "replay" or not self._changes_output(resource, pod):
+            return ""
+        if self.drain is None or seen is None or nothing_released(seen):
+            return ""
+        return f"; the changed spec waits until a driver with the former one has drained, and {WAY_OUT}"
 
     def _count_end(self, pod: PodView) -> float:
         """Seconds until there may be another one: ever more while none lasts."""
@@ -213,6 +225,9 @@ class DriverKeeper:
                 "SpecChangePostponed",
                 f"the driver is restarted with the new spec when the incident is closed{way_out}",
             )
+            lasts = self.clock() - self._created > STABLE_S
+            held_up = changes and not replays and self._held_up and not lasts
+            self.problem = f"the driver has ended {self._ends} times{self._held_up}" if held_up else ""
             return
         if changes and not replays and (ran or seen is None or not nothing_released(seen)):
             self.problem = "the spec has changed: the driver is drained when ZooKeeper answers"

@@ -160,6 +160,16 @@ def test_the_operator_takes_its_arguments() -> None:
         assert settings.lease == OPERATOR and settings.switches == f"{OPERATOR}-switches"
 
 
+def test_how_much_is_kept_is_a_choice() -> None:
+    kept = {"operator__keepIncidents": "7", "operator__keepRecords": "30", "operator__keepRecordsMi": "9"}
+    for values, wanted in (({}, (20, 100, 4)), (kept, (7, 30, 9))):
+        arguments = operator_pod(**values)["containers"][0]["args"]
+        settings = _settings(_parser().parse_args([*arguments[1:], "--namespace=n", "--identity=i"]))
+        assert (settings.keep_incidents, settings.keep_records, settings.keep_records_mi) == wanted
+    with pytest.raises(HelmError, match="keepRecordsMi"):
+        render(operator__keepRecordsMi="65")
+
+
 def test_probes_ask_for_the_operators_own_progress() -> None:
     container = operator_pod()["containers"][0]
     paths = {p: container[f"{p}Probe"]["httpGet"] for p in ("startup", "liveness", "readiness")}

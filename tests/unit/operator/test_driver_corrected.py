@@ -43,12 +43,14 @@ class Scene:
         self.one: DriverKeeper = keeper(self.api, clock)
         self.one.drain = Drain(self.book, self.one.events, clock)
 
-    def look(self, wanted: StreamTopology, phase: str = "", recovering: bool = False) -> None:
+    def look(
+        self, wanted: StreamTopology, phase: str = "", recovering: bool = False, uid: str = "pod-uid"
+    ) -> None:
         """One look; `phase`: of the pod that is there, if it is."""
         made = self.api.objects.get(f"{PODS}/minimal-driver")
         pod: PodView | None = None
         if made is not None and phase:
-            made["metadata"]["uid"] = "pod-uid"
+            made["metadata"]["uid"] = uid
             pod = pod_view({**made, "status": {"phase": phase}})
         self.one.look(wanted, pod, WELL, recovering=recovering, seen=self.book.now)
 
@@ -114,6 +116,50 @@ def test_the_former_spec_that_waits_for_a_machine_is_left_to_wait_and_the_way_ou
     assert "`upgrade: replay`" in scene.said("DrainWaits")
     scene.look(topology(upgrade="replay", kubernetes={"image": "app:2"}), "Pending")
     assert not scene.there
+
+
+@pytest.mark.parametrize("recovering", [False, True])
+def test_a_driver_that_reports_and_ends_again_and_again_names_the_way_out_at_each_end(
+    clock: Clock, recovering: bool
+) -> None:
+    """No drain lasts for long enough to be said to wait, and none is ever complete."""
+    scene = Scene(clock, seen("1"))
+    scene.book.spec = Former(topology().document, SETTINGS.image).encode()
+    for life in range(2, 5):
+        scene.look(GOOD, recovering=recovering)
+        assert image_of(scene.api) == SETTINGS.image, "it alone can drain"
+        scene.book.now = seen(str(life))
+        scene.one.pulse.heard(2 * life)
+        clock.now += 5.0
+        scene.one.pulse.heard(2 * life + 1)
+        scene.look(GOOD, "Running", recovering, f"pod-{life}")
+        running = scene.one.problem
+        clock.now += 20.0
+        scene.look(GOOD, "Failed", recovering, f"pod-{life}")
+        assert "`upgrade: replay`" in scene.one.problem
+        assert "`upgrade: replay`" in scene.said("DriverEnded")
+        scene.look(GOOD, recovering=recovering)
+        assert "ended" in scene.one.problem and "`upgrade: replay`" in scene.one.problem
+        clock.now += 60.0
+    assert "`upgrade: replay`" in running, "also while it runs"
+    scene.look(topology(upgrade="replay", kubernetes={"image": "app:2"}), recovering=recovering)
+    assert image_of(scene.api) == "app:2"
+
+
+def test_a_driver_that_ends_before_anything_was_released_names_no_way_out(clock: Clock) -> None:
+    scene = Scene(clock, NOTHING)
+    scene.look(TYPO)
+    scene.look(GOOD, "Failed")
+    assert "upgrade" not in scene.one.problem
+
+
+@pytest.mark.parametrize("now", [True, False])
+def test_in_a_recovery_a_driver_that_runs_is_not_said_to_be_starting(clock: Clock, now: bool) -> None:
+    scene = Scene(clock, seen("1"))
+    scene.look(topology())
+    assert scene.one.problem == "the driver is starting"
+    scene.look(GOOD if now else topology(batch={"interval": "9s"}), "Running", recovering=True)
+    assert scene.one.problem == ""
 
 
 def test_a_report_of_an_earlier_driver_is_not_taken_for_that_of_the_one_that_starts(clock: Clock) -> None:
