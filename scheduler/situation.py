@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from algorithms import Plan, plan_to_json
 from scheduler.foresight import Planner
@@ -41,10 +40,6 @@ class Situation:
     @property
     def now(self) -> float:
         return self.view.now
-
-    def with_incident(self, **changes: Any) -> Situation:
-        """The same with a changed incident."""
-        return replace(self, incident=replace(self.open, **changes))
 
     @property
     def costs(self) -> Mapping[str, int]:

@@ -116,6 +116,33 @@ def test_the_limit_is_the_steady_lag_with_a_tolerance_and_never_below_the_floor(
     assert limit(incident(steady), "out.0") == expected
 
 
+def test_each_query_has_its_own_limit_and_what_is_no_output_takes_that_of_the_slowest() -> None:
+    two = replace(incident(), steady={"quick.0": 3, "slow.0": 9})
+    assert [limit(two, p) for p in ("quick.0", "slow.0", "in.0")] == [
+        3 + TOLERANCE,
+        9 + TOLERANCE,
+        9 + TOLERANCE,
+    ]
+
+
+@pytest.mark.parametrize(("position", "expected"), [(53, True), (52, False), (None, False)])
+def test_near_is_within_the_own_limit_of_the_newest_batch(position: int | None, expected: bool) -> None:
+    """A lag of seven is within the limit and eight is not; what is not at work is not near, wherever it was."""
+    found = replace(incident(), steady={"out.0": 6, "other.0": 20})
+    progress = replace(report(60, 0), positions={} if position is None else {"out.0": position})
+    assert back.near(progress, found, "out.0") is expected
+
+
+def test_after_a_rollback_the_newest_batch_is_still_that_of_the_moment_of_the_failure() -> None:
+    rolled_back, found = report(15, 15), incident(horizon=40)
+    assert (back.lag(rolled_back, found, "out.0"), back.behind(rolled_back, found, "out.0")) == (25, 25)
+    assert not back.near(rolled_back, found, "out.0")
+
+
+def test_a_partition_that_is_not_at_work_is_behind_by_all_there_is() -> None:
+    assert back.lag(report(40, 40), None, "elsewhere.0") == 40
+
+
 def test_a_query_that_is_near_for_a_moment_is_not_back() -> None:
     flicker = [(float(k), 50 + k, 50 + k if k % 2 else 40) for k in range(1, 9)]
     assert times(course(incident(), *flicker)).caught_up_at is None
@@ -154,6 +181,24 @@ def test_a_loss_after_the_return_is_a_relapse_too() -> None:
     assert (entry.restored_at, entry.caught_up_at) == (None, None)
 
 
+def test_a_loss_before_the_return_forgets_since_when_the_query_was_near() -> None:
+    """It is near again five seconds later: not since then, or it would count as back at once."""
+    near = course(incident(), (1.0, 50, 49))
+    assert times(near).turning_since == START + 1.0
+    lost = observe(look(replace(snapshot(51, 51, START + 2.0), nodes=NODES[:1]), POLICY), near)
+    again = course(lost, (6.0, 55, 55))
+    assert times(again).caught_up_at is None
+    assert times(course(again, (8.5, 58, 58))).caught_up_at == START + 6.0
+
+
+def test_a_clock_that_goes_back_makes_no_time_negative_and_short_times_are_what_they_are() -> None:
+    lost = QueryTimeline(START, START + 1.0, START + 2.0)
+    assert back.relapsed(lost, START + 2.25).up_s == 0.25
+    assert back.relapsed(lost, START + 1.0).up_s == 0.0
+    assert recovery_of(QueryTimeline(START), START + 0.5).seconds == 0.5
+    assert recovery_of(QueryTimeline(START), START - 5.0).seconds == 0.0
+
+
 def test_what_has_held_and_moved_when_the_incident_closes_is_back_and_the_rest_is_not_measured() -> None:
     near = course(incident(), (1.0, 50, 49))
     closing = last_look(look(snapshot(51, 51, START + 1.3), POLICY), near)
@@ -162,6 +207,7 @@ def test_what_has_held_and_moved_when_the_incident_closes_is_back_and_the_rest_i
     assert times(far).caught_up_at is None
     closed = replace(far, phase=Phase.CLOSED, closed_at=START + 60.0)
     assert summary(closed, START + 900.0) == "0 of 1 back; 1 not measured (at least 60.0 s)"
+    assert summary(far, START + 900.0) == "0 of 1 back; 1 still down (at least 900.0 s)"
 
 
 @pytest.mark.parametrize(
@@ -195,7 +241,9 @@ def test_a_summary_leaves_no_query_out() -> None:
         "7 of 15 back in 20.7 to 51.4 s; 8 not measured (at least 60.0 s); 2 relapses"
     )
     assert spread([Recovery(3.0, False)], closed=False) == "0 of 1 back; 1 still down (at least 3.0 s)"
+    assert spread([Recovery(3.0, True, 1)], closed=True) == "1 of 1 back in 3.0 s; 1 relapse"
     assert str(Recovery(42.3, True, 1)) == "42.3 s, down again once"
+    assert str(Recovery(42.3, True, 3)) == "42.3 s, down again 3 times"
     assert str(Recovery(60.0, False)) == "at least 60.0 s"
 
 

@@ -48,6 +48,47 @@ def test_nothing_is_free_of_cost() -> None:
     assert set(normal_costs(look(w.snapshot(), w.policy)).values()) == {1}
 
 
+@pytest.mark.parametrize(
+    ("declared", "measured", "costs"),
+    [
+        (100, (300.0, 250.0), (214, 185)),  # 200 over what is declared, shared as 200 to 150
+        (200, (300.0, 200.0), (200, 200)),  # declared, they fill the node, and nothing is left to share
+        (100, (120.0, 250.0), (120, 250)),  # it was not overloaded
+    ],
+)
+def test_what_is_measured_is_scaled_to_the_node_that_it_ran_on(
+    declared: int, measured: tuple[float, float], costs: tuple[int, int]
+) -> None:
+    """A node of half the size, of which 400 are under the cap; the same partitions would fit on another."""
+    w = World(diamond(2, declared), Policy(nodes_wanted=3)).started(3)
+    w.add("small", 500)
+    assert w.desired is not None
+    w.desired = replace(w.desired, assignment={"left.0": "small#1", "left.1": "small#1"})
+    w.stats = {f"left.{k}": PartitionStats(cpu) for k, cpu in enumerate(measured)}
+    found = normal_costs(look(w.snapshot(), w.policy))
+    assert (found["left.0"], found["left.1"]) == costs
+
+
+def test_partitions_that_run_nowhere_are_not_scaled_down_for_one_another() -> None:
+    w = running()
+    w.stats = {"left.0": PartitionStats(700.0), "left.1": PartitionStats(600.0)}
+    nowhere = replace(w.snapshot(), desired=w.desired and replace(w.desired, assignment={}))
+    costs = normal_costs(look(nowhere, w.policy))
+    assert (costs["left.0"], costs["left.1"]) == (700, 600)
+
+
+def test_room_is_what_the_cap_leaves_and_never_less_than_nothing() -> None:
+    w = running()
+    view = look(w.snapshot(), w.policy)
+    held = {"left.0": "n1#1", "left.1": "n1#1", "right.0": "n2#1", "sink.0": "gone#1"}
+    assert free_capacity(view, {"left.0": 300, "left.1": 200, "right.0": 900, "sink.0": 10}, held) == {
+        "n1#1": 300,
+        "n2#1": 0,
+        "n3#1": 800,
+    }
+    assert free_capacity(view, {}, held)["n1#1"] == 798  # of unknown cost, and not of none
+
+
 @given(st.lists(st.floats(0, 5000), min_size=9, max_size=9))
 def test_what_ran_on_a_node_fits_on_such_a_node_again(measured: list[float]) -> None:
     w = running()

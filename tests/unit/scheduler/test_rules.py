@@ -1,0 +1,363 @@
+"""Each rule alone: when it applies, what it tells the driver, and what it leaves in the record."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from recovery_simulator import World, diamond
+
+from scheduler import Decision, Desired, Incident, Kind, LostNode, Outcome, Phase, Poison, Policy, decide
+from scheduler.incident import Considered
+from scheduler.rules import ANSWER_S
+
+
+def world(cpu: int = 50, **policy: object) -> World:
+    return World(diamond(3, cpu), Policy(nodes_wanted=4, **policy)).started(4)  # type: ignore[arg-type]
+
+
+def told(decision: Decision) -> Desired:
+    assert decision.desired is not None
+    return decision.desired
+
+
+def record(decision: Decision) -> Incident:
+    assert decision.incident is not None
+    return decision.incident
+
+
+def opened(w: World) -> World:
+    """A node is lost, and the driver has answered what it lost with it; the burst settles."""
+    w.kill("n1")
+    w.drive()
+    assert w.coordinate().rule == "failure-detected"
+    w.drive()
+    return w
+
+
+def edited(w: World, **changes: object) -> Decision:
+    """The next decision, with the open incident as changed."""
+    assert w.incident is not None
+    return decide(replace(w.snapshot(), incident=replace(w.incident, **changes)), w.policy)  # type: ignore[arg-type]
+
+
+def reported(w: World, **changes: object) -> Decision:
+    """The next decision, with the driver's report as changed."""
+    assert w.progress is not None
+    return decide(replace(w.snapshot(), progress=replace(w.progress, **changes)), w.policy)  # type: ignore[arg-type]
+
+
+def test_a_failure_opens_an_incident_with_all_that_held_before_it() -> None:
+    w = world(settle_s=3.0)
+    before = w.desired
+    assert before is not None and w.progress is not None
+    newest = max(w.checkpoints)
+    w.kill("n1")
+    w.drive()
+    now = replace(w.snapshot(), steady={"sink.0": 4})
+    decision = decide(now, w.policy)
+    incident, after = record(decision), told(decision)
+    gone = [p for p, n in before.assignment.items() if n == "n1#1"]
+    assert decision.reason == f"{len(gone)} partitions failed, 1 nodes lost"
+    assert incident.id == f"inc-{before.seq + 1:06d}"
+    assert (incident.kind, incident.phase) == (Kind.BLOCKING, Phase.SETTLING)
+    assert (incident.opened_at, incident.settle_until) == (w.now, w.now + 3.0)
+    assert (incident.checkpoint, incident.generation) == (newest, before.generation)
+    assert incident.nodes_before == 4
+    assert incident.driver_until is None
+    assert (incident.steady, incident.horizon) == ({"sink.0": 4}, w.progress.horizon)
+    assert incident.costs == {p.id: 50 for p in w.topology.partitions}
+    assert incident.lost == (LostNode("n1#1", w.now),)
+    assert [(e.time, e.name) for e in incident.events[:2]] == [(w.now, "opened"), (w.now, "node-lost")]
+    assert incident.events[0].detail == f"desired seq {before.seq}"
+    assert after.punctuate is False
+    assert after.plan is None
+    assert after.assignment == before.assignment
+
+
+def test_a_failure_of_what_ran_nowhere_counts_the_nodes_that_are_wanted() -> None:
+    w = world()
+    assert w.desired is not None
+    nothing = replace(w.snapshot(), desired=replace(w.desired, assignment={}))
+    assert record(decide(nothing, w.policy)).nodes_before == 4
+
+
+def test_a_new_driver_is_told_to_wait_at_the_newest_checkpoint() -> None:
+    w = world(settle_s=2.0, driver_grace_s=20.0)
+    before = w.desired
+    assert before is not None
+    w.start_driver()
+    w.drive()
+    decision = w.look()[1]
+    after, incident = told(decision), record(decision)
+    assert decision.reason == "driver 2 has started"
+    assert (after.driver, after.assignment, after.checkpoint) == ("2", {}, max(w.checkpoints))
+    assert after.punctuate is False
+    assert after.plan is None
+    assert (incident.kind, incident.phase, incident.considered) == (Kind.DRIVER, Phase.SETTLING, None)
+    assert (incident.settle_until, incident.driver_until) == (w.now + 2.0, w.now + 20.0)
+    line = incident.events[-1]
+    assert (line.time, line.name, line.detail) == (w.now, "driver-started", "1 is replaced by 2")
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [(Kind.BLOCKING, Kind.DRIVER), (Kind.CORRELATED, Kind.CORRELATED), (Kind.START, Kind.START)],
+)
+def test_a_new_driver_in_an_open_incident_looks_for_itself(kind: Kind, expected: Kind) -> None:
+    w = opened(world())
+    assert w.incident is not None
+    w.start_driver()
+    w.drive()
+    everything = Considered(frozenset({"n2#1"}), frozenset({"sink.0"}))
+    incident = record(edited(w, kind=kind, bad_checkpoints=frozenset({1}), considered=everything))
+    assert (incident.id, incident.kind) == (w.incident.id, expected)
+    assert (incident.bad_checkpoints, incident.considered) == (frozenset(), None)
+
+
+def restoring(w: World, checkpoint: int, *checkpoints: int) -> Desired:
+    """The driver has been told to restore from `checkpoint`; `checkpoints` are complete beside it."""
+    assert w.desired is not None
+    w.desired = replace(w.desired, checkpoint=checkpoint)
+    w.checkpoints = {checkpoint, *checkpoints}
+    return w.desired
+
+
+def test_a_damaged_checkpoint_without_an_incident_leads_to_one_that_is_whole() -> None:
+    w = world()
+    before = restoring(w, 7, 2, 5)
+    decision = reported(w, bad_checkpoints=frozenset({5, 7}), checkpoint=7)
+    after = told(decision)
+    assert (decision.rule, decision.incident) == ("checkpoint-damaged", None)
+    assert (after.checkpoint, after.generation) == (2, before.generation + 1)
+    assert after.assignment == before.assignment  # what survived begins again where it is
+    assert decision.reason == "checkpoint 7 cannot be used: everything begins again at 2"
+    assert reported(w, bad_checkpoints=frozenset({5}), checkpoint=7).rule == "nothing-to-do"
+
+
+def test_a_damaged_checkpoint_is_noted_in_the_open_incident() -> None:
+    w = opened(world())
+    before = restoring(w, 7)
+    assert w.incident is not None
+    w.incident = replace(w.incident, bad_checkpoints=frozenset({5}))
+    decision = reported(w, bad_checkpoints=frozenset({7}), checkpoint=7)
+    incident = record(decision)
+    assert decision.rule == "checkpoint-damaged"
+    assert (incident.checkpoint, incident.generation) == (0, before.generation + 1)
+    assert incident.bad_checkpoints == {5, 7}
+    line = incident.events[-1]
+    assert (line.time, line.name, line.detail) == (w.now, "checkpoint-damaged", decision.reason)
+    assert decision.reason.endswith("at 0, the initial state: no complete checkpoint is whole")
+
+
+def test_behind_input_that_was_given_up_nothing_is_decided_and_that_is_said() -> None:
+    w = world()
+    before = w.desired
+    assert before is not None and w.progress is not None
+    every = frozenset({0, before.checkpoint, w.progress.checkpoint}) | w.checkpoints
+    decision = reported(w, bad_checkpoints=every, trimmed=1)
+    assert (decision.outcome, decision.rule) == (Outcome.WAIT, "no-whole-checkpoint")
+    assert decision.reason.startswith(f"checkpoint {before.checkpoint} cannot be used and no other is whole")
+    assert decision.reason.endswith("up to batch 1 was given up, so the stream cannot begin again")
+
+
+def recovering(w: World) -> World:
+    """Two of four nodes are lost, and the first plan is carried out."""
+    w.kill("n1", "n2")
+    w.run(3.0)
+    assert w.incident is not None and w.incident.phase in (Phase.WAITING, Phase.RECOVERING)
+    return w
+
+
+def test_dropped_buffers_send_everything_back_to_the_newest_checkpoint() -> None:
+    w = recovering(world(cpu=200))
+    before = w.desired
+    assert before is not None and w.progress is not None
+    gaps = frozenset({"sink.1", "left.0"})
+    decision = reported(w, gaps=gaps)
+    after, incident = told(decision), record(decision)
+    assert decision.rule == "buffers-dropped"
+    assert decision.reason == "buffers were full: no output is left for left.0, sink.1"
+    assert (after.checkpoint, after.generation) == (max(w.checkpoints), before.generation + 1)
+    assert after.assignment == before.assignment
+    assert after.punctuate is False
+    assert (incident.phase, incident.checkpoint, incident.generation) == (
+        Phase.RECOVERING,
+        after.checkpoint,
+        after.generation,
+    )
+    assert (incident.events[-1].name, incident.events[-1].detail) == ("buffers-dropped", decision.reason)
+    old = [{"generation": before.generation - 1}, {"seq": before.seq - 1}]
+    assert all(reported(w, gaps=gaps, **late).rule != "buffers-dropped" for late in old), (
+        "it speaks of before"
+    )
+
+
+def test_code_that_raises_is_taken_off_its_node_once_and_the_rest_is_planned_anew() -> None:
+    w = recovering(world(cpu=200))
+    before = w.desired
+    assert before is not None and w.progress is not None
+    bad = next(p for p in before.assignment if p.startswith("sink"))
+    why = {bad: "poison: batch 7"}
+    decision = reported(w, failed={**w.progress.failed, **why})
+    incident = record(decision)
+    assert decision.rule == "quarantine"
+    assert decision.reason == f"{bad}: poison: batch 7"
+    assert told(decision).assignment == {p: n for p, n in before.assignment.items() if p != bad}
+    assert told(decision).punctuate is False
+    assert incident.considered is None
+    assert (incident.events[-1].name, incident.events[-1].detail) == ("poison", decision.reason)
+    w.commit(w.version, decision)
+    assert w.poison is not None
+    assert (w.poison.driver, w.poison.partitions) == ("1", why)
+    assert reported(w, failed={**w.progress.failed, **why}).rule != "quarantine"
+
+
+def test_a_new_driver_is_told_of_no_poison_of_the_one_before() -> None:
+    w = world()
+    w.poison = Poison("1", {"sink.0": "poison: batch 7"})
+    w.start_driver()
+    w.drive()
+    w.coordinate()
+    assert w.poison == Poison("2")
+
+
+@pytest.mark.parametrize(("paused", "rule"), [(True, "pause"), (False, "resume")])
+def test_a_pause_of_the_resource_goes_to_the_driver(paused: bool, rule: str) -> None:
+    w = world()
+    assert w.desired is not None
+    w.desired, w.paused = replace(w.desired, paused=not paused), paused
+    decision = w.look()[1]
+    assert (decision.rule, decision.reason) == (rule, f"paused={paused}")
+    assert told(decision) == w.desired.next(paused=paused)
+
+
+def test_what_came_back_as_it_was_is_no_false_alarm_once_something_was_done() -> None:
+    w = world()
+    node = w.nodes.pop("n1#1")
+    w.coordinate()
+    w.nodes[node.id] = node
+    w.drive()
+    closed = edited(w)
+    assert closed.rule == "false-alarm"
+    assert (record(closed).phase, record(closed).closed_at) == (Phase.CLOSED, w.now)
+    assert record(closed).events[-1].detail == closed.reason == "nothing is failed any more"
+    assert told(closed).punctuate is True
+    assert told(closed).plan is None
+    assert edited(w, plans=("inc-1-p1",)).rule != "false-alarm"
+    assert edited(w, kind=Kind.DRIVER).rule != "false-alarm"
+
+
+def test_a_burst_settles_when_its_time_is_over_and_the_driver_has_answered() -> None:
+    w = opened(world())
+    assert w.incident is not None and w.desired is not None
+    until = w.incident.settle_until
+    w.now = until - 0.25
+    waits = edited(w)
+    assert (waits.rule, waits.until) == ("settling", until)
+    assert waits.reason == "0.2 s more for the rest of the burst"
+    w.now = until
+    assert edited(w).rule == "plan-blocking"  # it has said what it lost
+    unanswered = {"seq": w.desired.seq - 1}
+    assert reported(w, **unanswered).reason == "the driver has not said yet what it lost"
+    w.now = until + ANSWER_S
+    assert reported(w, **unanswered).rule == "plan-blocking"
+
+
+def test_the_nodes_of_a_new_driver_are_waited_for_until_they_are_there_or_the_grace_is_over() -> None:
+    w = opened(world(driver_grace_s=10.0))
+    assert w.incident is not None
+    w.now = w.incident.settle_until + 1.0
+    later = w.now + 0.5
+    assert edited(w, driver_until=later).reason == "3 of 4 nodes are back with the new driver"
+    assert edited(w, driver_until=later, nodes_before=3).outcome is Outcome.ACT
+    assert edited(w, driver_until=w.now).outcome is Outcome.ACT
+    w.kill("n2", "n3", "n4")
+    w.drive()
+    none = edited(w, driver_until=w.now)
+    assert (none.rule, none.reason) == ("settling", "no node is back with the new driver")
+    assert record(none).driver_until == w.now + 10.0
+
+
+@pytest.mark.parametrize(("x", "kind"), [(1, Kind.CORRELATED), (2, Kind.BLOCKING)])
+def test_a_settled_burst_is_correlated_from_x_nodes_on(x: int, kind: Kind) -> None:
+    w = opened(world(correlated_nodes=x))
+    assert w.incident is not None
+    w.now = w.incident.settle_until
+    decision = edited(w)
+    incident = record(decision)
+    assert incident.kind is kind
+    line = next(e for e in incident.events if e.name == kind.value)
+    assert (line.time, line.detail) == (w.now, f"1 nodes lost, X = {x}")
+    assert edited(w, kind=Kind.DRIVER).incident.kind is Kind.DRIVER  # type: ignore[union-attr]
+
+
+def test_a_blocking_recovery_becomes_correlated_when_more_is_lost() -> None:
+    w = World(diamond(3, 200), Policy(nodes_wanted=4)).started(4)
+    w.kill("n1")
+    w.run(3.0)
+    w.kill("n2")
+    w.drive()
+    decision = w.look()[1]
+    incident = record(decision)
+    assert decision.rule == "plan-first"
+    assert incident.kind is Kind.CORRELATED
+    line = next(e for e in incident.events if e.name == "correlated")
+    assert (line.time, line.detail) == (w.now, "2 nodes lost, X = 2")
+
+
+def test_restored_is_said_of_everything_at_work_and_of_nothing_less() -> None:
+    w = opened(world())
+    while (decision := w.coordinate()).rule != "restored":
+        before = w.desired
+        w.now += 0.3
+        w.drive()
+    incident = record(decision)
+    assert incident.phase is Phase.VERIFYING
+    assert (incident.events[-1].name, incident.events[-1].time) == ("restored", w.now)
+    assert before is not None and told(decision).punctuate is True
+    assert told(decision).assignment == before.assignment
+
+
+def verifying(w: World) -> World:
+    """Everything is at work again, and no global checkpoint has been complete since."""
+    w.kill("n1")
+    for _ in range(40):
+        w.now += 0.3
+        w.drive()
+        if w.coordinate().rule == "restored":
+            return w
+    raise AssertionError(w.log)
+
+
+def test_a_newer_checkpoint_closes_the_incident_and_switches_everything_off() -> None:
+    w = verifying(world())
+    assert w.incident is not None and w.desired is not None
+    old = w.incident.checkpoint
+    assert reported(w, checkpoint=old).rule != "closed"
+    w.paused = True
+    decision = reported(w, checkpoint=old + 1)
+    after, incident = told(decision), record(decision)
+    assert decision.rule == "closed"
+    assert decision.reason == incident.events[-1].detail == f"global checkpoint {old + 1} is complete"
+    assert incident.events[-1].name == "closed"
+    assert (incident.phase, incident.closed_at) == (Phase.CLOSED, w.now)
+    assert (after.retain, after.ordered, after.punctuate) == (False, False, True)
+    assert (after.checkpoint, after.plan, after.paused) == (old + 1, None, True)
+    assert after.generation == w.desired.generation
+
+
+@pytest.mark.parametrize(
+    ("change", "closes"),
+    [({}, True), ({"ended": False}, False), ({"horizon": 1_000}, False), ({"seq": 0}, False)],
+)
+def test_where_the_sources_have_ended_the_checkpoint_of_the_end_is_enough(
+    change: dict[str, object], closes: bool
+) -> None:
+    w = verifying(world())
+    assert w.incident is not None
+    newest = w.incident.checkpoint
+    assert w.desired is not None
+    final = {"checkpoint": newest, "horizon": newest, "ended": True, "seq": w.desired.seq}
+    w.checkpoints = {newest}
+    assert (reported(w, **{**final, **change}).rule == "closed") is closes
