@@ -158,6 +158,12 @@ class KubeCluster:
         inside = [self._nodes[name].process.pid for name in names]
         processes.thaw(lambda: _on_nodes(inside))
 
+    def processes_of(self, name: str, pod: str) -> list[Process]:
+        """Of one pod on a node, without what runs the pod."""
+        mark = f"HOSTNAME={pod}".encode()
+        carriers = {p.pid for p in processes.carrying(mark)}
+        return [p for p in _on_nodes([self._nodes[name].process.pid]) if p.pid in carriers]
+
 
 def _on_nodes(outermost: list[int]) -> list[Process]:
     """Everything in the PID namespaces of these nodes' first processes, and those processes."""

@@ -1,0 +1,184 @@
+"""A topology of numbers on machines of its own: started, and judged by its rows alone.
+
+Its driver fits on a large machine only, and an executor beside it; so who loses that machine loses both.  The verdict needs
+no second run: `all` shows which rows each batch has, and everything else follows from that.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from tests.kubernetes import numbers, scenario
+from tests.kubernetes.cluster import KubeCluster
+from tests.kubernetes.install import DATA, NAMESPACE, data_folder
+from tests.kubernetes.rest import MERGE
+from tests.kubernetes.streaming import BACK_S, CPU, END_S, START_S, Streaming
+
+RATE = 40
+EVEN = "n % 2 = 0"
+LARGE = "2600m"
+"""Of a machine: room for a driver of 2 cores and an executor of 500m."""
+
+
+def body(name: str) -> dict[str, Any]:
+    """Five queries; `total` adds up what is tossed, so its output must never come of two histories."""
+    folder = f"{DATA}/{name}"
+    origin = {"rate": RATE, "since": time.time(), "folder": folder}
+    rows = {"inputs": [{"from": "in"}], "output": {}}
+    user = "tests.kubernetes.numbers:"
+    operators = [
+        {"name": "all", "class": "spark_jobs.operators:Filter", "with": {"where": "n >= 0"}, **rows},
+        {"name": "pick", "class": "spark_jobs.operators:Filter", "with": {"where": EVEN}, **rows},
+        {"name": "seen", "class": f"{user}Seen", **rows},
+        {"name": "shaky", "class": f"{user}Shaky", "with": {"breaks": f"{folder}/{numbers.BROKEN}"}, **rows},
+        {"name": "toss", "class": "tests.unit.engine.coin:Toss", "deterministic": False, "inputs": [{"from": "in"}]},
+        {"name": "total", "class": "tests.unit.engine.coin:Total", "inputs": [{"from": "toss"}], "output": {}},
+    ]  # fmt: skip
+    spec = {
+        "batch": {"interval": "500ms"},
+        "sources": [{"name": "in", "class": f"{user}Numbers", "with": origin}],
+        "operators": operators,
+        "nodes": {"count": 2, "cpu": "500m"},
+        "checkpoint": {"everyBatches": 5, "location": f"{folder}/checkpoints"},
+        "sink": {"location": f"{folder}/sink"},
+        "kubernetes": {
+            "volumes": [{"claim": "data", "mountPath": DATA}],
+            "nodeSelector": {"pool": name},
+            "driver": {"cpu": "2", "memory": "1536Mi"},
+            "executor": {"spread": "required"},
+        },
+    }
+    meta = {"name": name, "namespace": NAMESPACE}
+    return {"apiVersion": "reprise.dev/v1alpha1", "kind": "StreamTopology", "metadata": meta, "spec": spec}
+
+
+@dataclass
+class Counted(Streaming):
+    """One such topology.  `wanted` is not used: there is no other run."""
+
+    _machines: list[str] = field(default_factory=list)
+
+    @classmethod
+    def running(cls, cluster: KubeCluster, name: str) -> Iterator[Counted]:
+        """For a fixture: every query available and a checkpoint complete; removed with its machines in the end."""
+        run = cls(cluster, name, body(name), Path())
+        run.folder.mkdir(parents=True)
+        try:
+            run.add_machine(LARGE)
+            run.add_machine(CPU)
+            cluster.wait_ready(run._machines)
+            scenario.apply(cluster, run.body)
+            run.until(run.available, "every query is available", START_S)
+            run.until(lambda: run.newest() > 0, "a checkpoint", START_S)
+            yield run
+        finally:
+            cluster.api.delete(run.path)
+            cluster.kill(name for name in run._machines if name in cluster.nodes)
+
+    # -- what is seen ------------------------------------------------------------------------------------------------
+
+    @property
+    def folder(self) -> Path:
+        """Of its checkpoints, its sink, and the files that tell its code what to do."""
+        return data_folder(self.cluster) / self.name
+
+    @property
+    def path(self) -> str:
+        return f"{scenario.FOLDER}/streamtopologies/{self.name}"
+
+    def newest(self) -> int:
+        return int(self.progress().get("checkpoint", 0))
+
+    def epoch(self) -> str:
+        """Of the driver that has reported last."""
+        return str(self.progress().get("driver"))
+
+    def driver_pod(self) -> dict[str, Any]:
+        (found,) = scenario.pods(self.cluster, self.name, "driver")
+        return found
+
+    def driver_logs(self) -> list[str]:
+        """Of all drivers, oldest first."""
+        found = (self.cluster.work_dir / "pods").glob(f"*/{self.name}-driver/*/driver.log")
+        texts = [log.read_text(encoding="utf-8", errors="replace") for log in found]
+        return sorted(texts, key=lambda text: text.partition("driver started epoch=")[2])
+
+    def said(self, reason: str) -> list[str]:
+        """Messages of the topology's Events with this reason."""
+        found = self.cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/events")["items"]
+        mine = [e for e in found if e["involvedObject"]["name"] == self.name]
+        return [e["message"] for e in mine if e["reason"] == reason]
+
+    def records(self, folder: str) -> dict[str, dict[str, Any]]:
+        """What drivers have written down at the checkpoint location, by name."""
+        files = (self.folder / "checkpoints" / folder).glob("*.json")
+        return {file.name: json.loads(file.read_text()) for file in files}
+
+    # -- what is done ------------------------------------------------------------------------------------------------
+
+    def add_machine(self, cpu: str) -> None:
+        name = f"{self.name}-m{len(self._machines) + 1}"
+        self._machines.append(name)
+        self.cluster.add_node(name, cpu=cpu, memory="4Gi", labels={"pool": self.name})
+
+    def change(self, **spec: Any) -> None:
+        """Other fields of the spec."""
+        self.body["spec"] |= spec
+        self.cluster.api.patch(self.path, {"spec": spec}, MERGE)
+
+    def operators(self, name: str, **parameters: Any) -> list[dict[str, Any]]:
+        """The operators with other parameters of one of them."""
+        found = self.body["spec"]["operators"]
+        return [o | {"with": parameters} if o["name"] == name else o for o in found]
+
+    def await_driver(self, epoch: str) -> None:
+        """That one is the newest, everything is at work, and its incident is closed."""
+        self.until(lambda: self.epoch() == epoch, f"driver {epoch} reports", START_S)
+        began = self.newest()
+        self.until(lambda: self.newest() > began, "its first checkpoint", BACK_S)
+        self.await_recovery()
+
+    def finish(self) -> None:
+        """The stream ends with what is there now, and the verdict on its rows."""
+        rows = int((time.time() - self.body["spec"]["sources"][0]["with"]["since"]) * RATE)
+        part = self.folder / "part"
+        part.write_text(str(rows))
+        part.rename(self.folder / numbers.END)
+        self.until(lambda: self.progress().get("done"), "the end of the stream", END_S)
+        self.until(lambda: self.condition("Recovering")[0] == "False", "nothing is open", END_S)
+        self.check(rows)
+
+    # -- the verdict -------------------------------------------------------------------------------------------------
+
+    def column(self, query: str, column: str) -> dict[int, list[int]]:
+        """The values of each batch that is shown."""
+        files = sorted((self.folder / "sink" / query / "0").glob("batch-*.jsonl"))
+        batch = {file: int(file.stem.partition("-")[2]) for file in files}
+        return {
+            batch[file]: [json.loads(line)[column] for line in file.read_text().splitlines()]
+            for file in files
+        }
+
+    def check(self, rows: int) -> None:
+        """Each row once, in order, in each query; states that were neither lost nor made twice."""
+        shown = self.column("all", "n")
+        assert [n for batch in sorted(shown) for n in shown[batch]] == list(range(rows))
+        assert self.column("shaky", "n") == shown
+        seen = self.column("seen", "seen")
+        assert seen == {b: [sum(len(shown[a]) for a in shown if a <= b)] for b in seen}
+        totals, tosses = self.column("total", "total"), self.column("total", "toss")
+        assert seen.keys() == totals.keys() == tosses.keys() == shown.keys()
+        assert all(totals[b] == [totals[a][0] + tosses[b][0]] for a, b in pairwise(sorted(totals)))
+
+    def picked(self, boundary: int, before: int, after: int) -> None:
+        """Up to the batch `boundary` the multiples of one number, then those of another."""
+        shown, picked = self.column("all", "n"), self.column("pick", "n")
+        for batch, found in shown.items():
+            divisor = before if batch <= boundary else after
+            assert picked.get(batch, []) == [n for n in found if n % divisor == 0], batch
