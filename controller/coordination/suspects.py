@@ -3,8 +3,8 @@
 An agent for which alone ZooKeeper is slow, on a busy machine or behind a busy network, loses its session while it and the
 executor below it work on.  Taken for a loss, that costs a rollback and a new place for everything that runs there, for
 nothing: the agent is back within seconds as the same incarnation.  The driver knows better: it loses a dead process's
-connection at once, and drops a node that answers no job.  (An agent that did not run itself ends its node when it wakes,
-`controller.embedded.fencing`; then the driver loses the executor, and the node does not stand.)
+connection at once, and drops a node that answers no job.  (An agent that did not run itself for so long asks when it wakes:
+`controller.executor.agent` whether its pod was given up; `controller.embedded.fencing` cannot know, and ends the node.)
 
 Invariants.  A node without heartbeat stands only while the driver, by a report that has applied the newest desired state,
 lists it as usable and reports none of its partitions as failed, and never for longer than `limit_s`.  One that has come back

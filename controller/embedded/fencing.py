@@ -10,7 +10,7 @@ The agent tells them apart by a clock tick of its own. While a process is frozen
 monotonic clock runs on, so a long gap between two ticks means "I was away". Time without a connection,
 counted in ticks that were really lived, means "ZooKeeper was away". Only a session lost with the second and
 without the first is forgiven; in all doubt the node is fenced, which costs a restart, while a spared zombie
-could cost correctness.
+could cost correctness. (An executor pod need not guess: a record says whether it was given up, `controller.executor.agent`.)
 """
 
 import enum

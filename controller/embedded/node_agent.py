@@ -13,7 +13,8 @@ Invariants
   is told from a frozen node.
 - A node that finds that it was frozen stops its processes at once and lets them go on only when ZooKeeper
   confirms
-  the session: between thaw and verdict a zombie would otherwise have time to write.
+  the session: between thaw and verdict a zombie would otherwise have time to write. Its znode stays meanwhile: while the
+  session lives, nobody has seen the node leave.
 """
 
 import argparse
@@ -139,7 +140,11 @@ class NodeAgent:
         log.info("event=session_expired node=%s verdict=%s", self._node, verdict.value.replace(" ", "_"))
         self._registered_in = frozenset()
         if verdict is Verdict.FENCE:
-            self._renew()
+            self._seen_leaving()
+
+    def _seen_leaving(self) -> None:
+        """Others may run by now what runs here, and no record says whether they do."""
+        self._renew()
 
     def _renew(self) -> None:
         """End this incarnation and begin the next."""
@@ -158,6 +163,8 @@ class NodeAgent:
             log.warning("event=worker_ended node=%s incarnation=%d", self._node, self._incarnation)
             self._renew()
             self._dirty = True
+        if self._held:
+            return
         if (self._dirty or not self._worker.registered or not self._registered_in) and self._zk.connected:
             try:
                 self._bring_up_to_date()
@@ -165,9 +172,9 @@ class NodeAgent:
                 log.warning("event=not_registered node=%s error=%r", self._node, error)
 
     def _release_if_confirmed(self) -> None:
-        """Let stopped processes go on when this very session has answered after the freeze."""
+        """Let stopped processes go on when ZooKeeper has confirmed that they may."""
         try:
-            self._zk.exists_async("/").get(timeout=self._timeout)
+            self._confirm()
         except (KazooException, KazooTimeoutError):
             return
         if self._events.empty():  # a LOST would be in the queue before a new session could answer
@@ -176,9 +183,13 @@ class NodeAgent:
             self._dirty = True
             log.info("event=released node=%s incarnation=%d", self._node, self._incarnation)
 
+    def _confirm(self) -> None:
+        """Returns when this very session has answered after the freeze; raises what kazoo raises."""
+        self._wait(self._zk.exists_async("/"))
+
     def _bring_up_to_date(self) -> None:
         """Make the znodes say what is: none without a registered Worker, one a served root with it."""
-        wanted = self._served() if self._worker.registered and not self._held else frozenset()
+        wanted = self._served() if self._worker.registered else frozenset()
         for root in self._registered_in - wanted:
             self._erase(root)
         if wanted:

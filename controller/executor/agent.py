@@ -1,10 +1,13 @@
 """The agent of an executor's pod: the container's first process, Spark's executor below it, its heartbeat in ZooKeeper.
 
-Invariants, beside those of `controller.embedded.node_agent`, whose heartbeat this is
+Invariants, beside those of `controller.embedded.node_agent`, whose heartbeat this is, and in place of its second
 - A pod that was given up (`membership`) ends itself as soon as it learns of it, and never registers again.
 - Without an executor there is no agent and without an agent no executor: the one ends the other, and the pod fails, which
   makes Spark ask for another one.
 - ZooKeeper that does not answer ends nothing: the executor works on.
+- A session that expired ends nothing either: others have seen the heartbeat go, but only the membership record says that
+  they have given the pod up.  An agent that was frozen or starved for so long stops the executor's processes, and either
+  registers again and lets them go on, or is refused and ends them.
 - SIGTERM (eviction, drain, deletion) takes the heartbeat away before the executor goes: the loss is seen at once and
   not when the session expires.
 """
@@ -24,6 +27,7 @@ from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, N
 from kazoo.handlers.threading import KazooTimeoutError
 
 from controller import logs
+from controller.embedded import processes
 from controller.embedded.node_agent import NodeAgent
 from controller.embedded.node_tree import SESSION_S
 from controller.embedded.worker_process import WorkerProcess
@@ -72,10 +76,21 @@ class ExecutorAgent(NodeAgent):
         super()._handle(event)
 
     def _renew(self) -> None:
-        """No second life in a pod: whatever asks for one ends it."""
-        if self._worker.alive:
-            self._fenced("session expired")
+        """No second life in a pod, which ends with its executor."""
         raise PodEnds(EXECUTOR_ENDED)
+
+    def _seen_leaving(self) -> None:
+        """The executor stands still until it is known whether the pod was given up."""
+        processes.freeze(self._worker.others)
+        self._held = True
+
+    def _confirm(self) -> None:
+        """Returns when the pod is registered in this very session and was not given up; ends it if it was."""
+        if not self._registered_in:
+            self._bring_up_to_date()
+        found = self._wait(self._zk.exists_async(membership.path_of(self._root, self._node)))
+        if found is None or found.version != membership.JOINED_VERSION:
+            self._fenced("membership record rewritten")
 
     def _fenced(self, why: str) -> None:
         log.warning("event=fenced node=%s reason=%r", self._node, why)

@@ -1,10 +1,16 @@
-"""Membership on a real ZooKeeper: whichever comes first, registration or fence, the other one fails."""
+"""Membership on a real ZooKeeper: whichever comes first, registration or fence, the other one fails.
+
+An agent is starved by SIGSTOP, while what it started goes on: that is what a busy machine does to it.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +21,9 @@ from kazoo.client import KazooClient
 
 from controller.coordination.errors import StaleError
 from controller.coordination.topology_view import view_of
+from controller.embedded import processes
 from controller.embedded.node_tree import NodeRecord
+from controller.embedded.processes import Process, Session
 from controller.embedded.zk_client import make_client
 from controller.embedded.zookeeper import ZooKeeperServer
 from controller.executor import membership
@@ -30,17 +38,18 @@ from tests.zookeeper import zookeeper
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 EXAMPLE = Path(__file__).parents[3] / "examples" / "minimal.yaml"
 
-# An agent whose executor is a process that sleeps; argv: root, pod, ZooKeeper, scratch folder.
+SESSION_S = 2.0
+# An agent whose executor is a process that sleeps; argv: root, pod, ZooKeeper, scratch folder, session's timeout in ms.
 _AGENT = """
 import argparse, pathlib, sys
 from controller.embedded.worker_process import WorkerProcess
 from controller.executor.agent import ExecutorAgent
-root, pod, zk, scratch = sys.argv[1:]
+root, pod, zk, scratch, timeout = sys.argv[1:]
 class Sleeper(WorkerProcess):
     registered = property(lambda self: self.alive)
 folder = pathlib.Path(scratch)
 folder.mkdir(parents=True, exist_ok=True)
-options = argparse.Namespace(node=pod, host="127.0.0.1", zk=zk, cpu_milli=100, session_timeout_ms=2000)
+options = argparse.Namespace(node=pod, host="127.0.0.1", zk=zk, cpu_milli=100, session_timeout_ms=int(timeout))
 worker = Sleeper(["sleep", "600"], folder / "executor", folder / "log")
 ExecutorAgent(options, worker, root, folder / "alive").run()
 """
@@ -56,8 +65,17 @@ class Place:
     folder: Path
 
     def agent(self, pod: str) -> subprocess.Popen[bytes]:
-        arguments = [self.records.root, pod, self.hosts, str(self.folder / pod)]
+        timeout_ms = str(round(SESSION_S * 1000))
+        arguments = [self.records.root, pod, self.hosts, str(self.folder / pod), timeout_ms]
         return subprocess.Popen([sys.executable, "-c", _AGENT, *arguments], start_new_session=True)
+
+    def starving(self, pod: str) -> tuple[subprocess.Popen[bytes], Process]:
+        """An agent that has registered and does not run any more, and its executor, which runs."""
+        agent = self.agent(pod)
+        until(lambda: self.beats(pod), "it registers")
+        executor = next(p for p in processes.members([Session.of(agent.pid)]) if p.pid != agent.pid)
+        os.kill(agent.pid, signal.SIGSTOP)
+        return agent, executor
 
     def beats(self, pod: str) -> bool:
         return self.client.exists(f"{self.records.root}/nodes/{pod}") is not None
@@ -113,6 +131,77 @@ def test_the_death_of_the_executor_is_that_of_the_pod(place: Place) -> None:
     children = subprocess.run(["pgrep", "-P", str(agent.pid)], capture_output=True, text=True, check=True)
     subprocess.run(["kill", "-9", *children.stdout.split()], check=True)
     assert agent.wait(30) == 1
+
+
+def running(process: Process) -> bool:
+    now = processes.inspect(process.pid)
+    return now is not None and now.started == process.started and now.state not in "TtZX"
+
+
+def stopped(process: Process) -> bool:
+    now = processes.inspect(process.pid)
+    return now is not None and now.started == process.started and now.state in "Tt"
+
+
+@pytest.mark.parametrize("of_session", [0.6, 0.8])
+def test_an_agent_that_is_starved_for_most_of_its_session_keeps_its_executor(
+    place: Place, of_session: float
+) -> None:
+    """Whether the session outlives it depends on when it was renewed last; the pod stays either way."""
+    agent, executor = place.starving("e1")
+    time.sleep(of_session * SESSION_S)
+    assert running(executor)
+    os.kill(agent.pid, signal.SIGCONT)
+    until(lambda: place.beats("e1") and running(executor), "it goes on")
+    time.sleep(SESSION_S)  # no expiry is still to come
+    assert place.beats("e1")
+    assert running(executor)
+    assert agent.poll() is None
+    agent.terminate()
+    assert agent.wait(30) == LEFT
+
+
+def test_an_agent_that_was_starved_past_its_session_comes_back_unless_it_was_given_up(place: Place) -> None:
+    agent, executor = place.starving("e1")
+    until(lambda: not place.beats("e1"), "its session expires")
+    os.kill(agent.pid, signal.SIGCONT)
+    until(lambda: place.beats("e1") and running(executor), "the same executor goes on")
+    os.kill(agent.pid, signal.SIGSTOP)
+    until(lambda: not place.beats("e1"), "its session expires again")
+    place.records.fence("e1", "no heartbeat")
+    os.kill(agent.pid, signal.SIGCONT)
+    assert agent.wait(30) == FENCED
+    assert processes.inspect(executor.pid) is None
+    assert not place.beats("e1")
+
+
+def test_the_executor_of_a_starved_agent_stands_still_until_zookeeper_says_that_it_may_go_on(
+    place: Place, server: ZooKeeperServer
+) -> None:
+    agent, executor = place.starving("e1")
+    until(lambda: not place.beats("e1"), "its session expires")
+    server.freeze()
+    try:
+        os.kill(agent.pid, signal.SIGCONT)
+        until(lambda: stopped(executor), "the agent stops what it started")
+        time.sleep(SESSION_S)
+        assert stopped(executor)
+    finally:
+        server.thaw()
+    until(lambda: place.beats("e1") and running(executor), "the same executor goes on")
+    agent.terminate()
+    assert agent.wait(30) == LEFT
+
+
+def test_a_pod_that_was_given_up_while_it_was_frozen_runs_nothing_when_it_wakes(place: Place) -> None:
+    """Its session lives, so that nothing but the record speaks against it."""
+    agent, executor = place.starving("e1")
+    path = membership.path_of(place.records.root, "e1")
+    place.client.set(path, membership.fenced("its machine is not ready"))
+    time.sleep(0.6 * SESSION_S)
+    os.kill(agent.pid, signal.SIGCONT)
+    assert agent.wait(30) == FENCED
+    assert processes.inspect(executor.pid) is None
 
 
 def test_a_heartbeat_is_missed_from_when_somebody_looked(
