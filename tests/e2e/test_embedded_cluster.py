@@ -94,7 +94,7 @@ def test_a_job_runs_on_every_node_and_a_kill_leaves_no_process_of_a_node(cluster
         cluster.kill([doomed])
         assert processes.members([session]) == []
         assert doomed not in cluster.nodes
-        until(lambda: doomed not in cluster.arrived(ROOT), "its znode goes", seconds=20)
+        until(lambda: doomed not in cluster.arrived(ROOT), "its znode goes")
         with pytest.raises(UnknownNodeError, match=doomed):
             cluster.host_of(doomed)
     finally:
@@ -154,7 +154,7 @@ def test_a_thawed_node_comes_back_as_a_new_incarnation(cluster: EmbeddedCluster)
     assert zombies
     cluster.freeze([frozen])
     assert {p.state for p in processes.members([session])} == {"T"}
-    until(lambda: frozen not in cluster.arrived(ROOT), "the frozen node's znode expires", seconds=20)
+    until(lambda: frozen not in cluster.arrived(ROOT), "the frozen node's znode expires")
     cluster.thaw([frozen])
     until(lambda: frozen in cluster.arrived(ROOT), "the thawed node registers")
     after = incarnations(cluster)
@@ -219,7 +219,7 @@ def test_a_freeze_shorter_than_the_session_is_forgiven() -> None:
         until(lambda: time.monotonic() > noticed, "a freeze that the agent notices")
         patient.thaw(["n1"])
         log = patient.log_dir / "n1-agent.log"
-        until(lambda: "event=released" in log.read_text(), "the node asks and goes on", seconds=20)
+        until(lambda: "event=released" in log.read_text(), "the node asks and goes on")
         assert "event=woke" in log.read_text()
         assert incarnations(patient, "/reprise-embedded") == {"n1": 1}
         assert {p.pid for p in processes.members([session]) if p.state != "T"} == kept
@@ -257,7 +257,7 @@ def test_sigkill_of_the_owner_leaves_nothing() -> None:
     owner.kill()
     owner.wait()
     owner.stdout.close()
-    until(lambda: not marked(token) and not Path(scratch).exists(), "nothing is left", seconds=10)
+    until(lambda: not marked(token) and not Path(scratch).exists(), "nothing is left")
 
 
 def test_ctrl_c_by_hand_leaves_nothing() -> None:
@@ -273,7 +273,7 @@ def test_ctrl_c_by_hand_leaves_nothing() -> None:
     logs = next(Path(line.split()[1]) for line in printed if line.startswith("logs"))
     assert logs.is_dir()
     hand.send_signal(signal.SIGINT)
-    assert "stopped" in hand.communicate(timeout=30)[0]
+    assert "stopped" in hand.communicate(timeout=150)[0]
     assert hand.returncode == 0
     assert not logs.exists()
 

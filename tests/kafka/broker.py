@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
 from tests.waiting import until
 
 _NUMBERS = itertools.count(1)
-TIMEOUT_S = 60.0
+TIMEOUT_S = 150.0
 
 
 class Broker:

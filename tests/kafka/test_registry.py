@@ -42,7 +42,7 @@ def register(registry: SchemaRegistry, schema: dict[str, Any]) -> int:
     request = urllib.request.Request(
         f"{registry.url}/subjects/t-value/versions", body, {"Content-Type": CONTENT}
     )
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return int(json.load(answer)["id"])
 
 

@@ -67,7 +67,7 @@ def begin(broker: Broker, folder: Path, config: dict[str, Any]) -> tuple[World, 
     return pipes.world(pipes.pipe(source, pipes.sink(broker, target, config=config)), folder, "a"), target
 
 
-def wait(world: World, word: str, seconds: float = 60.0) -> str:
+def wait(world: World, word: str, seconds: float = 180.0) -> str:
     """All problems said, once one of them has `word`; whatever was said by then if none has."""
     until = time.monotonic() + seconds
     world.run(

@@ -17,7 +17,7 @@ from tests.kafka.broker import Broker, wait_for
 
 pytestmark = pytest.mark.slow
 P = Place("out", 0, 1)
-PATIENCE_S = 60.0
+PATIENCE_S = 150.0
 
 
 class Crash(Exception):

@@ -96,7 +96,7 @@ def operator_address(cluster: KubeCluster) -> str:
 
 def fetch(url: str) -> bytes:
     """What a server of a pod answers, as Prometheus or a browser would get it."""
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         return bytes(answer.read())
 
 

@@ -64,7 +64,7 @@ def stored(bare: KubeCluster) -> Iterator[KubeCluster]:
     assert kubectl(bare, "apply", "--server-side", "-f", str(REPOSITORY / "crds")).returncode == 0
     api = bare.api
     for kind in KINDS:
-        launch.wait_until(lambda kind=kind: _established(api, kind.plural), kind.plural, 60)
+        launch.wait_until(lambda kind=kind: _established(api, kind.plural), kind.plural, 180)
     api.post("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
     topology = yaml.safe_load(oncall.TEXT)
     topology["metadata"]["namespace"] = NAMESPACE

@@ -88,7 +88,7 @@ def test_a_pod_has_its_volumes_account_and_environment(nodes: KubeCluster) -> No
     fields = {"NAME": "metadata.name", "IP": "status.podIP"}
     container["env"] = [{"name": n, "valueFrom": {"fieldRef": {"fieldPath": p}}} for n, p in fields.items()]
     nodes.api.post(PODS, body)
-    until(lambda: phase(nodes, "volumes") in ("Succeeded", "Failed"), "the pod ends", 90)
+    until(lambda: phase(nodes, "volumes") in ("Succeeded", "Failed"), "the pod ends", 180)
     assert phase(nodes, "volumes") == "Succeeded"
     assert not Path("/etc/reprise/one").exists(), "mounts are the pod's alone"
 
@@ -106,7 +106,7 @@ def test_init_containers_run_first_and_a_failing_pod_fails(nodes: KubeCluster) -
     body["spec"]["initContainers"] = [first]
     nodes.api.post(PODS, body)
     nodes.api.post(PODS, pod("bad", "exit 7"))
-    until(lambda: phase(nodes, "init") == "Succeeded" and phase(nodes, "bad") == "Failed", "both end", 90)
+    until(lambda: phase(nodes, "init") == "Succeeded" and phase(nodes, "bad") == "Failed", "both end", 180)
     state = nodes.api.get(f"{PODS}/bad")["status"]["containerStatuses"][0]["state"]
     assert state["terminated"]["exitCode"] == 7
 
@@ -115,7 +115,7 @@ def test_a_power_cut_takes_every_process_and_kubernetes_notices(nodes: KubeClust
     nodes.add_node("a3")
     nodes.wait_ready(["a3"])
     nodes.api.post(PODS, pod("doomed", "exec sleep 4711", nodeName="a3"))
-    until(lambda: phase(nodes, "doomed") == "Running", "it runs", 60)
+    until(lambda: phase(nodes, "doomed") == "Running", "it runs", 180)
     assert _sleepers("4711")
     nodes.kill(["a3"])
     until(
@@ -128,11 +128,11 @@ def test_a_power_cut_takes_every_process_and_kubernetes_notices(nodes: KubeClust
 
 def test_a_frozen_node_goes_on_where_it_was(nodes: KubeCluster) -> None:
     nodes.api.post(PODS, pod("frozen", "exec sleep 4712", nodeName="a2"))
-    until(lambda: phase(nodes, "frozen") == "Running", "it runs", 60)
+    until(lambda: phase(nodes, "frozen") == "Running", "it runs", 180)
     nodes.freeze(["a2"])
     until(lambda: not nodes.is_ready("a2"), "NotReady", 5 * NODE_GRACE_S)
     nodes.thaw(["a2"])
-    until(lambda: nodes.is_ready("a2"), "Ready again", 60)
+    until(lambda: nodes.is_ready("a2"), "Ready again", 180)
 
 
 def _sleepers(seconds: str) -> list[int]:
@@ -175,7 +175,7 @@ def test_sigkill_of_the_owner_leaves_nothing(tmp_path: Path) -> None:
     owner.kill()
     owner.wait()
     owner.stdout.close()
-    until(lambda: not marked(token), "nothing is left", 30)
+    until(lambda: not marked(token), "nothing is left", 180)
 
 
 def test_a_machine_without_go_and_without_the_package_that_brings_it_is_told_so(

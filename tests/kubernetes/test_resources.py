@@ -49,7 +49,7 @@ def api(bare: KubeCluster) -> Iterator[Rest]:
     api = bare.api
     api.post("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
     for kind in KINDS:
-        launch.wait_until(lambda kind=kind: _established(api, kind.plural), kind.plural, 60)
+        launch.wait_until(lambda kind=kind: _established(api, kind.plural), kind.plural, 180)
     yield api
     _kubectl(bare, "delete", "-f", str(REPOSITORY / "crds"))
     api.delete(f"/api/v1/namespaces/{NAMESPACE}")

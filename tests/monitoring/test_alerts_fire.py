@@ -23,7 +23,7 @@ from controller.report.from_logs import incidents_in
 from controller.run.state import RunState, Status
 from tests.monitoring.watched import Watched
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 NO_CAPACITY = {
     "RepriseCorrelatedFailure", "RepriseHighPriorityQueryDown", "RepriseCapacityNotArriving", "ReprisePlanInfeasible",
     "RepriseBufferNearLimit", "RepriseCheckpointTooOld", "RepriseQueryFitsOnNoNode",
@@ -31,6 +31,8 @@ NO_CAPACITY = {
 }  # fmt: skip
 FROZEN_DRIVER = {"RepriseRecoveryStalled", "RepriseDriverSilent"}
 ZK = "RepriseZooKeeperSuspended"
+HANGS_S = 300.0
+"""What has not come by then will not come; how soon an alert fires is a matter of the machine, too."""
 COORDINATOR, DRIVER = "controller.coordination", "controller.driver"
 
 
@@ -44,39 +46,39 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
 def test_every_alert_fires_for_what_it_is_about(watched: Watched) -> None:
     """Also: nothing fires before anything is wrong, and what fired falls silent when it is over."""
     prometheus, cluster = watched.prometheus, watched.cluster
-    watched.wait_for(steady, "a checkpoint with every query available", 150)
-    prometheus.wait_for(lambda: not prometheus.firing(), "silence", 30, lambda: str(prometheus.firing()))
+    watched.wait_for(steady, "a checkpoint with every query available", HANGS_S)
+    prometheus.wait_for(lambda: not prometheus.firing(), "silence", HANGS_S, lambda: str(prometheus.firing()))
 
     cluster.kill(hosts(watched, "hot"))
-    prometheus.wait_firing(NO_CAPACITY, 90)
+    prometheus.wait_firing(NO_CAPACITY, HANGS_S)
 
     watched.signal(DRIVER, signal.SIGSTOP)  # capacity is there now, but nobody can use it
     cluster.wait_for([cluster.add_node(), cluster.add_node()])
-    prometheus.wait_firing(FROZEN_DRIVER, 60)
+    prometheus.wait_firing(FROZEN_DRIVER, HANGS_S)
     watched.signal(DRIVER, signal.SIGCONT)
-    watched.wait_for(steady, "all queries available again", 120)
-    prometheus.wait_for(lambda: not prometheus.firing(), "silence", 60, lambda: str(prometheus.firing()))
+    watched.wait_for(steady, "all queries available again", HANGS_S)
+    prometheus.wait_for(lambda: not prometheus.firing(), "silence", HANGS_S, lambda: str(prometheus.firing()))
     every_metric_was_served(watched)
     no_panel_is_empty(watched)
 
     client = make_client(cluster.zk_hosts, 10.0)
     client.start()
     pause(watched, client, b"true")
-    prometheus.wait_firing({"ReprisePausedTooLong"}, 30)
+    prometheus.wait_firing({"ReprisePausedTooLong"}, HANGS_S)
     pause(watched, client, b"false")
     watched.signal(COORDINATOR, signal.SIGSTOP)
-    prometheus.wait_firing({"RepriseControllerAbsent"}, 30)
+    prometheus.wait_firing({"RepriseControllerAbsent"}, HANGS_S)
     watched.signal(COORDINATOR, signal.SIGCONT)
     client.stop()
     client.close()
 
     cluster.zookeeper.freeze()
-    prometheus.wait_firing({ZK}, 60)
+    prometheus.wait_firing({ZK}, HANGS_S)
     cluster.zookeeper.thaw()
-    prometheus.wait_for(lambda: ZK not in prometheus.firing(), f"{ZK} to fall silent", 60)
+    prometheus.wait_for(lambda: ZK not in prometheus.firing(), f"{ZK} to fall silent", HANGS_S)
 
     everything = {
-        s["metric"]["alertname"] for s in prometheus.query_range('ALERTS{alertstate="firing"}', 900)
+        s["metric"]["alertname"] for s in prometheus.query_range('ALERTS{alertstate="firing"}', 1200)
     }
     assert everything == {alert.name for alert in ALERTS}
     the_log_alone_tells_the_incident(watched)

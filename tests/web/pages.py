@@ -11,7 +11,7 @@ from selenium.webdriver.chrome.webdriver import WebDriver
 from selenium.webdriver.support.ui import WebDriverWait
 
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 CELLS = """return Object.fromEntries([...document.querySelectorAll('.cell')].map(c =>
     [c.dataset.partition,
      [c.dataset.state, c.querySelector('.shape').dataset.state, c.querySelector('.position').textContent]]))"""

@@ -7,7 +7,6 @@ import json
 import os
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from controller.web import Board, Token, WebError, WebServer, app, server
 from controller.web.assets import assets
 from controller.web.guard import HEADERS
 from spark_jobs.topology import override
+from tests.waiting import until
 from tests.web import moments
 
 ONE = "/api/v1/topologies/default/topology2"
@@ -51,7 +51,7 @@ def page(board: Board) -> Iterator[WebServer]:
 def ask(
     page: WebServer, path: str, method: str = "GET", **headers: str
 ) -> tuple[int, http.client.HTTPMessage, bytes]:
-    connection = http.client.HTTPConnection(page.url.removeprefix("http://"), timeout=10)
+    connection = http.client.HTTPConnection(page.url.removeprefix("http://"), timeout=60)
     try:
         connection.request(method, path, headers=headers)
         answer = connection.getresponse()
@@ -91,9 +91,7 @@ def test_what_has_not_changed_is_not_sent_again(page: WebServer, board: Board) -
     tag = ask(page, ONE)[1]["ETag"]
     assert ask(page, ONE, **{"If-None-Match": tag})[0] == 304
     board.show("default", "topology2", SEEN[0], replace(SEEN[1], time=SEEN[1].time + 1))
-    deadline = time.monotonic() + 30
-    while ask(page, ONE, **{"If-None-Match": tag})[0] == 304:
-        assert time.monotonic() < deadline
+    until(lambda: ask(page, ONE, **{"If-None-Match": tag})[0] != 304, "the new observation is sent")
 
 
 def test_answers_are_packed_for_who_takes_it(page: WebServer) -> None:
@@ -186,7 +184,7 @@ def guarded(board: Board, tmp_path: Path) -> Iterator[tuple[WebServer, Path]]:
 
 def sign_in(page: WebServer, shown: str) -> tuple[int, str]:
     """Status, and the cookie."""
-    connection = http.client.HTTPConnection(page.url.removeprefix("http://"), timeout=10)
+    connection = http.client.HTTPConnection(page.url.removeprefix("http://"), timeout=60)
     try:
         kind = {"Content-Type": "application/x-www-form-urlencoded"}
         connection.request("POST", "/login", body=urlencode({"token": shown}), headers=kind)
@@ -247,7 +245,7 @@ def test_a_token_that_is_none_is_refused_at_the_start(tmp_path: Path, content: s
 
 
 def events(page: WebServer) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-    connection = http.client.HTTPConnection(page.url.removeprefix("http://"), timeout=20)
+    connection = http.client.HTTPConnection(page.url.removeprefix("http://"), timeout=60)
     connection.request("GET", f"{ONE}/stream")
     return connection, connection.getresponse()
 
@@ -285,13 +283,10 @@ def test_connections_are_counted(page: WebServer, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(server, "MAX_CONNECTIONS", 2)
     host, _, port = page.url.removeprefix("http://").rpartition(":")
     idle = [socket.create_connection((host, int(port))) for _ in range(2)]
-    deadline = time.monotonic() + 20
-    while ask(page, "/")[0] != 503:
-        assert time.monotonic() < deadline
+    until(lambda: ask(page, "/")[0] == 503, "both are taken")
     for one in idle:
         one.close()
-    while ask(page, "/")[0] != 200:
-        assert time.monotonic() < deadline
+    until(lambda: ask(page, "/")[0] == 200, "they are free again")
 
 
 def test_a_server_that_was_stopped_gives_its_address_back_with_a_stream_open(board: Board) -> None:

@@ -25,6 +25,7 @@ from controller.embedded.node_tree import NodeRecord
 from controller.embedded.zk_client import make_client
 from controller.run.observation import Observer
 from scheduler import Decision, Desired, PartitionStats, Progress, TopologyView
+from tests.waiting import HANGS_S
 from tests.zookeeper import zookeeper
 
 NODES = 200
@@ -65,7 +66,7 @@ class Driver:
 def follow(coordinator: Coordinator, driver: Driver, until_rule: str) -> list[Decision]:
     """Look and carry out, until a rule has been applied."""
     found: list[Decision] = []
-    end = time.monotonic() + 60
+    end = time.monotonic() + HANGS_S
     while time.monotonic() < end:
         decision = coordinator.turn()
         assert not coordinator.problem

@@ -219,7 +219,7 @@ def test_an_older_report_never_takes_the_place_of_the_last_one(
         complete(manifest)
         if manifest.position == at_work.engine.drain._last:
             publisher.start()
-            held.wait(10)
+            held.wait(60)
 
     monkeypatch.setattr(at_work.engine.store, "complete", completed)
     turns(at_work, at_work.stop.is_set)

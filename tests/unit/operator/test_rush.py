@@ -58,7 +58,9 @@ def test_a_topology_whose_plan_does_not_come_holds_nobody_up(rush: Rush, clock: 
     assert not rush.on
 
 
-def test_what_waits_goes_on_with_the_plan_that_ends_the_rush() -> None:
+def test_what_waits_goes_on_with_the_plan_that_ends_the_rush(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.operator.rush.PATIENCE_S", 600.0)
+
     async def both() -> None:
         rush = Rush()
         for key in range(MANY + 1):
@@ -68,7 +70,7 @@ def test_what_waits_goes_on_with_the_plan_that_ends_the_rush() -> None:
         assert not waiting.done()
         for key in range(MANY + 1):
             rush.decided(f"u{key}", PLANNED)
-        await asyncio.wait_for(waiting, 0.4)
+        await asyncio.wait_for(waiting, 60.0)
 
     asyncio.run(both())
 
@@ -89,7 +91,7 @@ def test_nobody_waits_for_ever_for_topologies_that_fail_one_after_the_other(
 
         burst = asyncio.ensure_future(failing())
         await asyncio.sleep(0)
-        await asyncio.wait_for(rush.over(), 2.0)
+        await asyncio.wait_for(rush.over(), 60.0)
         assert rush.on
         burst.cancel()
 

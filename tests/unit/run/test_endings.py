@@ -79,7 +79,7 @@ def test_ctrl_c_ends_everything(running: tuple[subprocess.Popen[str], Path, byte
     assert "count.0" in status.stdout
     _until(lambda: list((out / "checkpoints").glob("cp-*/COMPLETE.*json")))
     run.send_signal(signal.SIGINT)
-    assert run.wait(60) == 130
+    assert run.wait(240) == 130
     assert processes.carrying(mark) == []
     assert _record(out)["outcome"] == "interrupted"
     assert (out / "incident.json").exists()
@@ -90,7 +90,7 @@ def test_a_run_that_is_killed_leaves_no_process(running: tuple[subprocess.Popen[
     assert len(processes.carrying(mark)) >= 6
     os.kill(run.pid, signal.SIGKILL)
     run.wait()
-    _until(lambda: not processes.carrying(mark), 20.0)
+    _until(lambda: not processes.carrying(mark))
     gone = subprocess.run(
         [*REPRISE, "status", "--out", str(out)], capture_output=True, text=True, check=False
     )

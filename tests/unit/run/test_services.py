@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,17 +10,11 @@ import pytest
 from controller.embedded.processes import inspect
 from controller.run.errors import ServiceError
 from controller.run.services import Service
+from tests.waiting import until
 
 
 def _service(tmp_path: Path, program: str) -> Service:
     return Service("driver", [sys.executable, "-c", program], {}, tmp_path / "driver.log")
-
-
-def _until(ready: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not ready():
-        assert time.monotonic() < deadline, "not within 30 s"
-        os.sched_yield()
 
 
 def _gone(pid: int) -> bool:
@@ -36,7 +27,7 @@ def test_a_service_that_is_killed_is_started_again_and_its_children_are_gone(tmp
     service = _service(tmp_path, child)
     service.start()
     try:
-        _until(lambda: service.log.exists() and service.log.read_text().strip())
+        until(lambda: service.log.exists() and service.log.read_text().strip())
         pid = int(service.log.read_text().split()[0])
         assert not _gone(pid)
         assert service.revive() is None
@@ -56,7 +47,7 @@ def test_a_service_that_never_stays_is_given_up_with_its_log(tmp_path: Path) -> 
     restarts = 0
     with pytest.raises(ServiceError, match=r"status 7\).*no such topology"):
         while restarts < 10:
-            _until(lambda: not service.alive)
+            until(lambda: not service.alive)
             service.revive()
             restarts += 1
     assert restarts == 2
@@ -67,6 +58,6 @@ def test_stop_kills_what_does_not_listen(tmp_path: Path) -> None:
     deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
     service = _service(tmp_path, deaf)
     service.start()
-    _until(lambda: service.log.exists() and "up" in service.log.read_text())
+    until(lambda: service.log.exists() and "up" in service.log.read_text())
     service.stop(0.1)
     assert not service.alive
