@@ -77,7 +77,9 @@ def ensure_archive(jvm: Jvm, warden: Warden, progress: Callable[[str], None]) ->
         if failure.exists() and failure.stat().st_mtime < time.time() - _TRY_AGAIN_AFTER_S:
             failure.unlink(missing_ok=True)
         if not archive.exists() and not failure.exists():
-            progress("making the class archive, once for this Java and pyspark (about a minute)")
+            progress(
+                "making the class archive (JVMs start faster with it), once for this Java and pyspark; a minute or more"
+            )
             with _alone(folder / f"classes-{key}.lock"):
                 if not archive.exists() and not failure.exists():
                     _make(jvm, warden, archive, failure)
