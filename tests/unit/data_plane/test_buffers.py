@@ -144,3 +144,95 @@ def test_a_target_that_does_not_confirm_is_not_sent_more_than_is_allowed_in_flig
     assert [m.batch for m, _ in buffer.pending(0, 100)] == []
     assert [m.batch for m, _ in buffer.pending(3, 100)] == [5, 6, 7]
     assert [m.batch for m, _ in buffer.pending(10, 100)] == [8, 9, 10]
+
+
+def test_a_batch_is_kept_as_it_was_first_produced_and_counted_once(tmp_path: Path) -> None:
+    buffer = make(tmp_path)
+    buffer.put(1, 10, b"first")
+    buffer.put(1, 20, b"another")
+    buffer.put(2, 30, b"")
+    assert [(m.source, m.target, m.batch, m.watermark, body) for m, body in buffer.pending(0, 9)] == [
+        ("a.0", "b.0", 1, 10, b"first"),
+        ("a.0", "b.0", 2, 30, b""),
+    ]
+    assert buffer.budget.memory == 5
+
+
+def test_what_has_no_room_is_refused_whole_and_what_must_be_kept_is_kept(tmp_path: Path) -> None:
+    buffer = make(tmp_path, memory=100, disk=0)
+    buffer.put(1, None, b"x" * 60)
+    with pytest.raises(BufferError, match=r"120 bytes in memory .* 0 bytes on disk"):
+        buffer.put(2, None, b"y" * 60)
+    assert (sorted(buffer.entries), buffer.budget.memory) == ([1], 60)
+    buffer.put(2, None, b"y" * 60, force=True)
+    assert [body for _, body in buffer.pending(0, 9)] == [b"x" * 60, b"y" * 60]
+    assert buffer.budget.memory == 120
+    buffer.trim(1)
+    assert (sorted(buffer.entries), buffer.budget.memory) == ([2], 60)
+
+
+def test_only_as_much_is_spilled_as_there_is_too_much_and_the_last_byte_of_both_limits_is_used(
+    tmp_path: Path,
+) -> None:
+    buffer = make(tmp_path, memory=100, disk=50)
+    for batch in (1, 2):
+        buffer.put(batch, None, b"x" * 50)
+    assert (buffer.budget.disk, buffer.budget.spilled) == (0, 0)
+    buffer.put(3, None, b"x" * 50)
+    assert (buffer.budget.memory, buffer.budget.disk, buffer.budget.spilled) == (100, 50, 50)
+    assert [b for b, entry in buffer.entries.items() if entry.path] == [1]
+    buffer.trim(1)
+    assert (buffer.budget.memory, buffer.budget.disk, buffer.budget.spilled) == (100, 0, 50)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_is_full_leaves_no_piece_of_a_file_and_the_batch_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    buffer = make(tmp_path, memory=100)
+    buffer.put(1, None, b"x" * 60)
+
+    def half(path: Path, data: bytes) -> int:
+        path.touch()
+        raise OSError(errno.ENOSPC, "no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", half)
+        with pytest.raises(OSError, match="no space"):
+            buffer.put(2, None, b"y" * 60)
+    assert list(tmp_path.iterdir()) == []
+    assert (sorted(buffer.entries), buffer.budget.memory, buffer.budget.disk) == ([1], 60, 0)
+    buffer.put(2, None, b"y" * 60)
+    assert [body for _, body in buffer.pending(0, 9)] == [b"x" * 60, b"y" * 60]
+
+
+def test_what_was_given_up_cannot_be_sent_again_and_that_is_said(tmp_path: Path) -> None:
+    buffer = make(tmp_path)
+    for batch in (3, 4, 5):
+        buffer.put(batch, None, bytes([batch]))
+    buffer.relieve(2)
+    assert buffer.rewind(1), "nothing was given up"
+    buffer.relieve(4)
+    assert sorted(buffer.entries) == [5]
+    assert not buffer.rewind(4)
+    assert buffer.rewind(5)
+    assert [m.batch for m, _ in buffer.pending(4, 9)] == [5]
+    buffer.rewind(5)
+    assert [m.batch for m, _ in buffer.pending(4, 9)] == [5], "it is sent from there on again"
+
+
+def test_rows_of_an_earlier_batch_are_told_from_batches_without_rows(tmp_path: Path) -> None:
+    buffer = make(tmp_path)
+    buffer.put(1, None, b"")
+    buffer.put(2, None, b"x")
+    assert [buffer.holds_before(batch) for batch in (1, 2, 3)] == [False, False, True]
+
+
+def test_bytes_in_flight_count_from_the_first_that_is_not_confirmed(tmp_path: Path) -> None:
+    """The last that may go makes the limit full; the next one waits for the first to be confirmed."""
+    buffer = EdgeBuffer("a.0", "b.0", Budget(10 * IN_FLIGHT, 0, tmp_path))
+    for batch, size in ((1, IN_FLIGHT - 1), (2, 1), (3, 1)):
+        buffer.put(batch, None, bytes(size))
+    assert [m.batch for m, _ in buffer.pending(0, 9)] == [1, 2]
+    assert [m.batch for m, _ in buffer.pending(0, 9)] == []
+    assert [m.batch for m, _ in buffer.pending(1, 9)] == [3]

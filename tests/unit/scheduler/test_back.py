@@ -211,10 +211,17 @@ def test_what_has_held_and_moved_when_the_incident_closes_is_back_and_the_rest_i
 
 
 @pytest.mark.parametrize(
-    ("after", "position", "closes"), [(59.0, 95, False), (61.0, 95, True), (61.0, 39, False)]
+    ("after", "position", "closes"),
+    [
+        (59.0, 95, False),
+        (60.0, 40, True),
+        (61.0, 95, True),
+        (61.0, 39, False),
+        (61.0, None, False),  # at its node, and not installed yet
+    ],
 )
 def test_beside_poison_a_query_that_is_only_slow_does_not_keep_the_incident_open(
-    after: float, position: int, closes: bool
+    after: float, position: int | None, closes: bool
 ) -> None:
     """Its steady lag is not known, and it is never within the floor; it has passed batch 40, the newest when all began."""
     poisoned = replace(
@@ -222,8 +229,9 @@ def test_beside_poison_a_query_that_is_only_slow_does_not_keep_the_incident_open
         partitions=(*TOPOLOGY.partitions, PartitionView("bad.0", ("in.0",))),
         queries=(*TOPOLOGY.queries, QueryView("bad.0", 1, frozenset({"in.0", "bad.0"}))),
     )
-    seen = snapshot(100, position, START + after)
-    progress = replace(report(100, position), failed={"bad.0": "poison: ValueError"})
+    seen = snapshot(100, 0, START + after)
+    positions = {"in.0": 100} if position is None else {"in.0": 100, "out.0": position}
+    progress = replace(report(100, 0), positions=positions, failed={"bad.0": "poison: ValueError"})
     verifying = replace(
         incident(), phase=Phase.VERIFYING, checkpoint=15, queries={"out.0": QueryTimeline(START - 5.0, START)}
     )

@@ -7,7 +7,19 @@ from dataclasses import replace
 import pytest
 from recovery_simulator import World, diamond
 
-from scheduler import Decision, Desired, Incident, Kind, LostNode, Outcome, Phase, Poison, Policy, decide
+from scheduler import (
+    Decision,
+    Desired,
+    Incident,
+    Kind,
+    LostNode,
+    Outcome,
+    Phase,
+    Poison,
+    Policy,
+    Strategy,
+    decide,
+)
 from scheduler.incident import Considered
 from scheduler.rules import ANSWER_S
 
@@ -47,8 +59,15 @@ def reported(w: World, **changes: object) -> Decision:
     return decide(replace(w.snapshot(), progress=replace(w.progress, **changes)), w.policy)  # type: ignore[arg-type]
 
 
+def planned(w: World) -> World:
+    """The driver has been told of a plan."""
+    assert w.desired is not None
+    w.desired = replace(w.desired, plan="inc-000001-p1")
+    return w
+
+
 def test_a_failure_opens_an_incident_with_all_that_held_before_it() -> None:
-    w = world(settle_s=3.0)
+    w = planned(world(settle_s=3.0))
     before = w.desired
     assert before is not None and w.progress is not None
     newest = max(w.checkpoints)
@@ -109,10 +128,15 @@ def test_a_new_driver_in_an_open_incident_looks_for_itself(kind: Kind, expected:
     assert w.incident is not None
     w.start_driver()
     w.drive()
+    w.now += 60.0
+    planned(w)
     everything = Considered(frozenset({"n2#1"}), frozenset({"sink.0"}))
-    incident = record(edited(w, kind=kind, bad_checkpoints=frozenset({1}), considered=everything))
+    decision = edited(w, kind=kind, bad_checkpoints=frozenset({1}), considered=everything)
+    incident = record(decision)
     assert (incident.id, incident.kind) == (w.incident.id, expected)
     assert (incident.bad_checkpoints, incident.considered) == (frozenset(), None)
+    assert (incident.settle_until, incident.driver_until) == (w.now + 1.0, w.now + 30.0)
+    assert told(decision).plan is None, "what it was told before is no plan for it"
 
 
 def restoring(w: World, checkpoint: int, *checkpoints: int) -> Desired:
@@ -144,6 +168,8 @@ def test_a_damaged_checkpoint_is_noted_in_the_open_incident() -> None:
     incident = record(decision)
     assert decision.rule == "checkpoint-damaged"
     assert (incident.checkpoint, incident.generation) == (0, before.generation + 1)
+    left = {p: n for p, n in before.assignment.items() if n != "n1#1"}
+    assert told(decision).assignment == left, "nothing is given to the node that is lost"
     assert incident.bad_checkpoints == {5, 7}
     line = incident.events[-1]
     assert (line.time, line.name, line.detail) == (w.now, "checkpoint-damaged", decision.reason)
@@ -187,6 +213,7 @@ def test_dropped_buffers_send_everything_back_to_the_newest_checkpoint() -> None
         after.generation,
     )
     assert (incident.events[-1].name, incident.events[-1].detail) == ("buffers-dropped", decision.reason)
+    assert w.look()[1].rule != "buffers-dropped", "this report has no gaps"
     old = [{"generation": before.generation - 1}, {"seq": before.seq - 1}]
     assert all(reported(w, gaps=gaps, **late).rule != "buffers-dropped" for late in old), (
         "it speaks of before"
@@ -238,6 +265,7 @@ def test_what_came_back_as_it_was_is_no_false_alarm_once_something_was_done() ->
     w.coordinate()
     w.nodes[node.id] = node
     w.drive()
+    planned(w)
     closed = edited(w)
     assert closed.rule == "false-alarm"
     assert (record(closed).phase, record(closed).closed_at) == (Phase.CLOSED, w.now)
@@ -259,7 +287,8 @@ def test_a_burst_settles_when_its_time_is_over_and_the_driver_has_answered() -> 
     w.now = until
     assert edited(w).rule == "plan-blocking"  # it has said what it lost
     unanswered = {"seq": w.desired.seq - 1}
-    assert reported(w, **unanswered).reason == "the driver has not said yet what it lost"
+    waits = reported(w, **unanswered)
+    assert (waits.rule, waits.reason) == ("settling", "the driver has not said yet what it lost")
     w.now = until + ANSWER_S
     assert reported(w, **unanswered).rule == "plan-blocking"
 
@@ -269,7 +298,8 @@ def test_the_nodes_of_a_new_driver_are_waited_for_until_they_are_there_or_the_gr
     assert w.incident is not None
     w.now = w.incident.settle_until + 1.0
     later = w.now + 0.5
-    assert edited(w, driver_until=later).reason == "3 of 4 nodes are back with the new driver"
+    waits = edited(w, driver_until=later)
+    assert (waits.rule, waits.reason) == ("settling", "3 of 4 nodes are back with the new driver")
     assert edited(w, driver_until=later, nodes_before=3).outcome is Outcome.ACT
     assert edited(w, driver_until=w.now).outcome is Outcome.ACT
     w.kill("n2", "n3", "n4")
@@ -306,28 +336,61 @@ def test_a_blocking_recovery_becomes_correlated_when_more_is_lost() -> None:
     assert (line.time, line.detail) == (w.now, "2 nodes lost, X = 2")
 
 
-def test_restored_is_said_of_everything_at_work_and_of_nothing_less() -> None:
-    w = opened(world())
-    while (decision := w.coordinate()).rule != "restored":
-        before = w.desired
-        w.now += 0.3
-        w.drive()
-    incident = record(decision)
-    assert incident.phase is Phase.VERIFYING
-    assert (incident.events[-1].name, incident.events[-1].time) == ("restored", w.now)
-    assert before is not None and told(decision).punctuate is True
-    assert told(decision).assignment == before.assignment
-
-
-def verifying(w: World) -> World:
-    """Everything is at work again, and no global checkpoint has been complete since."""
+def at_work_again(w: World) -> Decision:
+    """A node is lost and its partitions are restored elsewhere: the decision that says so."""
     w.kill("n1")
     for _ in range(40):
         w.now += 0.3
         w.drive()
-        if w.coordinate().rule == "restored":
-            return w
+        if (decision := w.coordinate()).rule == "restored":
+            return decision
     raise AssertionError(w.log)
+
+
+def verifying(w: World) -> World:
+    """Everything is at work again, and no global checkpoint has been complete since."""
+    at_work_again(w)
+    return w
+
+
+def test_restored_is_said_and_global_checkpoints_go_on() -> None:
+    w = world()
+    decision = at_work_again(w)
+    incident = record(decision)
+    assert decision.reason == "everything is at work"
+    assert incident.phase is Phase.VERIFYING
+    assert (incident.events[-1].name, incident.events[-1].time) == ("restored", w.now)
+    assert told(decision).punctuate is True
+    assert set(told(decision).assignment) == {p.id for p in w.topology.partitions}
+
+
+def test_buffers_that_are_dropped_before_a_new_checkpoint_is_complete_call_it_off() -> None:
+    """Global checkpoints are on again then, and the incident may be of an older one than there is by now."""
+    w = verifying(world())
+    assert w.incident is not None and w.desired is not None and w.progress is not None
+    assert w.desired.punctuate
+    w.progress = replace(w.progress, seq=w.desired.seq, gaps=frozenset({"sink.0"}))
+    newest = max(w.checkpoints)
+    w.incident = replace(w.incident, checkpoint=newest + 1)  # so none that is there closes it
+    decision = w.look()[1]
+    assert decision.rule == "buffers-dropped"
+    assert told(decision).punctuate is False
+    assert (record(decision).checkpoint, record(decision).phase) == (newest, Phase.RECOVERING)
+
+
+def test_where_everything_stops_a_new_driver_without_enough_nodes_settles_and_waits() -> None:
+    w = world(strategy=Strategy.BLOCKING, driver_grace_s=10.0)
+    w.start_driver()
+    w.kill("n1")
+    w.drive()
+    assert w.coordinate().rule == "driver-restarted"
+    w.drive()
+    assert w.incident is not None and w.incident.driver_until is not None
+    w.now = w.incident.driver_until
+    decision = edited(w, kind=Kind.CORRELATED)
+    assert (decision.rule, decision.reason) == ("settled", "correlated: 3 of 4 nodes are ready")
+    assert decision.desired is None
+    assert (record(decision).phase, record(decision).driver_until) == (Phase.WAITING, None)
 
 
 def test_a_newer_checkpoint_closes_the_incident_and_switches_everything_off() -> None:
@@ -336,6 +399,7 @@ def test_a_newer_checkpoint_closes_the_incident_and_switches_everything_off() ->
     old = w.incident.checkpoint
     assert reported(w, checkpoint=old).rule != "closed"
     w.paused = True
+    planned(w)
     decision = reported(w, checkpoint=old + 1)
     after, incident = told(decision), record(decision)
     assert decision.rule == "closed"
