@@ -22,6 +22,7 @@ from scheduler import (
     decide,
 )
 from scheduler.back import FLOOR, TOLERANCE, Recovery, limit, recovery_of, spread, summary
+from scheduler.incident import Considered
 from scheduler.model import PartitionView, QueryView, TopologyView
 from scheduler.observe import last_look, observe
 from scheduler.view import look
@@ -210,6 +211,29 @@ def test_what_has_held_and_moved_when_the_incident_closes_is_back_and_the_rest_i
     assert summary(far, START + 900.0) == "0 of 1 back; 1 still down (at least 900.0 s)"
 
 
+BAD = {"bad.0": "poison: ValueError"}
+
+
+def beside_poison(after: float, positions: dict[str, int], **changes: object) -> Snapshot:
+    """An incident that waits for its end `after` seconds after `out.0` was restored, with a poisoned partition beside it."""
+    poisoned = replace(
+        TOPOLOGY,
+        partitions=(*TOPOLOGY.partitions, PartitionView("bad.0", ("in.0",))),
+        queries=(*TOPOLOGY.queries, QueryView("bad.0", 1, frozenset({"in.0", "bad.0"}))),
+    )
+    verifying = replace(
+        incident(), phase=Phase.VERIFYING, checkpoint=15, queries={"out.0": QueryTimeline(START - 5.0, START)}
+    )
+    seen = replace(
+        snapshot(100, 0, START + after),
+        topology=poisoned,
+        progress=replace(report(100, 0), positions=positions, failed=BAD),
+        incident=verifying,
+        poison=Poison("1", BAD),
+    )
+    return replace(seen, **changes)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("after", "position", "closes"),
     [
@@ -224,22 +248,19 @@ def test_beside_poison_a_query_that_is_only_slow_does_not_keep_the_incident_open
     after: float, position: int | None, closes: bool
 ) -> None:
     """Its steady lag is not known, and it is never within the floor; it has passed batch 40, the newest when all began."""
-    poisoned = replace(
-        TOPOLOGY,
-        partitions=(*TOPOLOGY.partitions, PartitionView("bad.0", ("in.0",))),
-        queries=(*TOPOLOGY.queries, QueryView("bad.0", 1, frozenset({"in.0", "bad.0"}))),
-    )
-    seen = snapshot(100, 0, START + after)
     positions = {"in.0": 100} if position is None else {"in.0": 100, "out.0": position}
-    progress = replace(report(100, 0), positions=positions, failed={"bad.0": "poison: ValueError"})
-    verifying = replace(
-        incident(), phase=Phase.VERIFYING, checkpoint=15, queries={"out.0": QueryTimeline(START - 5.0, START)}
-    )
-    poison = Poison("1", {"bad.0": "poison: ValueError"})
-    decision = decide(
-        replace(seen, topology=poisoned, progress=progress, incident=verifying, poison=poison), POLICY
-    )
-    assert (decision.rule == "closed") is closes
+    assert (decide(beside_poison(after, positions), POLICY).rule == "closed") is closes
+
+
+def test_beside_poison_what_has_no_room_keeps_the_incident_open_and_so_does_an_old_report() -> None:
+    seen = beside_poison(61.0, {"in.0": 100, "out.0": 95})
+    assert decide(seen, POLICY).rule == "closed"
+    assert seen.desired is not None and seen.incident is not None
+    assert decide(replace(seen, desired=replace(seen.desired, seq=2)), POLICY).rule != "closed"
+    idle = replace(seen.topology, partitions=(*seen.topology.partitions, PartitionView("idle.0")))
+    planned = Considered(frozenset({"n1#1", "n2#1"}), frozenset({"idle.0"}))
+    waits = replace(seen, topology=idle, incident=replace(seen.incident, considered=planned))
+    assert decide(waits, POLICY).rule != "closed"
 
 
 def test_a_summary_leaves_no_query_out() -> None:

@@ -357,7 +357,7 @@ def test_restored_is_said_and_global_checkpoints_go_on() -> None:
     w = world()
     decision = at_work_again(w)
     incident = record(decision)
-    assert decision.reason == "everything is at work"
+    assert decision.reason == incident.events[-1].detail == "everything is at work"
     assert incident.phase is Phase.VERIFYING
     assert (incident.events[-1].name, incident.events[-1].time) == ("restored", w.now)
     assert told(decision).punctuate is True
