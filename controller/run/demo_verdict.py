@@ -25,8 +25,8 @@ from scheduler.back import Recovery as Took
 NONE = Took(0.0, True)
 """Of a query that was not lost."""
 VALUE = (
-    "What is maximised is summed value: the priorities of all queries that are back, added up. The order of priorities is"
-    " not: several lesser queries may come back before one that is worth more than each of them."
+    "What is maximised is summed value: the priorities of all queries that are back, added up, and not their order. So"
+    " several lesser queries may come back before one that is worth more than each of them."
 )
 
 
@@ -157,8 +157,8 @@ def _busy(reports: Mapping[str, Any], interval_s: float) -> str:
         usual = [float(query["baseline_s"]) for query in report.get("queries", {}).values()]
         if usual and (late := median(usual)) > MOST_LATE * interval_s:
             return (
-                f"This machine could not follow: outputs of the {name} run were {late:.1f} s late before anything had"
-                f" failed, more than {MOST_LATE} batches of {interval_s:g} s."
+                f"This machine could not follow: before anything had failed, outputs of the {name} run were more than"
+                f" {MOST_LATE} batches late ({late:.1f} s, with a batch every {interval_s:g} s)."
             )
     return ""
 
