@@ -3,6 +3,8 @@
 Nobody writes a line twice: a record's template says which of its arguments is which field (`"event=fenced pod=%s"`), so the
 JSON has their values and not a text that would have to be taken apart again.  `about` gives the ids (topology, incident,
 plan) to every line that this thread writes from then on, so that all lines about one incident are found by its id.
+
+Invariant: no line has a URL with a password, whoever wrote it.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, TextIO
+
+from spark_jobs.credentials import redacted
 
 FORMATS = ("text", "json")
 VARIABLE = "REPRISE_LOG_FORMAT"
@@ -63,7 +67,7 @@ class JsonFormatter(logging.Formatter):
         line |= {name: value for name, value in found.items() if value != "-"}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        return redacted(json.dumps(line, default=str))
 
 
 class TextFormatter(logging.Formatter):
@@ -73,7 +77,7 @@ class TextFormatter(logging.Formatter):
         text = super().format(record)
         ids = [f"{name}={value}" for name, value in _ids.get().items() if f" {name}=" not in text]
         head, mark, trace = text.partition("\n")
-        return " ".join([head, *ids]) + mark + trace
+        return redacted(" ".join([head, *ids]) + mark + trace)
 
 
 def setup(

@@ -1,5 +1,7 @@
 """The data plane's exceptions: one tree, so that adapters can translate all of them in one place."""
 
+from spark_jobs.credentials import redacted
+
 
 class DataPlaneError(Exception):
     """Anything that the data plane reports."""
@@ -88,7 +90,9 @@ class StepError(DataPlaneError):
 
     def __init__(self, operator: str, partition: str, batch: int, cause: BaseException) -> None:
         super().__init__(
-            f"operator {operator}, partition {partition}, batch {batch}: {type(cause).__name__}: {cause}"
+            redacted(
+                f"operator {operator}, partition {partition}, batch {batch}: {type(cause).__name__}: {cause}"
+            )
         )
         self.partition = partition
         self.batch = batch

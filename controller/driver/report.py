@@ -6,20 +6,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spark_jobs.command import Usage
+from spark_jobs.credentials import redacted
 from spark_jobs.progress import Progress
 
 
 def progress_record(
     epoch: int, told: Progress, problems: Sequence[str], now: float, turns: int, turn_limit_s: float
 ) -> dict[str, Any]:
-    """The record `progress`; `now`: unix seconds; `turns`: begun by the loop, another within `turn_limit_s`."""
+    """The record `progress`; `now`: unix seconds; `turns`: begun by the loop, another within `turn_limit_s`.
+
+    What clients and user code say goes to everybody who looks, so a URL in it loses its password.
+    """
     return {
         "driver": str(epoch),
         "seq": told.seq,
         "generation": told.generation,
         "nodes": list(told.nodes),
         "positions": dict(told.positions),
-        "failed": dict(told.failed),
+        "failed": {partition: redacted(why) for partition, why in told.failed.items()},
         "horizon": told.horizon,
         "due": told.due,
         "punctuation": told.punctuation,
@@ -29,11 +33,11 @@ def progress_record(
         "bad_checkpoints": list(told.bad_checkpoints),
         "trimmed": told.trimmed,
         "gaps": list(told.gaps),
-        "stuck": told.stuck,
+        "stuck": redacted(told.stuck),
         "buffers": {"memory": told.memory, "disk": told.disk},
         "jobs": told.jobs,
         "drained": told.drained,
-        "problems": list(problems),
+        "problems": [redacted(problem) for problem in problems],
         "time": now,
         "turns": turns,
         "turn_limit_s": turn_limit_s,

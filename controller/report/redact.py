@@ -12,7 +12,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-REDACTED = "(redacted)"
+from spark_jobs.credentials import IN_QUERY, IN_URL, REDACTED
+
+__all__ = ["REDACTED", "Redactor", "is_sensitive", "known_secrets"]
+
 SHORTEST_KNOWN = 4
 """Shorter known secrets are words that stand everywhere; the other nets must catch them."""
 
@@ -29,7 +32,8 @@ _TEXTS = (
         r"(?P<secret>[\\]*\"(?:[^\"\\]|\\[^\"])*[\\]*\"|[\\]*'[^']*'|(?:basic|bearer)\s+\S+|[^\s,;}\]\"'{\[]+)",
         re.IGNORECASE,
     ),
-    re.compile(r"(?P<keep>\b[a-z][a-z0-9+.-]*://[^\s/:@\"']*:)(?P<secret>[^\s/@\"']+)(?=@)", re.IGNORECASE),
+    IN_URL,
+    IN_QUERY,
     re.compile(r"(?P<keep>\b(?:bearer|basic)\s+)(?P<secret>[A-Za-z0-9._~+/=-]{8,})", re.IGNORECASE),
     re.compile(
         r"(?P<keep>\bdigest\b[\"']?(?:\s*[:,]\s*|\s+)[\"']?[^\s:\"']+:)(?P<secret>[^\s\"',)\]]+)",

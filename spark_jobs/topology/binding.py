@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from spark_jobs.contract import Operator, Source
+from spark_jobs.credentials import redacted
 from spark_jobs.errors import SpecError
 from spark_jobs.sinks import Sink
 from spark_jobs.topology.resource import OperatorSpec, SourceSpec, StreamTopology
@@ -86,10 +87,10 @@ def _build(class_path: str, parameters: Mapping[str, Any], base: type[T], field:
     try:
         return cls(**copy.deepcopy(dict(parameters)))
     except SpecError as error:  # a library class names the parameter
-        raise SpecError(f"{field}.with.{error.field}", error.reason) from error
+        raise SpecError(f"{field}.with.{error.field}", redacted(error.reason)) from error
     except Exception as error:  # whatever a user constructor raises
         raise SpecError(
-            f"{field}.with", f"{class_path!r} refuses it: {error or type(error).__name__}"
+            f"{field}.with", f"{class_path!r} refuses it: {redacted(str(error)) or type(error).__name__}"
         ) from error
 
 

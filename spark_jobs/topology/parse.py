@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from spark_jobs.credentials import places
 from spark_jobs.errors import SpecError
 from spark_jobs.topology import resource as r
 from spark_jobs.topology import schema as s
@@ -20,6 +21,8 @@ from spark_jobs.topology.quantity import parse_bytes, parse_cpu, parse_duration
 
 STEP = re.compile(r"\[([^\]]+)\]|([^.\[\]]+)")
 """One step of a path: `[name or number]`, or a field."""
+BUILT_IN = "spark_jobs."
+"""How class paths of this library begin."""
 _SERVER_METADATA = re.compile(
     r"uid|resourceVersion|generation|creationTimestamp|deletionTimestamp|deletionGracePeriodSeconds|managedFields"
     r"|finalizers|ownerReferences|selfLink|generateName"
@@ -41,7 +44,26 @@ def from_object(obj: Any) -> r.StreamTopology:
         model = s.StreamTopologyModel.model_validate(_without_server_fields(obj))
     except ValidationError as error:
         raise _spec_error(error, obj) from None
+    _refuse_passwords(model.spec)
     return _resource(model)
+
+
+def _refuse_passwords(spec: s.SpecModel) -> None:
+    """Classes of this library have no parameter that is a password; what those of others take is theirs to know."""
+    parts = [(f"sources[{x.name}]", x.class_, x.with_) for x in spec.sources]
+    parts += [(f"operators[{x.name}]", x.class_, x.with_) for x in spec.operators]
+    parts += [
+        (f"operators[{x.name}].output.sink", x.output.sink.class_, x.output.sink.with_)
+        for x in spec.operators
+        if x.output is not None and x.output.sink is not None
+    ]
+    for path, class_path, parameters in parts:
+        if class_path.startswith(BUILT_IN) and (place := next(places(parameters), None)) is not None:
+            raise SpecError(
+                f"spec.{path}.with{place}",
+                "holds a URL with a password or token, which everybody would see who sees the topology: give it to the "
+                "client as a variable or a reference, e.g. {env: NAME} in `config` of a Kafka class",
+            )
 
 
 def to_json(resource: r.StreamTopology) -> str:
