@@ -24,7 +24,7 @@ from pyspark.core.rdd import RDD
 from pyspark.serializers import BatchedSerializer, CPickleSerializer
 
 from spark_jobs.command import Command, Report
-from spark_jobs.errors import HostBusyError, JobError
+from spark_jobs.errors import HostBusyError, JobError, VersionError
 from spark_jobs.shim import Anchor, Stage, Warm, slot_of
 
 SETTINGS = {
@@ -80,12 +80,16 @@ def _placed(context: SparkContext, hosts: Sequence[str]) -> RDD[Any]:
 def warm(context: SparkContext, host: str) -> None:
     """Start the Python worker and the partition host of a node, so that no superstep waits for them.
 
-    Raises ChainError when that fails.  Runs as a job of its own, beside the chains of the nodes that are at work.
+    Raises ChainError when that fails, VersionError when it never can.
+
+    Runs as a job of its own, beside the chains of the nodes that are at work.
     """
     try:
         _placed(context, [host]).mapPartitionsWithIndex(Warm()).collect()
     except Exception as error:
-        raise ChainError(f"node at {host} is not ready: {_first_line(error)}") from error
+        line = _first_line(error)
+        kind = VersionError if VersionError.__name__ in line else ChainError
+        raise kind(f"node at {host} is not ready: {line}") from error
 
 
 class Chain:

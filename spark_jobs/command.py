@@ -13,6 +13,7 @@ from typing import Any
 
 from spark_jobs.contract import Range
 from spark_jobs.errors import WireError
+from spark_jobs.version import VERSION, require_same
 
 Order = tuple[int, int]
 """Driver epoch and job: what each request to a host names, and in which order requests outrank each other."""
@@ -37,6 +38,7 @@ class Command:
     - `ranges`: source partition -> batch -> offsets [start, end).  `final`: the batch that ends bounded sources.
     - `confirmed`: the last job whose report arrived.
     - `stream`: when the stream began (unix seconds): tells it from another one with the same name.
+    - `version`: of the driver; a host of another one refuses the command.
     - `published`: output that a replay could change may be shown up to this batch (the newest checkpoint).
     """
 
@@ -63,6 +65,7 @@ class Command:
     confirmed: int = 0
     published: int = 0
     stream: float = 0.0
+    version: str = VERSION
 
     @property
     def order(self) -> Order:
@@ -75,9 +78,10 @@ class Command:
 
     @staticmethod
     def decode(data: bytes) -> Command:
-        """The inverse of `encode`; raises WireError naming what is wrong."""
+        """The inverse of `encode`; raises WireError naming what is wrong, VersionError for one of another version."""
         try:
             raw = json.loads(data)
+            require_same(raw.get("version"), "the driver", "this executor")
             unknown = set(raw) - {f.name for f in fields(Command)}
             if unknown:
                 raise WireError(f"command has unknown fields {sorted(unknown)}")
@@ -139,6 +143,7 @@ class Report:
     spilled: int = 0
     """Bytes of output that this host has ever moved to disk."""
     gaps: tuple[str, ...] = ()
+    version: str = VERSION
 
     def encode(self) -> bytes:
         """JSON bytes."""
@@ -146,9 +151,10 @@ class Report:
 
     @staticmethod
     def decode(data: bytes) -> Report:
-        """The inverse of `encode`; raises WireError."""
+        """The inverse of `encode`; raises WireError, VersionError for one of another version."""
         try:
             raw = json.loads(data)
+            require_same(raw.get("version"), "an executor", "the driver")
             raw["acks"] = tuple(Ack(**a) for a in raw["acks"])
             raw["usage"] = {p: Usage(**u) for p, u in raw["usage"].items()}
             raw["outputs"] = tuple((p, b, t) for p, b, t in raw["outputs"])

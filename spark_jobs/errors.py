@@ -73,6 +73,10 @@ class JobError(DataPlaneError):
         self.slot = slot
 
 
+class VersionError(DataPlaneError):
+    """Driver and executors that run other versions; names both."""
+
+
 class LateRequestError(DataPlaneError):
     """A request of a job that was cancelled, or of a driver that was replaced, came to a host that is further."""
 

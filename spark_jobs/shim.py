@@ -21,6 +21,7 @@ from typing import Any
 
 from spark_jobs.errors import DataPlaneError, HostBusyError, HostLostError, SlotMisplacedError
 from spark_jobs.meeting import meet
+from spark_jobs.version import VERSION, require_same
 
 HANDSHAKE = "partition-host.json"
 """File in the executor's folder: name, key and pid of its partition host."""
@@ -148,6 +149,7 @@ class Stage:
         self.number = number
         self.last = last
         self.orders = orders
+        self.version = VERSION
 
     def __call__(self, slot: int, rows: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, bytes]]:
         blobs: list[bytes] = list(self.orders[slot : slot + 1])
@@ -157,6 +159,7 @@ class Stage:
             else:
                 _require(slot, value[1])
         try:
+            _require_version(self)
             slots, answers = exchange(self.order, self.number, blobs, self.last)
         except DataPlaneError as error:
             raise type(error)(f"slot {slot}: {error}") from error
@@ -181,13 +184,23 @@ class Anchor:
 
 
 class Warm:
-    """Starts the node's partition host, if it is not there, and nothing else."""
+    """Starts the node's partition host, if it is not there, and nothing else.  VersionError: it is not of the driver's."""
+
+    def __init__(self) -> None:
+        self.version = VERSION
 
     def __call__(self, slot: int, rows: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, str]]:
+        _require_version(self)
         for key, value in rows:
             _require(slot, value[1])
             _host()
             yield key, value[1]
+
+
+def _require_version(sent: Stage | Warm) -> None:
+    """Here the class is the executor's, and its attributes are the driver's."""
+    if (theirs := getattr(sent, "version", None)) != VERSION:
+        require_same(theirs, "the driver", f"the executor at {node_host()}")
 
 
 def _require(slot: int, host: str) -> None:

@@ -46,6 +46,9 @@ SHOWN = 20
 class Cluster(Protocol):
     """What the loop needs of Spark."""
 
+    say: Callable[[str], None]
+    """Where it tells a person what keeps a node away."""
+
     def usable(self) -> Mapping[str, str]:
         """Nodes that can take partitions now: "node#incarnation" -> host."""
 
@@ -77,6 +80,7 @@ class Loop:
         self.revisions = revisions
         self._clock, self._job = clock, _Job()
         channel.hears = self.hears
+        cluster.say = self.say
         self._problems: list[str] = []
         self._announced = engine.punctuations.newest
         self._turns = 0

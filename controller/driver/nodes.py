@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark import SparkContext
 
 from controller.driver.channel import Channel
 from spark_jobs.chain import ChainError, executors, warm
+from spark_jobs.errors import VersionError
 
 log = logging.getLogger("reprise.driver")
+ANOTHER_VERSION_S = 10.0
+"""Between two looks at a node whose executor is of another version."""
 
 
 class SparkNodes:
@@ -23,6 +26,8 @@ class SparkNodes:
         self._warming: set[str] = set()
         self._warm: set[str] = set()
         self._registered: frozenset[str] = frozenset()
+        self.say: Callable[[str], None] = log.error
+        """Where it is told what keeps a node away for good; the driver's loop reports it."""
 
     def usable(self) -> Mapping[str, str]:
         """Nodes that are ready for partitions: "node#incarnation" -> host."""
@@ -55,5 +60,9 @@ class SparkNodes:
             log.info("node ready node=%s host=%s", key, host)
         except ChainError as error:
             log.warning("node not ready node=%s reason=%s", key, error)
+            self._warming.discard(key)
+        except VersionError as error:
+            self.say(str(error))
+            threading.Event().wait(ANOTHER_VERSION_S)
             self._warming.discard(key)
         self._channel.changed.set()

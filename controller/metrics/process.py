@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from importlib.metadata import PackageNotFoundError, version
 
 from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 
 from controller.metrics import catalogue
 from controller.metrics.collect import SampleCollector
 from controller.metrics.metric import Sample
+from spark_jobs.version import product
 
 
 def own_samples(component: str, session: str | None) -> Iterator[Sample]:
     """`session`: one of the catalogue's SESSIONS; None for a process that keeps none."""
-    yield Sample("reprise_build_info", {"version": _version(), "component": component}, 1)
+    yield Sample("reprise_build_info", {"version": product(), "component": component}, 1)
     for state in catalogue.SESSIONS if session is not None else ():
         yield Sample("reprise_zookeeper_session", {"component": component, "state": state}, state == session)
 
@@ -31,10 +31,3 @@ def registry_of(samples: Callable[[], Iterable[Sample]]) -> CollectorRegistry:
 def session_of(state: str) -> str:
     """kazoo's word for a session's state as the catalogue has it."""
     return {"CONNECTED": "connected", "SUSPENDED": "suspended"}.get(state, "lost")
-
-
-def _version() -> str:
-    try:
-        return version("reprise")
-    except PackageNotFoundError:  # run from a folder that was never installed
-        return "unknown"

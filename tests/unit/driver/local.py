@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,6 +28,7 @@ class LocalCluster:
     def __init__(self, world: World) -> None:
         self.world = world
         self.there = True
+        self.say: Callable[[str], None] = print
 
     def usable(self) -> Mapping[str, str]:
         return self.world.nodes.living()
