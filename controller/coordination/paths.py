@@ -20,6 +20,9 @@ SPEC = "spec"
 DRAIN = "commands/drain"
 """{"driver": epoch}: that driver is to stop at a checkpoint and to end."""
 
+WAITS = "waits"
+"""What a driver waits for that has not begun: its epoch and a text; ends with its session."""
+
 FOLDERS = (NODES, CHECKPOINTS, INCIDENTS, PLANS, "commands")
 
 

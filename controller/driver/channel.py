@@ -30,6 +30,7 @@ from controller.embedded.errors import ZooKeeperError
 from controller.embedded.node_tree import SESSION_S, NodeRecord, absence_counts_after_s, nodes_path
 from controller.embedded.zk_access import client_options
 from controller.metrics.process import session_of
+from spark_jobs.credentials import redacted
 from spark_jobs.desired import Desired
 
 log = logging.getLogger("reprise.driver")
@@ -278,6 +279,24 @@ class Channel:
     def publish(self, name: str, record: Mapping[str, Any]) -> bool:
         """Write one of the driver's own znodes; False when ZooKeeper is away or refuses, or the record is too large."""
         return self._publish(name, record) > 0
+
+    def waits_for(self, problem: str) -> None:
+        """Tell people what this driver waits for, which has not begun and so has no progress; empty: it does not any more.
+        It is of this session, so that nobody hears of a driver that is gone; what fails is said again with the next try."""
+        path = f"{self._root}/{paths.WAITS}"
+        if not self.connected or self.superseded:
+            return
+        record = {"driver": str(self._epoch), "problem": _cut(redacted(problem), MAX_PROBLEM)}
+        try:
+            there = self._zk.exists(path) is not None
+            if there:
+                self._refused(paths.WAITS, self._write(_removal(path)))
+            if problem:
+                data = pack(json.dumps(record).encode())
+                made = self._write(lambda transaction: transaction.create(path, data, ephemeral=True))
+                self._refused(paths.WAITS, made)
+        except KazooException as error:
+            log.warning("not published name=%s error=%r", paths.WAITS, error)
 
     def _publish(self, name: str, record: Mapping[str, Any]) -> int:
         """Bytes written; 0 for none."""

@@ -118,11 +118,14 @@ class Driver:
         pause_s, said = FIRST_PAUSE_S, ""
         while not self.stop.is_set():
             try:
-                return self._make_engine()
+                found = self._make_engine()
+                self.channel.waits_for("")
+                return found
             except StoreError as error:
                 if str(error) != said:
                     said = str(error)
                     log.error("problem the driver waits for its checkpoint store: %s", said)
+                self.channel.waits_for(f"the driver waits for its checkpoint store: {said}")
             except SupersededError as error:
                 log.warning("superseded reason=%s", error)
                 return None

@@ -121,7 +121,8 @@ def claims_of(now: Situation) -> list[Claim]:
 def _ready(now: Situation, missing: int) -> Claim:
     seen = now.observation
     if seen is None or seen.desired is None:
-        return _no("Ready", "Starting", now.driver_problem or _starting(now))
+        waits = seen.waits if seen is not None else ""
+        return _no("Ready", "Starting", now.driver_problem or cut(waits, 512) or _starting(now))
     if now.held_back:
         return _no("Ready", "AwaitingApproval", f"plan {now.held_back} waits for approval")
     if now.state is not None and now.state.stalled:
@@ -172,6 +173,8 @@ def _recovering(now: Situation, seen: Observation) -> Claim:
 def _degraded(now: Situation, missing: int) -> Claim:
     if now.driver_problem:
         return Claim("Degraded", Truth.TRUE, "DriverDown", now.driver_problem)
+    if now.observation is not None and now.observation.waits:
+        return Claim("Degraded", Truth.TRUE, "DriverWaits", cut(now.observation.waits, 512))
     if now.observation is not None and now.observation.undecided:
         return Claim("Degraded", Truth.TRUE, "CannotDecide", cut(now.observation.undecided))
     if now.state is not None and now.state.stalled:

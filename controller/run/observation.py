@@ -53,6 +53,8 @@ class Observation:
     report: int = 0
     """Number of the transaction that wrote `progress`: it grows with each report, whatever clocks say."""
     problems: tuple[str, ...] = ()
+    waits: str = ""
+    """What a driver waits for that has not begun; then nothing runs, whatever the one before has reported last."""
     desired: Desired | None = None
     incident: Incident | None = None
     """The open one."""
@@ -164,7 +166,7 @@ class Observer:
             progress=now,
             report=number,
             checkpoint=checkpoint,
-            problems=_problems(raw),
+            problems=_problems(raw, self._last.waits),
         )
         self._last = self._watched(self._last)
         return self._last
@@ -180,7 +182,14 @@ class Observer:
 
     def _read(self, now: float) -> Observation:
         self._asked.clear()  # of an attempt that failed
-        slow = (f"{paths.CHECKPOINTS}/", paths.STATS, paths.COORDINATOR, paths.POISON, paths.PAUSED)
+        slow = (
+            f"{paths.CHECKPOINTS}/",
+            paths.STATS,
+            paths.COORDINATOR,
+            paths.POISON,
+            paths.PAUSED,
+            paths.WAITS,
+        )
         self._ask(
             f"{paths.PLANS}/", f"{paths.INCIDENTS}/", f"{paths.NODES}/", paths.INCIDENT, paths.PROGRESS, paths.DESIRED,
             *(slow if self._slow_due(now) else ()),
@@ -200,19 +209,20 @@ class Observer:
         incident = self._parsed(paths.INCIDENT, parse_incident)
         raw, number = self._written(paths.PROGRESS)
         progress = self._parse(raw, paths.PROGRESS, parse_progress)
+        seldom = self._slow_now(now)
         return Observation(
             time=now,
             connected=True,
             nodes=nodes,
             progress=progress,
             report=number,
-            problems=_problems(raw),
+            problems=_problems(raw, seldom["waits"]),
             desired=self._parsed(paths.DESIRED, parse_desired),
             incident=incident if incident and incident.closed_at is None else None,
             closed=dict(self._closed),
             plans=dict(self._plans),
             checkpoint=self._newest_checkpoint(progress),
-            **self._slow_now(now),
+            **seldom,
             unreadable=tuple(self._unreadable),
         )
 
@@ -244,6 +254,7 @@ class Observer:
                 **_coordinator(self._raw(paths.COORDINATOR)),
                 "checkpoints": frozenset(int(k) for k in self._children(paths.CHECKPOINTS) if k.isdigit()),
                 "poison": self._parsed(paths.POISON, parse_poison),
+                "waits": _waits(self._raw(paths.WAITS)),
                 "paused": {b"true": True, b"false": False}.get(self._raw(paths.PAUSED) or b""),
             }
             self._slow_read = now
@@ -309,11 +320,21 @@ def _coordinator(raw: bytes | None) -> dict[str, Any]:
     return {"led": raw is not None, "undecided": str(said.get("reason", "")) if failed else ""}
 
 
-def _problems(raw: bytes | None) -> tuple[str, ...]:
-    """What the driver complains of; a list of texts in its progress record."""
+def _problems(raw: bytes | None, waits: str) -> tuple[str, ...]:
+    """What the driver complains of, a list of texts in its progress record; and what one waits for that has not begun."""
+    found = _loaded(raw).get("problems", [])
+    last = (waits,) if waits else ()
+    return (*map(str, found), *last) if isinstance(found, list) else last
+
+
+def _waits(raw: bytes | None) -> str:
+    """For people, so what is unreadable says nothing."""
+    return str(_loaded(raw).get("problem", ""))
+
+
+def _loaded(raw: bytes | None) -> dict[str, Any]:
     try:
         record: Any = json.loads(unpack(raw or b"{}"))
     except ValueError:
-        return ()
-    found = record.get("problems", []) if isinstance(record, dict) else []
-    return tuple(str(text) for text in found) if isinstance(found, list) else ()
+        return {}
+    return record if isinstance(record, dict) else {}

@@ -98,8 +98,12 @@ def _query_state(
 ) -> QueryState:
     progress, desired = seen.progress, seen.desired
     if progress is None or desired is None:
-        return QueryState(query.id, query.priority, Status.WAITING, 0, "the topology has not started")
+        return QueryState(
+            query.id, query.priority, Status.WAITING, 0, seen.waits or "the topology has not started"
+        )
     lag = back.behind(progress, seen.incident, query.id)
+    if seen.waits:
+        return QueryState(query.id, query.priority, Status.WAITING, lag, seen.waits)
     states = {p: parts[p] for p in query.partitions}
     poisoned = [why for p, why in progress.failed.items() if states.get(p) is PartitionState.POISONED]
     if poisoned:

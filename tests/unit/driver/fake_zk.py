@@ -102,7 +102,7 @@ class FakeTransaction:
     def set_data(self, path: str, data: bytes) -> None:
         self.operations.append(("set", path, data))
 
-    def create(self, path: str, data: bytes) -> None:
+    def create(self, path: str, data: bytes, ephemeral: bool = False) -> None:
         self.operations.append(("create", path, data))
 
     def delete(self, path: str) -> None:

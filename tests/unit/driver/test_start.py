@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from kazoo.client import KazooClient
 
+from controller.coordination import paths
 from controller.driver.channel import Channel
 from controller.driver.process import Driver, DriverConfig
+from controller.operator.status import Situation, claims_of
+from controller.outlook.explain import explain
+from controller.resources.conditions import Truth
+from controller.run import observation
+from controller.run.observation import Observation
+from controller.run.state import Status, run_state
+from controller.view import document
+from controller.view.records import observation as from_records
+from controller.view.records import records
 from spark_jobs.epochs import claims
 from spark_jobs.errors import DamagedError, StoreError
 from spark_jobs.files import Files
@@ -20,6 +32,7 @@ from tests.unit.driver.fake_zk import FakeTree, FakeZk
 from tests.unit.driver.local import ROOT
 from tests.unit.driver.test_upgrade import NEW
 from tests.unit.engine.test_recovery import DIAMOND
+from tests.unit.oncall import TOPOLOGY, resource, steady
 
 
 class Starting(Driver):
@@ -76,6 +89,64 @@ def test_a_store_that_is_away_at_the_start_is_waited_for(
     assert driver.pauses == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
     assert caplog.text.count("waits for its checkpoint store") == 1, "said once"
     assert found[0].epoch == max(claims(Files(str(tmp_path / "cp"))))
+
+
+def test_what_a_driver_waits_for_is_told_to_people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until it has begun; the report of the driver before it, by which all is well, is not believed meanwhile."""
+    tree, path = FakeTree(), f"{ROOT}/{paths.WAITS}"
+    away(monkeypatch, "names", "epochs", 3)
+    driver, seen = Starting(tmp_path, tree), steady()
+    shown: list[Observation] = []
+
+    def meanwhile(_: float | None = None) -> bool:
+        raw = tree.nodes[path][0]
+        shown.append(
+            replace(
+                seen,
+                waits=observation._waits(raw),
+                problems=observation._problems(None, observation._waits(raw)),
+            )
+        )
+        return False
+
+    driver.stop.wait = meanwhile  # type: ignore[method-assign]
+    assert driver._started() is not None
+    assert path not in tree.nodes and observation._waits(None) == "", "it waits no more"
+    assert len(shown) == 3
+    text = "the driver waits for its checkpoint store: cannot names epochs: the store is away"
+    for look in shown:
+        found = document(TOPOLOGY, look)
+        assert found.problems[-1] == text
+        assert {(q.state, q.reason) for q in found.queries.items} == {(Status.WAITING, text)}
+        assert explain(found, "count.1").waits_for == text
+        assert from_records(json.dumps(records(look)).encode(), "it").waits == text
+        state = run_state(TOPOLOGY, look)
+        for began in (look, replace(look, progress=None, desired=None)):
+            claims = {
+                c.type: c
+                for c in claims_of(Situation(1, resource(), state=replace(state, observation=began)))
+            }
+            assert (claims["Degraded"].reason, claims["Degraded"].message) == ("DriverWaits", text)
+            assert claims["Ready"].truth is Truth.FALSE
+        assert claims["Ready"].message == text
+
+
+def test_who_waits_beside_a_later_driver_says_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = FakeTree()
+    away(monkeypatch, "names", "epochs", 1)
+    driver = Starting(tmp_path, tree)
+    later = Channel("", ROOT, client=cast(KazooClient, FakeZk(tree)))
+    claim = driver.channel.waits_for
+
+    def too_late(problem: str) -> None:
+        later.next_epoch()
+        claim(problem)
+
+    monkeypatch.setattr(driver.channel, "waits_for", too_late)
+    assert driver._started() is None
+    assert f"{ROOT}/{paths.WAITS}" not in tree.nodes
 
 
 def test_one_that_waits_for_its_store_ends_when_it_is_told_to(

@@ -128,7 +128,7 @@ def test_what_is_shown_of_an_own_class_has_no_password(tmp_path: Path) -> None:
     assert "cannot reach postgresql://app:(redacted)@db" in str(refused.value)
     poison = str(StepError("out", "out.0", 7, ConnectionError(f"cannot reach {URL}")))
     told = Progress(1, 1, ("n1#1",), {}, {"out.0": f"poison: {URL}"}, stuck=f"jobs fail: {URL}")
-    record = progress_record(1, told, [f"in.0: {URL} is away"], 1.0)
+    record = progress_record(1, told, [f"in.0: {URL} is away"], 1.0, 1, 60.0)
     progress = parse_progress(json.dumps(record).encode())
     seen = Observation(1.0, True, after_the_burst().nodes, progress)
     shown = [
