@@ -59,6 +59,32 @@ def _name(first: int) -> str:
     return f"{RANGES}/{first:010d}.json"
 
 
+def last_written(files: Files) -> int:
+    """The last batch whose ranges are on record in a location, 0 for none; for who does not write there."""
+    given_up, firsts = max(_numbers(files, MARK), default=0), _numbers(files, ".json")
+    last = max((first for first in firsts if first > given_up), default=0)
+    return _block(files, last).last if last else 0
+
+
+def _numbers(files: Files, ending: str) -> list[int]:
+    """Batches that names with this ending say, in order."""
+    names = [name.removesuffix(ending) for name in files.names(RANGES) if name.endswith(ending)]
+    return sorted(int(name) for name in names if name.isdigit())
+
+
+def _block(files: Files, first: int) -> Block:
+    name = _name(first)
+    data = files.read(name) or files.read(name)
+    if data is None:
+        raise StoreError(f"cannot read {name} in {files.name}: its name was there, and it is not")
+    try:
+        return Block.decode(data)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedError(
+            f"ledger of source ranges: {name} in {files.name} is damaged: {error!r}"
+        ) from error
+
+
 def has_ended(span: Range) -> bool:
     """Whether a range says that its source partition has ended, while others go on; kept as the complement of its end."""
     return span.start < 0
@@ -117,25 +143,14 @@ class Ledger:
 
     def _blocks(self) -> list[int]:
         """First batch of each block, in order."""
-        names = [name.removesuffix(".json") for name in self._files.names(RANGES) if name.endswith(".json")]
-        return sorted(int(name) for name in names if name.isdigit())
+        return _numbers(self._files, ".json")
 
     def _marks(self) -> list[int]:
         """Batches up to which blocks were given up."""
-        names = [name.removesuffix(MARK) for name in self._files.names(RANGES) if name.endswith(MARK)]
-        return sorted(int(name) for name in names if name.isdigit())
+        return _numbers(self._files, MARK)
 
     def _block(self, first: int) -> Block:
-        name = _name(first)
-        data = self._files.read(name) or self._files.read(name)
-        if data is None:
-            raise StoreError(f"cannot read {name} in {self._files.name}: its name was there, and it is not")
-        try:
-            return Block.decode(data)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DamagedError(
-                f"ledger of source ranges: {name} in {self._files.name} is damaged: {error!r}"
-            ) from error
+        return _block(self._files, first)
 
     def _add(self, block: Block) -> None:
         for partition, spans in block.ranges.items():

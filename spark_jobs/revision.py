@@ -15,18 +15,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from spark_jobs.checkpoints import STREAM
 from spark_jobs.driver_records import DriverRecords
 from spark_jobs.epochs import Fence
 from spark_jobs.errors import CheckpointError, DamagedError
 from spark_jobs.files import Files
+from spark_jobs.ledger import last_written
 from spark_jobs.topology import StreamTopology
 
 REVISIONS = "revisions"
 FORMER = "revision.json"
 """Of an earlier version: one record, which counts where no driver has written one of its own."""
+EFFECTIVE = ("sources", "operators", "sink")
+"""Fields of the spec that determine what is in a batch's output, and where."""
 _WITHOUT_EFFECT = {"resources", "priority", "priorities"}
 """Of a source, an operator or its output: what only placing and planning read."""
 
@@ -39,7 +43,7 @@ def revision_of(resource: StreamTopology, image: str = "") -> str:
     """Of all that determines what is in a batch's output, and where: sources, operators, sink location, image by its name.
     Code that changes below the same class and image name is not seen.  The batch interval only decides when."""
     spec = json.loads(resource.document)["spec"]
-    parts = [_effective(spec.get(name)) for name in ("sources", "operators", "sink")]
+    parts = [_effective(spec.get(name)) for name in EFFECTIVE]
     return hashlib.sha256(json.dumps([*parts, image], sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -49,6 +53,45 @@ def _effective(value: Any) -> Any:
         rest = {k: _effective(v) for k, v in value.items() if k not in _WITHOUT_EFFECT and k != "with"}
         return {**rest, **parameters}
     return [_effective(item) for item in value] if isinstance(value, list) else value
+
+
+def differences(before: StreamTopology, now: StreamTopology) -> list[str]:
+    """Paths of the spec that make two topologies different revisions, as people write them."""
+    old, new = (json.loads(resource.document)["spec"] for resource in (before, now))
+    return [
+        path
+        for name in EFFECTIVE
+        for path in _different(name, _effective(old.get(name)), _effective(new.get(name)))
+    ]
+
+
+def _different(path: str, old: Any, new: Any) -> Iterator[str]:
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in sorted(old.keys() | new.keys()):
+            yield from _different(f"{path}.{key}", old.get(key), new.get(key))
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for index, (one, other) in enumerate(zip(old, new, strict=True)):
+            name = other.get("name", index) if isinstance(other, Mapping) else index
+            yield from _different(f"{path}[{name}]", one, other)
+    elif old != new:
+        yield path
+
+
+def made_by_another(location: str, newest: int, revision: str) -> int | None:
+    """What a driver of `revision` would find that begins after the checkpoint `newest`: the batch up to which others may
+    have been shown that another revision has made; None: it may go on.  Nothing is written.
+
+    CheckpointError: it cannot be told."""
+    files = Files(location)
+    if not files.exists(STREAM):
+        return None
+    before, drained = _newest(DriverRecords(files, REVISIONS), files.name)
+    written = last_written(files)
+    return written if _refused(before, drained, revision, newest, written) else None
+
+
+def _refused(before: str, drained: int | None, revision: str, newest: int, written: int) -> bool:
+    return before not in ("", revision) and drained != newest and written > newest
 
 
 class Revisions:
@@ -61,9 +104,9 @@ class Revisions:
     def begin(self, newest: int, written: int, replay: bool) -> str:
         """A driver begins after the checkpoint `newest`; ranges are on record up to batch `written`.  Returns what a person
         should know; RevisionError when it must not go on, SupersededError when a later driver has begun."""
-        before, drained = self._read()
+        before, drained = self.newest()
         said = ""
-        if before not in ("", self.revision) and drained != newest and written > newest:
+        if _refused(before, drained, self.revision, newest, written):
             if not replay:
                 raise RevisionError(
                     f"the code, parameters, output or image have changed, and batches after checkpoint {newest} were made "
@@ -81,23 +124,28 @@ class Revisions:
         self._files.remove(FORMER)
         return said
 
+    def newest(self) -> tuple[str, int | None]:
+        """Revision of the newest driver, and the checkpoint at which it has drained the stream, if it has."""
+        return _newest(self._written, self._files.name)
+
     def drained(self, position: int) -> None:
         """Nothing was released after this checkpoint, nor will be by this driver."""
         self._write(position)
-
-    def _read(self) -> tuple[str, int | None]:
-        """What the newest driver has written down; that of an earlier version where none has."""
-        name, data = self._written.newest(FORMER)
-        if data is None:
-            return "", None
-        try:
-            found = json.loads(data)
-            position = found["drained"]
-            return str(found["revision"]), None if position is None else int(position)
-        except (ValueError, KeyError, TypeError) as error:
-            raise DamagedError(f"{name} in {self._files.name} is damaged: {error!r}") from error
 
     def _write(self, drained: int | None) -> None:
         """Only this driver writes a file of this name."""
         record = {"revision": self.revision, "drained": drained}
         self._written.write(self._fence.epoch, json.dumps(record).encode())
+
+
+def _newest(records: DriverRecords, location: str) -> tuple[str, int | None]:
+    """What the newest driver has written down; that of an earlier version where none has."""
+    name, data = records.newest(FORMER)
+    if data is None:
+        return "", None
+    try:
+        found = json.loads(data)
+        position = found["drained"]
+        return str(found["revision"]), None if position is None else int(position)
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedError(f"{name} in {location} is damaged: {error!r}") from error

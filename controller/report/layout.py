@@ -15,7 +15,10 @@ from typing import Any
 
 from controller.embedded.processes import inspect
 from controller.report.errors import OutDirError
-from spark_jobs.topology import StreamTopology, to_json
+from spark_jobs.checkpoints import CheckpointStore
+from spark_jobs.errors import CheckpointError, SpecError
+from spark_jobs.revision import differences, made_by_another, revision_of
+from spark_jobs.topology import StreamTopology, from_json, to_json
 
 KEPT_PER_ATTEMPT = ("run.json", "incident.json", "plans.json")
 
@@ -98,11 +101,40 @@ def _check_same(layout: Layout, resource: StreamTopology) -> None:
     for part in ("sources", "operators"):
         if _graph(before, part) != _graph(now, part):
             raise OutDirError(f"--resume: the graph of spec.{part} differs from the run in {layout.out}")
+    _check_code(layout, resource)
+
+
+def _check_code(layout: Layout, resource: StreamTopology) -> None:
+    """What the driver would say after it was started: no batch that may have been shown is made again by other code."""
+    if resource.upgrade == "replay":
+        return
+    try:
+        complete = CheckpointStore(layout.location, resource.checkpoint.standby).positions()
+        newest = max(complete, default=0)
+        shown = made_by_another(layout.location, newest, revision_of(resource))
+    except CheckpointError:  # the driver waits for its store, and says what is damaged
+        return
+    if shown is None:
+        return
+    raise OutDirError(
+        f"--resume: {_changed(layout, resource)} changed since the run in {layout.out}, whose batches after checkpoint "
+        f"{newest} (up to {shown} at most) may have been shown and would come out differently.  Go on with the former "
+        f"topology ({layout.topology}) until the stream has ended, set `upgrade: replay` in the spec to make them anew, or "
+        "give another --out"
+    )
+
+
+def _changed(layout: Layout, resource: StreamTopology) -> str:
+    try:
+        paths = differences(from_json(layout.topology.read_text()), resource)
+    except (OSError, SpecError):
+        paths = []
+    more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
+    return ", ".join(f"spec.{path}" for path in paths[:5]) + more if paths else "the topology"
 
 
 def _graph(document: dict[str, Any], part: str) -> list[Any]:
-    """What partitions there are and who reads whom: what checkpoints and offsets rest on.  Whether other code may go on is
-    for the driver to say, which knows what was shown (`spark_jobs.revision`)."""
+    """What partitions there are and who reads whom: what checkpoints and offsets rest on."""
     found = document.get("spec", {}).get(part, [])
     return sorted(json.dumps([x.get(k) for k in ("name", "parallelism", "inputs")]) for x in found)
 

@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 from kazoo.client import KazooState
 
+from controller.report.errors import OutDirError
+from controller.report.layout import prepare
 from spark_jobs.checkpoints import Manifest
 from spark_jobs.engine import Engine
 from spark_jobs.epochs import claim_epoch
-from spark_jobs.errors import SupersededError
+from spark_jobs.errors import StoreError, SupersededError
 from spark_jobs.files import Files
 from spark_jobs.revision import RevisionError, Revisions, revision_of
 from spark_jobs.topology import StreamTopology, expand, load_text, override
@@ -152,7 +154,7 @@ def test_a_rollback_while_draining_covers_what_was_shown_before_it(at_work: Loca
 
 def on_record(driver: LocalDriver) -> int | None:
     """The mark of the drained stream in the store."""
-    return driver.revisions._read()[1]
+    return driver.revisions.newest()[1]
 
 
 @pytest.mark.parametrize("trouble", ["store", "announcement"])
@@ -324,3 +326,38 @@ def test_what_determines_output_is_a_revision(path: str, value: object, same: bo
 
 def test_another_image_is_another_revision() -> None:
     assert revision_of(OLD, "app:2") != revision_of(OLD, "app:1")
+
+
+def test_a_run_is_not_resumed_with_changed_code_and_says_what_changed(
+    at_work: LocalDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is started, or is written over: the driver would refuse it after a while."""
+    out, here = tmp_path / "out", {"checkpoint.location": str(at_work.world.checkpoints)}
+    old, newest = override(OLD, here), at_work.engine.punctuations.newest
+    layout = prepare(out, old, resume=False)
+    changed = override(
+        old, {"operators[top].with.k": 6, "sink.location": "/elsewhere", "batch.interval": "7s"}
+    )
+    with pytest.raises(OutDirError) as refused:
+        prepare(out, changed, resume=True)
+    said = str(refused.value)
+    assert "spec.operators[top].with.k, spec.sink.location changed since" in said
+    assert f"after checkpoint {newest} (up to {at_work.engine.ledger.written} at most)" in said
+    assert all(way in said for way in (str(layout.topology), "upgrade: replay", "another --out"))
+    assert layout.topology.read_text() == old.document
+    prepare(out, override(changed, {"upgrade": "replay"}), resume=True)
+    layout.topology.write_text(changed.document)
+    with pytest.raises(OutDirError, match="--resume: the topology changed"):
+        prepare(out, changed, resume=True)
+    prepare(out, old, resume=True)
+
+    def away(*_: object) -> list[str]:
+        raise StoreError("the store is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Files, "names", away)
+        prepare(out, changed, resume=True)
+    layout.topology.write_text(old.document)
+    ask(at_work)
+    turns(at_work, at_work.stop.is_set)
+    prepare(out, changed, resume=True)

@@ -160,7 +160,7 @@ def test_another_dataflow_cannot_resume(tmp_path: Path, resource: StreamTopology
     with pytest.raises(OutDirError, match=r"graph of spec\.sources differs"):
         prepare(tmp_path / "out", other, resume=True)
     prepare(tmp_path / "out", override(resource, {"nodes.count": 7}), resume=True)
-    # whether other code may go on depends on what was shown: the driver says it
+    # whether other code may go on depends on what was shown
     prepare(tmp_path / "out", override(resource, {"sources[tweets].with.rate": 7}), resume=True)
     with pytest.raises(OutDirError, match="no run to resume"):
         prepare(tmp_path / "other", resource, resume=True)
