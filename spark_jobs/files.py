@@ -20,6 +20,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,7 +28,7 @@ from typing import Any, TypeVar
 import fsspec
 
 from spark_jobs import local_files as local
-from spark_jobs.answers import trouble_behind
+from spark_jobs.answers import asked_to_wait_s, is_connection_gone, trouble_behind
 from spark_jobs.errors import StoreError
 
 T = TypeVar("T")
@@ -52,6 +53,8 @@ WAYS = {
     "oss": Way.UPLOAD,
 }
 
+_left_alone: dict[str, float] = {}
+"""Servers that have asked for time, and until when, unix seconds: whoever in this process has heard it speaks for all."""
 _READ_TO_KNOW = {"oss", "ftp"}
 """Whose clients list a whole folder to tell of one file; that of `ftp` shows an empty one where the server refused."""
 
@@ -83,6 +86,8 @@ class Files:
         self._protocols = {names} if isinstance(names, str) else set(names)
         self.way = way_of(names)
         self._made: set[str] = set()
+        self._location, self._lost = location, False
+        self._server = self.name.partition("://")[2].partition("/")[0] if self.way is not Way.LINK else ""
 
     def path(self, relative: str) -> str:
         """Of a file, in the words of the file system."""
@@ -146,13 +151,38 @@ class Files:
 
     def _tried(self, verb: str, relative: str, action: Callable[[], T]) -> T:
         try:
+            self._connect()
             return action()
         except StoreError:
             raise
         except Exception as error:  # a store's client raises what it likes
+            self._note(error)
             raise StoreError(
                 f"cannot {verb} {relative} in {self.name}: {type(error).__name__}: {error}"
             ) from error
+
+    def _connect(self) -> None:
+        """Anew where the connection was lost; StoreError while the server has asked not to be asked."""
+        until = _left_alone.get(self._server, 0.0)
+        if self._server and time.time() < until:
+            at = datetime.fromtimestamp(until, UTC).strftime("%H:%M:%S")
+            raise StoreError(
+                f"{self.name} is not asked before {at} UTC: it is busy, and has said so (Retry-After)"
+            )
+        if self._lost:
+            self._fs, _ = _opened(self._location)
+            self._made.clear()
+            self._lost = False
+
+    def _note(self, error: Exception) -> None:
+        """What trouble means for the next request; this one is not repeated here, as it may have been carried out."""
+        if self.way is Way.LINK:
+            return
+        if (wait_s := asked_to_wait_s(error, time.time())) > 0:
+            _left_alone[self._server] = time.time() + wait_s
+        if is_connection_gone(error):
+            type(self._fs).clear_instance_cache()  # fsspec gives the same client to everybody in this thread
+            self._lost = True
 
     def _asked(self, question: Callable[[], T]) -> T | None:
         """What the store answers; None where it says that there is no such file."""
