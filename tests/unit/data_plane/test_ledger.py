@@ -26,7 +26,8 @@ spec:
 
 
 class Scripted(Source):
-    """Ten rows a batch; partition 1 ends after batch `ends[1]`, and so on.  `trouble` is raised where it is set."""
+    """Ten rows a batch; partition 1 ends after batch `ends[1]`, and so on.  `trouble` is raised where it is set.  `live`
+    is as the last ledger was asked for."""
 
     def __init__(self, ends: dict[int, int]) -> None:
         self.ends = ends
@@ -67,8 +68,8 @@ def sources(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[int, int]]:
 
 def ledger(folder: Path, live: bool = False, fence: Fence | None = None) -> tuple[Ledger, Scripted]:
     resource = load_text(TOPOLOGY)
+    Scripted.live = live
     made = Ledger(str(folder), resource, expand(resource), fence)
-    made._live = live
     source = made._sources["in"]
     assert isinstance(source, Scripted)
     return made, source
@@ -191,16 +192,18 @@ def test_a_block_that_is_needed_in_part_stays_and_so_do_all_of_a_source_that_doe
     assert len(files(tmp_path / "bounded")) == 3
 
 
+@pytest.mark.parametrize("late", [2, 3])
 @pytest.mark.usefixtures("sources")
 def test_a_block_that_was_written_late_under_a_name_that_was_given_up_counts_for_nothing(
-    tmp_path: Path,
+    tmp_path: Path, late: int
 ) -> None:
     made, _ = ledger(tmp_path, live=True)
     for batch in range(1, 6):
         made.reach(batch)
-    first = (tmp_path / "ranges" / "0000000002.json").read_bytes()
+    path = tmp_path / "ranges" / f"{late:010d}.json"
+    block = path.read_bytes()
     made.stored(5, 4)
-    (tmp_path / "ranges" / "0000000002.json").write_bytes(first)
+    path.write_bytes(block)
     again, _ = ledger(tmp_path, live=True)
     assert (again.trimmed, again.written) == (3, 5)
     assert sorted(again.ranges["in.0"]) == [4, 5]

@@ -254,8 +254,12 @@ def test_beside_poison_a_query_that_is_only_slow_does_not_keep_the_incident_open
 
 def test_beside_poison_what_has_no_room_keeps_the_incident_open_and_so_does_an_old_report() -> None:
     seen = beside_poison(61.0, {"in.0": 100, "out.0": 95})
-    assert decide(seen, POLICY).rule == "closed"
-    assert seen.desired is not None and seen.incident is not None
+    closed = decide(seen, POLICY)
+    assert (closed.rule, closed.reason) == ("closed", "all but 1 poisoned partitions are back")
+    assert closed.desired is not None and seen.desired is not None and seen.incident is not None
+    assert (closed.desired.checkpoint, closed.desired.punctuate) == (15, False)
+    nothing = beside_poison(61.0, {"in.0": 0}, incident=replace(seen.incident, horizon=0))
+    assert decide(nothing, POLICY).rule != "closed", "it is not installed, though no batch was released yet"
     assert decide(replace(seen, desired=replace(seen.desired, seq=2)), POLICY).rule != "closed"
     idle = replace(seen.topology, partitions=(*seen.topology.partitions, PartitionView("idle.0")))
     planned = Considered(frozenset({"n1#1", "n2#1"}), frozenset({"idle.0"}))
