@@ -103,3 +103,31 @@ def test_a_counter_that_is_ahead_gives_the_epoch_and_one_that_is_taken_is_asked_
 
     assert claim_epoch(str(tmp_path), counter).epoch == 9
     assert asked == [8, 8]
+
+
+def test_a_claim_whose_confirmation_was_lost_is_found_to_be_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store has written the file, and says that it was there."""
+    real = Files.create
+    monkeypatch.setattr(Files, "create", lambda *given: real(*given) and False)
+    assert claimed(tmp_path).epoch == 1
+    assert claims(Files(str(tmp_path))) == [1]
+
+
+def test_a_store_that_takes_a_second_file_of_a_name_is_told_of_and_keeps_the_claim(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    written: list[bytes] = []
+
+    def replaces(self: Files, relative: str, data: bytes) -> bool:
+        written.append(data)
+        self.replace(relative, data)
+        return True
+
+    claimed(tmp_path / "refuses")
+    assert "store-replaces" not in caplog.text
+    monkeypatch.setattr(Files, "create", replaces)
+    assert claimed(tmp_path / "takes").epoch == 1
+    assert "store-replaces" in caplog.text
+    assert len(set(written)) == 1, "whatever the store does, the claim is what it was"

@@ -101,6 +101,7 @@ def test_blocks_are_written_ahead_where_the_source_does_not_grow_and_as_due_wher
     assert (live.reach(3), live.reach(5), live.written) == (3, 5, 5)
     assert files(tmp_path / "live") == ["0000000001.json", "0000000004.json"]
     assert live.spans("in.0", 1, 9) == {b: Range(10 * b - 10, 10 * b) for b in (2, 3, 4, 5)}
+    assert sorted(live.spans("in.0", 1, 4)) == [2, 3, 4]
 
 
 def test_a_partition_that_ends_before_the_others_keeps_its_end_until_all_have_ended(
@@ -170,11 +171,10 @@ def test_sources_hear_what_the_newest_checkpoint_covers_and_old_blocks_go_with_t
         ["0000000003.given-up", *(f"{k:010d}.json" for k in (4, 5, 6, 7))],
     )
     assert sorted(made.ranges["in.0"]) == [4, 5, 6, 7]
-    made.stored(7, 6)
-    assert files(tmp_path)[0] == "0000000005.given-up", "the mark before is not needed any more"
-    assert len(files(tmp_path)) == 3
-    made.stored(7, 6)
-    assert (made.trimmed, len(files(tmp_path))) == (5, 3)
+    for _ in range(2):
+        made.stored(7, 5)
+        assert files(tmp_path)[0] == "0000000004.given-up", "the mark before is not needed any more"
+        assert (made.trimmed, len(files(tmp_path))) == (4, 4)
 
 
 @pytest.mark.usefixtures("sources")
@@ -225,6 +225,40 @@ def test_what_another_driver_has_said_of_a_batch_is_taken_over_and_a_later_one_e
         old.reach(3)
     with pytest.raises(SupersededError):
         old.stored(1, 1)
+
+
+def test_the_first_who_says_what_a_batch_is_has_said_it_for_all(
+    tmp_path: Path, sources: dict[int, int]
+) -> None:
+    """The later driver has looked before the old one wrote, and its source says something else by now."""
+    here = str(tmp_path)
+    old, _ = ledger(tmp_path, live=True, fence=claim_epoch(here, lambda least: least))
+    new, _ = ledger(tmp_path, live=True, fence=claim_epoch(here, lambda least: least))
+    with pytest.raises(SupersededError):
+        old.reach(2)
+    sources.update({0: 0, 1: 0})  # it would say that there is nothing
+    assert new.reach(2) == 2
+    assert new.ended_at is None
+    assert new.spans("in.1", 0, 2) == {1: Range(0, 10), 2: Range(10, 20)}
+
+
+@pytest.mark.usefixtures("sources")
+def test_a_block_says_whose_it_is(tmp_path: Path) -> None:
+    ledger(tmp_path / "none", live=True)[0].reach(1)
+    claim = claim_epoch(str(tmp_path / "third"), lambda least: 3)
+    ledger(tmp_path / "third", live=True, fence=claim)[0].reach(1)
+    blocks = [(tmp_path / name / "ranges" / "0000000001.json").read_bytes() for name in ("none", "third")]
+    assert [Block.decode(block).epoch for block in blocks] == [0, 3]
+
+
+def test_a_partition_that_has_ended_stays_at_its_end_in_later_blocks(
+    tmp_path: Path, sources: dict[int, int]
+) -> None:
+    sources.update({1: 1})
+    made, _ = ledger(tmp_path, live=True)
+    for batch in (1, 2, 3, 4):
+        assert made.reach(batch) == batch
+    assert made.offsets(4) == {"in.0": 40, "in.1": 10}
 
 
 @pytest.mark.usefixtures("sources")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 from math import inf
 
 import pytest
@@ -119,3 +120,19 @@ def test_what_is_foreseen_rests_on_what_the_decision_leaves_even_before_the_driv
     foreseen = foresee(before, w.look()[1], w.policy)
     assert foreseen is not None
     assert {node.id for node in foreseen.question.instance.nodes} == {"n3#1", "n4#1"}
+
+
+def test_plans_are_timed_by_the_clock_that_is_given_and_count_work_without_one() -> None:
+    w = world()
+    w.kill("n1", "n2")
+    w.drive()
+    w.coordinate()
+    w.drive()
+    assert w.incident is not None
+    w.now = w.incident.settle_until
+    ticks = count(7.0, 0.25)
+    timed, untimed = (decide(w.snapshot(), w.policy, clock) for clock in (lambda: next(ticks), None))
+    assert timed.plan is not None and untimed.plan is not None
+    assert timed.plan.seconds > 0.0
+    assert timed.plan.seconds % 0.25 == 0.0
+    assert untimed.plan.seconds == 0.0
