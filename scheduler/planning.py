@@ -8,14 +8,15 @@ be complete.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from algorithms import Exclusion, FailedQuery, Instance, NodeCapacity, PartitionCost, Plan, UnionSet
+from algorithms import Exclusion, FailedQuery, Instance, NodeCapacity, PartitionCost, Plan
 from algorithms.registry import OPERATOR_CENTRIC
 from scheduler.costs import free_capacity
 from scheduler.foresight import Planner, Question
 from scheduler.incident import Candidate
+from scheduler.missing import Missing
 from scheduler.model import Strategy
 from scheduler.placement import spread
 from scheduler.view import View
@@ -103,7 +104,7 @@ def _candidates(
     )
     down = order.keys() - held.keys()
     stray, oversized = down - wanted, {p for p in down if costs[p] > greatest}
-    missing_of = _Missing(order, down)
+    missing_of = Missing(order, down)
     for query in view.snapshot.topology.queries:
         missing = missing_of(query.partitions)
         if not missing:
@@ -121,25 +122,6 @@ def _candidates(
         else:
             found.append(FailedQuery(query.id, query.priority, missing))
     return tuple(found), left_out
-
-
-class _Missing:
-    """Which of the partitions of a query are down, in topological order.  What queries share is looked at once."""
-
-    def __init__(self, order: Mapping[str, int], down: Set[str]) -> None:
-        self._order, self._down = order, down
-        self._shared: dict[int, tuple[str, ...]] = {}
-
-    def __call__(self, partitions: Set[str]) -> tuple[str, ...]:
-        if not isinstance(partitions, UnionSet):
-            return tuple(sorted(partitions & self._down, key=self._order.__getitem__))
-        known = id(partitions.shared)
-        if known not in self._shared:
-            self._shared[known] = tuple(sorted(partitions.shared & self._down, key=self._order.__getitem__))
-        shared, own = self._shared[known], sorted(partitions.own & self._down, key=self._order.__getitem__)
-        if not shared or not own or self._order[shared[-1]] < self._order[own[0]]:
-            return (*shared, *own)
-        return tuple(sorted((*shared, *own), key=self._order.__getitem__))
 
 
 def _instance(

@@ -19,6 +19,7 @@ from algorithms import (
     solve,
     solve_strict,
 )
+from algorithms.registry import OPERATOR_CENTRIC
 from controller.cli.exits import NotRunningError
 from controller.cli.options import DURATION
 from controller.cli.recorded import RecordedPlan, recorded_plans
@@ -78,7 +79,7 @@ def command(
         if not for_programs(plan_to_json(plan), output):
             show(Console(), plan)
     elif folder is not None:
-        recorded = recorded_plans(folder)
+        recorded = recorded_plans(folder, edges=algorithm == OPERATOR_CENTRIC)
         again = [(record, _solve(record.instance, order, algorithm, time_limit)) for record in recorded]
         pairs = [{"id": r.id, "recorded": r.plan, "again": plan_to_json(plan)} for r, plan in again]
         if not for_programs(pairs, output):

@@ -25,13 +25,14 @@ class RecordedPlan:
     plan: Mapping[str, object]
 
 
-def recorded_plans(folder: Path) -> list[RecordedPlan]:
-    """All plans of a run folder, oldest first.  ReportError names what is missing or damaged."""
+def recorded_plans(folder: Path, edges: bool = False) -> list[RecordedPlan]:
+    """All plans of a run folder, oldest first; `edges` as `instance_of` has it.  ReportError names what is missing
+    or damaged."""
     topology, incidents, plans = recorded(folder)
     by_id = {incident.id: incident for incident in incidents}
     source = str(folder / "plans.json")
     return [
-        RecordedPlan(plan.id, instance_of(plan, by_id[plan.incident], topology, source), plan.plan)
+        RecordedPlan(plan.id, instance_of(plan, by_id[plan.incident], topology, source, edges), plan.plan)
         for plan in plans
         if plan.incident in by_id
     ]

@@ -57,6 +57,11 @@ def by_need(queries: Sequence[QueryView]) -> list[QueryView]:
     return sorted(queries, key=lambda query: (BY_NEED.index(query.state), -query.priority))
 
 
+def _missing(query: QueryView) -> str:
+    more = query.missing_total - len(query.missing)
+    return " ".join([*query.missing, *([f"and {more} more"] if more > 0 else [])])
+
+
 def query_table(queries: Sequence[QueryView], now: float, wide: bool) -> Table:
     """One row a query, in the order given."""
     table = empty_table([q.id for q in queries], wide, ("down for", "missing") if wide else ())
@@ -64,7 +69,7 @@ def query_table(queries: Sequence[QueryView], now: float, wide: bool) -> Table:
         more = []
         if wide:
             down = query.lost_at is not None and query.caught_up_at is None
-            more = [span(now - query.lost_at) if down and query.lost_at else "", " ".join(query.missing)]
+            more = [span(now - query.lost_at) if down and query.lost_at else "", _missing(query)]
         table.add_row(
             query.id, str(query.priority), str(query.lag), state_text(query.state), *more, Text(query.reason)
         )

@@ -15,6 +15,8 @@ from controller.run.standing import PartitionState
 from controller.run.state import Status
 from controller.view import StatusDocument
 from controller.view.model import LeftOutView, PartitionView, PlanView, QueryView
+from controller.view.partitions import LOST
+from spark_jobs.topology.limits import Needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +90,7 @@ def explain(document: StatusDocument, query_id: str) -> Explanation:
     if query is None:
         known = ", ".join(q.id for q in document.queries.items)
         raise LookupError(f"no query {query_id!r}; there are {known}")
-    partitions = {p.id: p for p in document.partitions}
-    missing = tuple(_missing(partitions[p], query.id) for p in query.missing)
+    missing = tuple(_missing(partition) for partition in _lost_of(document, query.id))
     waiting = [m for m in missing if m.state is PartitionState.WAITING]
     left_out = _left_out(document.plan, query.id)
     capacity = _capacity(document, waiting, left_out) if waiting and document.incident else None
@@ -107,8 +108,20 @@ def explain(document: StatusDocument, query_id: str) -> Explanation:
     )
 
 
-def _missing(partition: PartitionView, query: str) -> MissingPartition:
-    others = sum(q != query for q in partition.queries)
+def _lost_of(document: StatusDocument, query: str) -> list[PartitionView]:
+    """All that a query misses, in topological order; its own list names the first of them."""
+    graph = document.graph
+    inputs: dict[str, list[tuple[str, bool]]] = {}
+    for edge in graph.edges:
+        inputs.setdefault(edge.target, []).append((edge.origin, edge.forward))
+    operator, _, index = query.rpartition(".")
+    own, whole = Needs(inputs, {o.name: len(o.partitions) for o in graph.operators}).of(operator)
+    mine = {f"{name}.{index}" for name in own}
+    return [p for p in document.partitions if p.state in LOST and (p.operator in whole or p.id in mine)]
+
+
+def _missing(partition: PartitionView) -> MissingPartition:
+    others = max(0, partition.needed_by - 1)
     return MissingPartition(
         partition.id, partition.state, partition.cost, partition.node, partition.reason, others
     )

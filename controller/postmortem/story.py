@@ -10,6 +10,7 @@ from algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost
 from controller.report.errors import ReportError
 from scheduler.back import Recovery, recovery_of
 from scheduler.incident import Incident, PlanRecord
+from scheduler.missing import Missing
 from spark_jobs.topology import Topology
 
 
@@ -94,8 +95,11 @@ def make_story(
     return Story(topology, incident, tuple(mine), end, tuple(heartbeats))
 
 
-def instance_of(plan: PlanRecord, incident: Incident, topology: Topology, source: str) -> Instance:
-    """The question that a plan answered.  ReportError names `source` and what in it does not belong together."""
+def instance_of(
+    plan: PlanRecord, incident: Incident, topology: Topology, source: str, edges: bool = False
+) -> Instance:
+    """The question that a plan answered; with `edges` for who asks the operator-centric baseline, which alone looks at them:
+    there may be millions.  ReportError names `source` and what in it does not belong together."""
     for partition in plan.failed:
         if partition not in topology.partitions:
             raise ReportError(
@@ -106,22 +110,24 @@ def instance_of(plan: PlanRecord, incident: Incident, topology: Topology, source
             raise ReportError(
                 f"{source}: plan {plan.id}: candidates: topology.json has no query {candidate.query!r}"
             )
-    needs = {c.query: plan.needs(topology.queries[c.query].partitions) for c in plan.candidates}
-    wanted = {partition for partitions in needs.values() for partition in partitions}
+    place = {p: k for k, p in enumerate(topology.order)}
+    missing = Missing(place, frozenset(plan.failed))
+    needs = {c.query: missing(topology.queries[c.query].partitions) for c in plan.candidates}
+    wanted = set[str]().union(*needs.values())
     for partition in sorted(wanted):
         if partition not in incident.costs:
             raise ReportError(f"{source}: incident {incident.id}: costs: no partition {partition!r}")
     order = [p for p in topology.order if p in wanted]
-    edges = [
+    upstream = (
         (u.partition, p)
         for p in order
         for u in topology.partitions[p].upstream
         if u.partition in wanted and not u.feedback
-    ]
+    )
     return Instance(
         capacity=sum(plan.free.values()),
         partitions=tuple(PartitionCost(p, incident.costs[p]) for p in order),
         queries=tuple(FailedQuery(c.query, c.priority, needs[c.query]) for c in plan.candidates),
         nodes=tuple(NodeCapacity(node, room) for node, room in plan.free.items()),
-        edges=tuple(edges),
+        edges=tuple(upstream) if edges else (),
     )

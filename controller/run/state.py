@@ -10,16 +10,18 @@ needs has no place, and then the newest plan says why.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
+from algorithms import UnionSet
 from controller.run.advance import stalled
 from controller.run.observation import Observation
 from controller.run.standing import PartitionState, partition_state
 from scheduler import back
 from scheduler.incident import PlanRecord
+from scheduler.missing import Missing
 from scheduler.model import QueryView
 from spark_jobs.topology import Query, Topology
 
@@ -84,8 +86,7 @@ def state_of(
 ) -> RunState:
     """The same for those who know of nothing but queries."""
     queries = list(every)
-    needed = frozenset[str]().union(*(query.partitions for query in queries))
-    parts = {p: partition_state(p, observation) for p in needed}
+    parts = _Parts(queries, observation)
     states = [_query_state(query, parts, observation) for query in queries]
     states.sort(key=lambda query: -query.priority)
     desired = observation.desired
@@ -93,9 +94,24 @@ def state_of(
     return RunState(observation, tuple(states), frozenset(observation.nodes) - hosting, frozen)
 
 
-def _query_state(
-    query: Query | QueryView, parts: Mapping[str, PartitionState], seen: Observation
-) -> QueryState:
+class _Parts:
+    """How each partition stands that a query needs; what queries share is looked at once."""
+
+    def __init__(self, queries: Sequence[Query | QueryView], seen: Observation) -> None:
+        every = [query.partitions for query in queries]
+        shared = {id(p.shared): p.shared for p in every if isinstance(p, UnionSet)}
+        own = (p.own if isinstance(p, UnionSet) else p for p in every)
+        needed = frozenset[str]().union(*shared.values(), *own)
+        self.states = {p: partition_state(p, seen) for p in needed}
+        failed = seen.progress.failed if seen.progress else {}
+        order = {p: k for k, p in enumerate((*failed, *(needed - failed.keys())))}
+        self.poisoned, self.homeless, self.restoring = (
+            Missing(order, {p for p, state in self.states.items() if state is kind})
+            for kind in (PartitionState.POISONED, PartitionState.WAITING, PartitionState.RESTORING)
+        )
+
+
+def _query_state(query: Query | QueryView, parts: _Parts, seen: Observation) -> QueryState:
     progress, desired = seen.progress, seen.desired
     if progress is None or desired is None:
         return QueryState(
@@ -104,18 +120,15 @@ def _query_state(
     lag = back.behind(progress, seen.incident, query.id)
     if seen.waits:
         return QueryState(query.id, query.priority, Status.WAITING, lag, seen.waits)
-    states = {p: parts[p] for p in query.partitions}
-    poisoned = [why for p, why in progress.failed.items() if states.get(p) is PartitionState.POISONED]
-    if poisoned:
-        return QueryState(query.id, query.priority, Status.WAITING, lag, poisoned[0])
-    homeless = sorted(p for p, state in states.items() if state is PartitionState.WAITING)
-    if homeless:
+    if poisoned := parts.poisoned.first(query.partitions, 1):
+        return QueryState(query.id, query.priority, Status.WAITING, lag, progress.failed[poisoned[0]])
+    if parts.homeless.count(query.partitions):
+        homeless = parts.homeless(query.partitions)
         return QueryState(query.id, query.priority, Status.WAITING, lag, _why(query.id, homeless, seen))
-    restoring = sum(state is PartitionState.RESTORING for state in states.values())
-    if restoring:
+    if restoring := parts.restoring.count(query.partitions):
         reason = f"{restoring} of {len(query.partitions)} partitions are being restored"
         return QueryState(query.id, query.priority, Status.RECOVERING, lag, reason)
-    return _at_work(query, states.get(query.id), lag, seen)
+    return _at_work(query, parts.states.get(query.id), lag, seen)
 
 
 def _at_work(
@@ -146,7 +159,7 @@ def _no_progress(query: str, since: float, seen: Observation) -> str:
     return f"shows nothing after batch {position} since {at} UTC, although more is due{trouble}"
 
 
-def _why(query: str, homeless: list[str], seen: Observation) -> str:
+def _why(query: str, homeless: Sequence[str], seen: Observation) -> str:
     plan = current_plan(seen)
     if plan is not None and query in plan.left_out:
         return plan.left_out[query]

@@ -9,7 +9,7 @@ from controller.run.observation import Observation
 from controller.run.standing import node_states
 from controller.run.state import QueryState, Status, run_state
 from controller.view.availability import availability
-from controller.view.incidents import incident_view, planner_answers
+from controller.view.incidents import MAX_MISSING, incident_view, planner_answers
 from controller.view.model import (
     FORMAT,
     CheckpointView,
@@ -24,8 +24,10 @@ from controller.view.model import (
 )
 from controller.view.partitions import LOST, partition_views
 from scheduler.incident import Incident
+from scheduler.missing import Missing
 from spark_jobs.topology import Topology
 from spark_jobs.topology.layout import by_operator, edges, place
+from spark_jobs.topology.resource import Mode
 
 
 def document(topology: Topology, seen: Observation) -> StatusDocument:
@@ -92,13 +94,18 @@ def _graph(topology: Topology) -> GraphView:
         kind = "source" if partitions[0].is_source else "output" if output else "operator"
         box = boxes[name]
         operators.append(OperatorView(name, kind, tuple(p.id for p in partitions), box.layer, box.y))
-    found = [EdgeView(e.origin, e.target, e.label, e.feedback) for e in edges(topology)]
+    found = [
+        EdgeView(e.origin, e.target, e.label, e.feedback, e.grouping.mode is Mode.FORWARD)
+        for e in edges(topology)
+    ]
     return GraphView(tuple(operators), tuple(found))
 
 
 def _queries(topology: Topology, seen: Observation, partitions: Mapping[str, PartitionView]) -> QueriesView:
     state = run_state(topology, seen)
-    items = tuple(_query(topology, query, seen.incident, partitions) for query in state.queries)
+    down = {p for p, view in partitions.items() if view.state in LOST}
+    missing = Missing({p: k for k, p in enumerate(partitions)}, down)
+    items = tuple(_query(topology, query, seen.incident, missing) for query in state.queries)
     total = sum(query.priority for query in items)
     ready = sum(query.priority for query in items if query.state is Status.AVAILABLE)
     return QueriesView(
@@ -117,7 +124,7 @@ def _query(
     topology: Topology,
     state: QueryState,
     incident: Incident | None,
-    partitions: Mapping[str, PartitionView],
+    missing: Missing,
 ) -> QueryView:
     needs = topology.queries[state.id].partitions
     times = incident.queries.get(state.id) if incident else None
@@ -128,7 +135,8 @@ def _query(
         lag=state.lag,
         reason=state.reason,
         partitions=len(needs),
-        missing=tuple(p for p in topology.order if p in needs and partitions[p].state in LOST),
+        missing=missing.first(needs, MAX_MISSING),
+        missing_total=missing.count(needs),
         lost_at=times.lost_at if times else None,
         restored_at=times.restored_at if times else None,
         caught_up_at=times.caught_up_at if times else None,

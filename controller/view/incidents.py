@@ -18,10 +18,11 @@ from controller.view.model import (
 )
 from scheduler import back
 from scheduler.incident import Incident, PlanRecord
+from scheduler.missing import Missing
 from spark_jobs.topology import Query
 
 MAX_MISSING = 50
-"""Partitions that are listed for a query that a plan leaves out; the sums count all of them."""
+"""Partitions that are listed for a query that is down, or that a plan leaves out; the sums count all of them."""
 
 Answers = Mapping[str, Plan | None]
 """What the planner said, by plan; None where the record does not hold it."""
@@ -124,6 +125,8 @@ def _left_out(
 ) -> tuple[LeftOutView, ...]:
     """The most valuable first.  The planner's account where there is one, else the scheduler's reason."""
     accounts = {e.query: e for e in answer.excluded} if answer else {}
+    lacking = frozenset(record.failed) - record.added.keys()
+    missing = Missing({partition: k for k, partition in enumerate(record.failed)}, lacking)
     found = []
     for query, reason in record.left_out.items():
         account, known = accounts.get(query), queries.get(query)
@@ -133,7 +136,7 @@ def _left_out(
                 priority=known.priority if known else 1,
                 reason=reason,
                 code=account.code if account else None,
-                missing=_missing(record, known) if account else (),
+                missing=missing.first(known.partitions, MAX_MISSING) if account and known else (),
                 missing_capacity=account.missing_capacity if account else None,
                 competes_with=account.competes_with if account else (),
                 enters_at=account.enters_at if account else None,
@@ -141,9 +144,3 @@ def _left_out(
             )
         )
     return tuple(sorted(found, key=lambda entry: (-entry.priority, entry.query)))
-
-
-def _missing(record: PlanRecord, query: Query | None) -> tuple[str, ...]:
-    """What a query that is left out still needs after the plan."""
-    needs = record.needs(query.partitions) if query else ()
-    return tuple(p for p in needs if p not in record.added)[:MAX_MISSING]

@@ -1,5 +1,8 @@
 """The parts of the status document.  Times are unix seconds, CPU is in milli-cores, positions and checkpoints are batches.
 
+The document grows with partitions, queries and plans, and not with how many of them need each other: ten million edges
+between ten thousand partitions are a few between their operators.
+
 Invariant: what is not known is None, never 0 or an empty text.  A field may be added; one that is there keeps its name and
 meaning as long as `FORMAT` stays.
 """
@@ -12,7 +15,7 @@ from dataclasses import dataclass
 from controller.run.standing import NodeState, PartitionState
 from controller.run.state import Status
 
-FORMAT = "reprise.dev/status/v1"
+FORMAT = "reprise.dev/status/v2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,8 @@ class EdgeView:
     label: str
     """How rows are spread: by keys, forward, broadcast; empty for a single partition."""
     feedback: bool
+    forward: bool
+    """Partition k of the target reads partition k of the origin alone; else each reads all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +62,8 @@ class PartitionView:
     """`node#incarnation`: where it is, or is being restored."""
     cost: int
     """Milli-CPU that plans count: frozen by the open incident, else the greater of declared and measured."""
-    upstream: tuple[str, ...]
-    queries: tuple[str, ...]
+    needed_by: int
+    """How many queries need it.  Which these are, and what it reads, follows from the edges between operators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,9 @@ class QueryView:
     reason: str
     partitions: int
     missing: tuple[str, ...]
-    """Its partitions that are waiting, being restored or poisoned."""
+    """The first of its partitions that are waiting, being restored or poisoned, in topological order."""
+    missing_total: int
+    """How many there are."""
     lost_at: float | None
     """In the open incident, as the two following."""
     restored_at: float | None

@@ -6,6 +6,7 @@ upstream, is starved and goes on by itself when that is back.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from controller.run.observation import Observation
@@ -13,6 +14,9 @@ from controller.run.standing import PartitionState, partition_state
 from controller.view.model import PartitionView
 from scheduler import back
 from spark_jobs.topology import Partition, Topology
+from spark_jobs.topology.layout import by_operator, edges
+from spark_jobs.topology.limits import Needs
+from spark_jobs.topology.resource import Mode
 
 LOST = frozenset({PartitionState.WAITING, PartitionState.RESTORING, PartitionState.POISONED})
 """States of a partition that its queries miss."""
@@ -24,17 +28,14 @@ def partition_views(topology: Topology, seen: Observation) -> dict[str, Partitio
     lost = [p for p, state in own.items() if state in LOST]
     cut_off = topology.downstream_of(lost) if lost else frozenset()
     costs = costs_of(topology, seen)
-    queries: dict[str, list[str]] = {p: [] for p in topology.order}
-    for query in topology.queries.values():
-        for member in query.partitions:
-            queries[member].append(query.id)
+    needed_by, starved = _needed_by(topology), _Starved(topology, lost)
     found = {}
     for pid, partition in topology.partitions.items():
         state, lag = own[pid], _lag(pid, seen)
         reason = _reason(pid, state, seen)
         if state is PartitionState.CATCHING_UP and pid in cut_off:
-            state, reason = PartitionState.STARVED, _starved(topology, pid, lost)
-        found[pid] = _view(partition, state, reason, lag, seen, costs[pid], queries[pid])
+            state, reason = PartitionState.STARVED, starved.reason(partition)
+        found[pid] = _view(partition, state, reason, lag, seen, costs[pid], needed_by[pid])
     return found
 
 
@@ -68,10 +69,45 @@ def _reason(partition: str, state: PartitionState, seen: Observation) -> str:
             return ""
 
 
-def _starved(topology: Topology, partition: str, lost: list[str]) -> str:
-    missing = sorted(topology.upstream_of([partition]) & frozenset(lost))
-    more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-    return f"needs the output of {', '.join(missing[:3])}{more}"
+def _needed_by(topology: Topology) -> Counter[str]:
+    """How many queries need each partition; a set that queries share is gone through once."""
+    found, sharing, sets = Counter[str](), Counter[int](), dict[int, frozenset[str]]()
+    for query in topology.queries.values():
+        found.update(query.partitions.own)
+        shared = query.partitions.shared
+        sharing[id(shared)] += 1
+        sets[id(shared)] = shared
+    for key, queries in sharing.items():
+        for partition in sets[key]:
+            found[partition] += queries
+    return found
+
+
+class _Starved:
+    """Says which lost partitions another one needs, however far upstream; by operators, as partitions of one need the same
+    but for those that are reached by `forward` alone."""
+
+    def __init__(self, topology: Topology, lost: list[str]) -> None:
+        self._lost = frozenset(lost)
+        members = by_operator(topology)
+        self._of = {name: [p.id for p in own if p.id in self._lost] for name, own in members.items()}
+        inputs: dict[str, list[tuple[str, bool]]] = {}
+        for edge in edges(topology) if lost else ():
+            inputs.setdefault(edge.target, []).append((edge.origin, edge.grouping.mode is Mode.FORWARD))
+        self._needs = Needs(inputs, {name: len(own) for name, own in members.items()})
+        self._known: dict[str, tuple[frozenset[str], int, list[str]]] = {}
+
+    def reason(self, partition: Partition) -> str:
+        """The first three by name, and how many more there are."""
+        operator, index = partition.place.operator, partition.place.index
+        if operator not in self._known:
+            own, whole = self._needs.of(operator)
+            all_of = [p for name in whole for p in self._of[name]]
+            self._known[operator] = own, len(all_of), sorted(all_of)[:3]
+        own, count, first = self._known[operator]
+        alone = [p for p in (f"{name}.{index}" for name in own) if p in self._lost]
+        shown, total = sorted([*first, *alone])[:3], count + len(alone)
+        return f"needs the output of {', '.join(shown)}" + (f" and {total - 3} more" if total > 3 else "")
 
 
 def _lag(partition: str, seen: Observation) -> int | None:
@@ -88,7 +124,7 @@ def _view(
     lag: int | None,
     seen: Observation,
     cost: int,
-    queries: list[str],
+    needed_by: int,
 ) -> PartitionView:
     positions: Mapping[str, int] = seen.progress.positions if seen.progress else {}
     assignment: Mapping[str, str] = seen.desired.assignment if seen.desired else {}
@@ -102,6 +138,5 @@ def _view(
         lag=lag,
         node=node if node in seen.nodes else None,
         cost=cost,
-        upstream=tuple(u.partition for u in partition.upstream),
-        queries=tuple(queries),
+        needed_by=needed_by,
     )

@@ -6,7 +6,7 @@
 | `/t/NAMESPACE/NAME` | page: one topology |
 | `/static/...` | files of the pages |
 | `/api/v1/topologies` | all, in short |
-| `/api/v1/topologies/NAMESPACE/NAME` | the status document; `?wiring=no`: without the parts that never change |
+| `/api/v1/topologies/NAMESPACE/NAME` | the status document |
 | `/api/v1/topologies/NAMESPACE/NAME/records` | the records that the document is made of |
 | `/api/v1/topologies/NAMESPACE/NAME/stream` | server-sent events: when there is a newer document |
 
@@ -90,8 +90,7 @@ async def _listing(request: web.Request) -> web.Response:
 
 
 async def _document(request: web.Request) -> web.Response:
-    wiring = request.query.get("wiring") != "no"
-    made = await asyncio.to_thread(request.app[BOARD].document, _key(request), wiring)
+    made = await asyncio.to_thread(request.app[BOARD].document, _key(request))
     if made is None:
         raise web.HTTPNotFound(text="no such topology is looked after here\n")
     return _send(request, made, JSON)

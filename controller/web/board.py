@@ -15,7 +15,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from controller.run.observation import Observation
@@ -76,8 +76,7 @@ class _Entry:
     topology: tuple[StreamTopology, Topology] | None = None
     """Of this resource, while somebody watches."""
     making: threading.Lock = field(default_factory=threading.Lock)
-    made: dict[bool, _Made] = field(default_factory=dict)
-    """With wiring, and without."""
+    made: _Made | None = None
 
 
 class Board:
@@ -97,7 +96,7 @@ class Board:
                 return
             entry.resource, entry.seen, entry.version = resource, seen, entry.version + 1
             if entry.made and self._clock() - entry.asked > KEPT_S:
-                entry.made, entry.topology = {}, None
+                entry.made = entry.topology = None
 
     def forget(self, namespace: str, name: str) -> None:
         """It is not looked after any more."""
@@ -105,16 +104,15 @@ class Board:
             self._entries.pop((namespace, name), None)
 
     def version(self, key: Key) -> int | None:
-        """Of the observation that a document without wiring would show if it were asked for now: another one with each
-        observation, but not before it is due.  None of what is not known."""
+        """Of the observation that a document would show if it were asked for now: another one with each observation, but not
+        before it is due.  None of what is not known."""
         with self._lock:
             entry = self._entries.get(key)
-            return None if entry is None else self._due(entry, False)
+            return None if entry is None else self._due(entry)
 
-    def document(self, key: Key, wiring: bool = True) -> Rendered | None:
-        """The status document; None of what is not known.  Without `wiring`: partitions without what they read and which
-        queries need them, which is most of a large document and never changes."""
-        made = self._made(key, wiring)
+    def document(self, key: Key) -> Rendered | None:
+        """The status document; None of what is not known."""
+        made = self._made(key)
         return None if made is None else made.document
 
     def records(self, key: Key) -> Rendered | None:
@@ -129,39 +127,35 @@ class Board:
         """All topologies, in short."""
         with self._lock:
             keys = sorted(self._entries)
-        found = [(key, made.summary) for key in keys if (made := self._made(key, False)) is not None]
+        found = [(key, made.summary) for key in keys if (made := self._made(key)) is not None]
         return Rendered.of(
             {"items": [{"namespace": key[0], "name": key[1], **summary} for key, summary in found]}
         )
 
-    def _made(self, key: Key, wiring: bool) -> _Made | None:
+    def _made(self, key: Key) -> _Made | None:
         with self._lock:
             entry = self._entries.get(key)
         if entry is None:
             return None
         with entry.making:
             entry.asked = self._clock()
-            made = entry.made.get(wiring)
-            if made is None or made.version != self._due(entry, wiring):
-                made = entry.made[wiring] = self._make(entry, wiring)
+            made = entry.made
+            if made is None or made.version != self._due(entry):
+                made = entry.made = self._make(entry)
             return made
 
-    def _due(self, entry: _Entry, wiring: bool) -> int:
+    def _due(self, entry: _Entry) -> int:
         """Version of the observation that a document should show now."""
-        made = entry.made.get(wiring)
+        made = entry.made
         return entry.version if made is None or self._clock() >= made.due else made.version
 
-    def _make(self, entry: _Entry, wiring: bool) -> _Made:
+    def _make(self, entry: _Entry) -> _Made:
         began = self._clock()
         with self._lock:
             version, resource, seen, known = entry.version, entry.resource, entry.seen, entry.topology
         if known is None or known[0] is not resource:
             known = entry.topology = resource, expand(resource)
-        found = document(known[1], seen)
-        if not wiring:
-            bare = tuple(replace(partition, upstream=(), queries=()) for partition in found.partitions)
-            found = replace(found, partitions=bare)
-        value = plain(found)
+        value = plain(document(known[1], seen))
         rendered, now = Rendered.of(value), self._clock()
         shown = max(FRESH_S, min(STALE_S, FRESH_TIMES * (now - began)))
         return _Made(version, now + shown, rendered, _summary(value))

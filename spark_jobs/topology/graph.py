@@ -182,7 +182,7 @@ class _Members:
     """The partitions of each query."""
 
     def __init__(self, resource: StreamTopology) -> None:
-        self._needs = Needs(resource.stages)
+        self._needs = Needs.of_stages(resource.stages)
         self._width = {stage.name: stage.parallelism for stage in resource.stages}
         self._known: dict[frozenset[str], frozenset[str]] = {}
         """All partitions of sets of operators."""

@@ -7,7 +7,7 @@ can bear, so sums are limited as well.  Figures: docs/decisions/record-sizes.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from spark_jobs.errors import SpecError
 from spark_jobs.topology.resource import Mode, OperatorSpec, SourceSpec, StreamTopology
@@ -52,7 +52,7 @@ def _few_edges(resource: StreamTopology) -> None:
 
 
 def _few_needs(resource: StreamTopology) -> None:
-    needs = Needs(resource.stages)
+    needs = Needs.of_stages(resource.stages)
     sums = {o.name: o.parallelism * needs.count(o.name) for o in resource.operators if o.output is not None}
     if (total := sum(sums.values())) > MAX_NEEDS:
         name = max(sums, key=lambda output: sums[output])
@@ -67,25 +67,33 @@ class Needs:
     """What the queries need, by operator: one partition of each that is reached by `forward` edges alone, and all partitions
     of whatever is above that.  Feedback edges count."""
 
-    def __init__(self, stages: Sequence[SourceSpec | OperatorSpec]) -> None:
-        self._width = {stage.name: stage.parallelism for stage in stages}
-        self._inputs = {
-            stage.name: stage.inputs if isinstance(stage, OperatorSpec) else () for stage in stages
+    def __init__(self, inputs: Mapping[str, Sequence[tuple[str, bool]]], width: Mapping[str, int]) -> None:
+        """`inputs`: what each operator reads, and whether by `forward`; `width`: partitions of each."""
+        self._inputs, self._width = inputs, width
+
+    @classmethod
+    def of_stages(cls, stages: Sequence[SourceSpec | OperatorSpec]) -> Needs:
+        """As a resource says."""
+        inputs = {
+            stage.name: [(spec.source, spec.grouping.mode is Mode.FORWARD) for spec in stage.inputs]
+            for stage in stages
+            if isinstance(stage, OperatorSpec)
         }
+        return cls(inputs, {stage.name: stage.parallelism for stage in stages})
 
     def of(self, operator: str) -> tuple[frozenset[str], frozenset[str]]:
         """Operators of which a partition of `operator` needs the partition of its own index, and all partitions."""
         own, whole, todo = {operator}, set[str](), [operator]
         while todo:
-            for spec in self._inputs.get(todo.pop(), ()):
-                if spec.grouping.mode is not Mode.FORWARD:
-                    whole.add(spec.source)
-                elif spec.source not in own:
-                    own.add(spec.source)
-                    todo.append(spec.source)
+            for source, forward in self._inputs.get(todo.pop(), ()):
+                if not forward:
+                    whole.add(source)
+                elif source not in own:
+                    own.add(source)
+                    todo.append(source)
         todo = list(whole)
         while todo:
-            new = {spec.source for spec in self._inputs.get(todo.pop(), ())} - whole
+            new = {source for source, _ in self._inputs.get(todo.pop(), ())} - whole
             whole |= new
             todo += new
         return frozenset(own - whole), frozenset(whole)

@@ -75,7 +75,7 @@ def browser(shared: WebDriver, server: WebServer) -> Iterator[WebDriver]:
 
 
 def opened(driver: WebDriver, server: WebServer, name: str, seen: Observation) -> None:
-    """Its page, with this observation drawn and the wiring there."""
+    """Its page, with this observation drawn."""
     driver.get(f"{server.url}/t/default/{name}")
     until(
         driver,
@@ -253,13 +253,6 @@ def test_a_query_that_is_chosen_is_outlined_in_the_graph(
     resource, seen = looks["burst"]
     opened(browser, server, "burst", seen)
     button = browser.find_element(By.XPATH, "//tbody[@id='query-rows']//button[text()='o13.0']")
-    until(
-        browser,
-        lambda d: d.execute_script(
-            "return performance.getEntriesByType('resource').some(e => e.name.endsWith('/burst') && e.responseEnd)"
-        ),
-        "the wiring",
-    )
     button.click()
     script = "return [...document.querySelectorAll('.cell[data-in=\"true\"]')].map(c => c.dataset.partition)"
     until(

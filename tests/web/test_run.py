@@ -55,9 +55,7 @@ def run(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
 
 
 def document(url: str) -> dict[str, Any]:
-    with urllib.request.urlopen(
-        url.replace("/t/", "/api/v1/topologies/") + "?wiring=no", timeout=60
-    ) as answer:
+    with urllib.request.urlopen(url.replace("/t/", "/api/v1/topologies/"), timeout=60) as answer:
         found: dict[str, Any] = json.load(answer)
         return found
 

@@ -72,15 +72,6 @@ def test_the_records_are_those_that_the_document_is_made_of(page: WebServer) -> 
     assert ask(page, "/api/v1/topologies/default/nobody/records")[0] == 404
 
 
-def test_without_wiring_partitions_say_all_but_what_never_changes(page: WebServer) -> None:
-    whole, bare = json.loads(ask(page, ONE)[2]), json.loads(ask(page, f"{ONE}?wiring=no")[2])
-    assert all(p["upstream"] == [] and p["queries"] == [] for p in bare["partitions"])
-    for document_ in (whole, bare):
-        for partition in document_["partitions"]:
-            partition["upstream"] = partition["queries"] = []
-    assert whole == bare
-
-
 def test_the_list_is_in_short(page: WebServer) -> None:
     (item,) = json.loads(ask(page, "/api/v1/topologies")[2])["items"]
     assert (item["namespace"], item["name"], item["phase"]) == ("default", "topology2", "waiting")

@@ -5,8 +5,9 @@
 // arrow keys go to the nearest thing in their direction.
 
 import { el, keyed, setAttribute, setText } from "./dom.js";
-import { count, some } from "./format.js";
+import { count } from "./format.js";
 import { columns, layOut, path } from "./layout.js";
+import { members } from "./needs.js";
 import { PARTITION_STATES, setShape, shape } from "./shapes.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -40,6 +41,7 @@ export class Graph {
   /** `level`: auto, all or none; `selected`: `{partition}`, `{query}` or null. */
   show(doc, level, selected) {
     this.#args = [doc, level, selected];
+    const isIn = selected?.query ? members(doc, selected.query) : (id) => id === selected?.partition;
     const isOpen = (operator) => this.#opened.get(`${level} ${operator.name}`) ?? (level === "all" || (level === "auto" && doc.partitions.length <= FITS));
     const upright = this.#box.clientWidth < NARROW;
     const states = new Map(doc.partitions.map((partition) => [partition.id, partition]));
@@ -48,7 +50,7 @@ export class Graph {
       this.#drawn = shape;
       this.#place(layOut(doc.graph, isOpen, upright));
     }
-    keyed(this.#boxes, doc.graph.operators, (operator) => operator.name, (operator) => this.#operator(operator, level), (node, operator) => this.#update(node, operator, isOpen(operator), states, selected));
+    keyed(this.#boxes, doc.graph.operators, (operator) => operator.name, (operator) => this.#operator(operator, level), (node, operator) => this.#update(node, operator, isOpen(operator), states, selected, isIn));
     const buttons = this.#buttons();
     if (!buttons.includes(this.#current)) this.#focus(buttons[0]);
   }
@@ -72,7 +74,7 @@ export class Graph {
     return el("div", { class: `operator ${operator.kind}`, "data-level": level }, toggle, el("div", { class: "cells" }), el("ul", { class: "counts" }));
   }
 
-  #update(node, operator, open, states, selected) {
+  #update(node, operator, open, states, selected, isIn) {
     const [toggle, cells, counts] = node.children;
     const partitions = operator.partitions.map((id) => states.get(id));
     const { x, y, width, height } = this.places.get(operator.name);
@@ -83,11 +85,11 @@ export class Graph {
     const found = PARTITION_STATES.map((state) => [state, partitions.filter((partition) => partition.state === state).length]).filter(([, many]) => many);
     setText(toggle.children[1], `${operator.kind}, ${count(partitions.length, "partition")}: ${found.map(([state, many]) => `${many} ${state}`).join(", ")}`);
     setAttribute(node, "data-worst", found.at(-1)[0]);
-    setAttribute(node, "data-in", !open && partitions.some((partition) => isIn(partition, selected)));
+    setAttribute(node, "data-in", !open && partitions.some((partition) => isIn(partition.id)));
     cells.hidden = !open;
     counts.hidden = open;
     cells.style.gridTemplateColumns = `repeat(${columns(partitions.length)}, 1fr)`;
-    keyed(cells, open ? partitions : [], (partition) => partition.id, (partition) => this.#cell(partition), (cell, partition) => updateCell(cell, partition, selected));
+    keyed(cells, open ? partitions : [], (partition) => partition.id, (partition) => this.#cell(partition), (cell, partition) => updateCell(cell, partition, selected, isIn));
     keyed(counts, open ? [] : [...found, ["at", range(partitions)]], ([state]) => state, ([state]) => el("li", {}, ...(state === "at" ? [] : [shape(state)]), el("span")), (line, [state, many]) => setText(line.lastChild, state === "at" ? many : `${many} ${state}`));
   }
 
@@ -118,19 +120,17 @@ export class Graph {
   }
 }
 
-const isIn = (partition, selected) => selected !== null && (partition.id === selected.partition || partition.queries.includes(selected.query));
-
-function updateCell(cell, partition, selected) {
+function updateCell(cell, partition, selected, isIn) {
   const [sign, index, position, name] = cell.children;
   setShape(sign, partition.state);
   setText(index, partition.id.split(".").at(-1));
   setText(position, partition.position ?? "–");
   setAttribute(cell, "data-state", partition.state);
   setAttribute(cell, "aria-pressed", partition.id === selected?.partition);
-  setAttribute(cell, "data-in", isIn(partition, selected));
+  setAttribute(cell, "data-in", isIn(partition.id));
   const where = partition.position === null ? "not at work" : `batch ${partition.position}`;
   setText(name, `${partition.id}, ${partition.state}, ${where}${partition.node ? `, on ${partition.node}` : ""}`);
-  setAttribute(cell, "title", `${partition.id}: ${partition.state}${partition.reason ? `, ${partition.reason}` : ""}; queries ${some(partition.queries, 6)}`);
+  setAttribute(cell, "title", `${partition.id}: ${partition.state}${partition.reason ? `, ${partition.reason}` : ""}; needed by ${count(partition.needed_by, "query")}`);
 }
 
 function range(partitions) {

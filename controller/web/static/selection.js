@@ -2,6 +2,7 @@
 
 import { byId, el, whenChanged } from "./dom.js";
 import { count, cpu, some } from "./format.js";
+import { queriesOf, reads } from "./needs.js";
 import { badge } from "./shapes.js";
 
 export function selection(doc, selected, select) {
@@ -14,8 +15,9 @@ export function selection(doc, selected, select) {
 }
 
 function ofPartition(partition, doc, select) {
-  const chosen = new Set(partition.queries);
-  const down = doc.queries.items.filter((query) => chosen.has(query.id) && query.state !== "available");
+  const upstream = reads(doc, partition.id);
+  const queries = queriesOf(doc, partition.id);
+  const down = queries.filter((query) => query.state !== "available");
   return [
     head(`Partition ${partition.id}`, partition.state, select),
     partition.reason ? el("p", {}, partition.reason) : null,
@@ -23,8 +25,8 @@ function ofPartition(partition, doc, select) {
       ["position", partition.position === null ? "not at work" : `batch ${partition.position}, ${count(partition.lag, "batch")} behind`],
       ["node", partition.node ?? "none that is alive"],
       ["CPU", cpu(partition.cost)],
-      ["reads", partition.upstream.length ? links(partition.upstream, "partition", select) : "its source"],
-      ["queries that need it", `${partition.queries.length}, of which ${down.length} not available${down.length ? `: ${some(down.map((query) => query.id), 6)}` : ""}`],
+      ["reads", upstream.length ? links(upstream, "partition", select) : "its source"],
+      ["queries that need it", `${queries.length}, of which ${down.length} not available${down.length ? `: ${some(down.map((query) => query.id), 6)}` : ""}`],
     ]),
   ].filter(Boolean);
 }
@@ -37,7 +39,7 @@ function ofQuery(query, select) {
       ["priority", query.priority],
       ["lag", count(query.lag, "batch")],
       ["needs", `${count(query.partitions, "partition")}, outlined in the graph`],
-      ["missing", query.missing.length ? links(query.missing, "partition", select) : "none"],
+      ["missing", query.missing.length ? links(query.missing, "partition", select, query.missing_total) : "none"],
     ]),
   ].filter(Boolean);
 }
@@ -46,8 +48,8 @@ const head = (title, state, select) => el("div", { class: "bar" }, el("h3", {}, 
 
 const facts = (pairs) => el("dl", { class: "facts" }, ...pairs.flatMap(([title, value]) => [el("dt", {}, title), el("dd", {}, value instanceof Node ? value : String(value))]));
 
-function links(ids, kind, select) {
+function links(ids, kind, select, total = ids.length) {
   const shown = ids.slice(0, 12).map((id) => el("li", {}, el("button", { type: "button", class: "link", onclick: () => select({ [kind]: id }) }, id)));
-  if (ids.length > shown.length) shown.push(el("li", {}, `and ${ids.length - shown.length} more`));
+  if (total > shown.length) shown.push(el("li", {}, `and ${total - shown.length} more`));
   return el("ul", { class: "inline" }, ...shown);
 }

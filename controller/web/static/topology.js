@@ -56,24 +56,7 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && selected !== null) select(null);
 });
 
-// What each partition reads and which queries need it never changes, and is most of a large document: it comes once, later.
-const wiring = new Map();
-let asked = 0;
-
-function wire(partitions) {
-  if (partitions.length !== asked) {
-    asked = partitions.length;
-    fetch(api).then((answer) => answer.json()).then((whole) => {
-      for (const { id, upstream, queries } of whole.partitions) wiring.set(id, { upstream, queries });
-      wire(doc.partitions);
-      draw();
-    }, () => (asked = 0));
-  }
-  for (const partition of partitions) Object.assign(partition, wiring.get(partition.id));
-}
-
-follow(`${api}?wiring=no`, `${api}/stream`, (newest) => {
-  wire(newest.partitions);
+follow(api, `${api}/stream`, (newest) => {
   doc = newest;
   arrived = performance.now();
   draw();
