@@ -73,6 +73,7 @@ def status_of(
         started_at=started,
         queries=_queries(now.state),
         waiting=_waiting(now.state),
+        waiting_total=len(now.state.queries) - now.state.count(Status.AVAILABLE),
         nodes=_nodes(now),
         partitions=sum(stage.parallelism for stage in resource.stages),
         checkpoint=CheckpointStatus(

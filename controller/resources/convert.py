@@ -81,6 +81,7 @@ def incident_status(
             summary=f"{restored}/{len(queries)}",
         ),
         waiting=waiting_queries(newest.left_out if newest else {}, priorities),
+        waiting_total=len(newest.left_out) if newest else 0,
         plans=Plans(
             count=len(incident.plans),
             last=object_name(topology, incident.plans[-1]) if incident.plans else None,
@@ -89,6 +90,7 @@ def incident_status(
             Happening(time=rfc3339(e.time), name=cut(e.name, 253), detail=cut(e.detail))
             for e in incident.events[-MAX_LISTED:]
         ],
+        timeline_total=len(incident.events),
     )
     return _dump(status)
 
@@ -123,7 +125,9 @@ def plan_object(
         summary=f"{len(chosen)}/{len(plan.candidates)}",
         chosen=[_chosen(entry) for entry in chosen[:MAX_LISTED]],
         left_out=_left_out(plan, priorities),
+        left_out_total=len(plan.left_out),
         nodes=_rooms(plan),
+        nodes_total=len(plan.free),
         note=cut("; ".join(filter(None, (plan.note, outlook)))),
     )
     labels = {INCIDENT_LABEL: object_name(topology.name, plan.incident)[:63]}

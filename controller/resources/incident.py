@@ -102,8 +102,12 @@ class IncidentStatus(Written):
     queries: Affected
     """The queries affected."""
     waiting: Annotated[list[WaitingQuery], Field(max_length=MAX_LISTED)] = Field(default_factory=list)
-    """The most valuable queries that wait, and why."""
+    """The most valuable queries that wait, and why; at most 50."""
+    waiting_total: Count = 0
+    """How many wait."""
     plans: Plans
     """The plans made."""
     timeline: Annotated[list[Happening], Field(max_length=MAX_LISTED)] = Field(default_factory=list)
-    """The newest events; all of them are in ZooKeeper."""
+    """The newest events, at most 50; all of them are in ZooKeeper."""
+    timeline_total: Count = 0
+    """How many there are."""

@@ -102,8 +102,12 @@ class PlanSpec(Written):
     """The queries that come back, in the order in which they are restored; at most the first 50."""
     left_out: Annotated[list[LeftOutQuery], Field(max_length=MAX_LISTED)] = Field(default_factory=list)
     """The queries that wait, the most valuable first; at most 50."""
+    left_out_total: Count = 0
+    """How many wait; those that are not listed are `leftOutTotal` minus 50."""
     nodes: Annotated[list[NodeRoom], Field(max_length=MAX_LISTED)] = Field(default_factory=list)
     """The nodes with most room; at most 50."""
+    nodes_total: Count = 0
+    """How many had room."""
     note: Reason = ""
     """What else there is to say."""
 

@@ -80,7 +80,9 @@ class TopologyStatus(Written):
     queries: QueriesStatus | None = None
     """How many queries are available."""
     waiting: Annotated[list[WaitingQuery], Field(max_length=MAX_LISTED)] = Field(default_factory=list)
-    """The most valuable queries that are not available, and why; the counts say how many there are."""
+    """The most valuable queries that are not available, and why; at most 50."""
+    waiting_total: Count = 0
+    """How many are not available."""
     nodes: NodesStatus | None = None
     """The nodes."""
     partitions: Count = 0

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from fake_api import FakeApi
 
@@ -19,6 +20,7 @@ from controller.run.observation import Observation
 from controller.run.state import run_state
 from scheduler import Desired, Incident, Kind, LostNode, Node, Phase, PlanRecord, Progress
 from spark_jobs.topology import expand, from_json
+from tests.unit.coordination import recorded_sizes
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "minimal.yaml"
 RESOURCE = from_json(json.dumps(yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))))
@@ -98,6 +100,28 @@ def test_the_status_fits_its_schema_and_keeps_times() -> None:
     assert status["startedAt"].startswith("1970-01-01T00:01:40")
     later, _ = status_of(situation(driver="minimal-driver", coordinator="op-1"), status, moment=200.0)
     assert later == status
+
+
+@pytest.mark.parametrize("parallelism", [300, 1000])
+def test_the_status_of_a_large_topology_is_small_and_says_how_much_it_leaves_out(parallelism: int) -> None:
+    """All of 3,000 or 10,000 partitions are lost, with a reason of any length for each query."""
+    resource = recorded_sizes.resource(9, parallelism, 20, parallelism)
+    topology = expand(resource)
+    why = dict.fromkeys(topology.queries, "because " * 200)
+    seen = Observation(
+        time=10.0,
+        connected=True,
+        progress=Progress("1", 1, 1, failed=dict.fromkeys(topology.order, "node lost"), horizon=9),
+        desired=Desired(1, 1, 0, "1", dict.fromkeys(topology.order, "n9#1")),
+        incident=INCIDENT,
+        plans={PLAN.id: replace(PLAN, left_out=why, added={})},
+    )
+    now = Situation(generation=3, resource=resource, state=run_state(topology, seen), root="/reprise/x/big")
+    status, _ = status_of(now, {}, moment=100.0)
+    TopologyStatus.model_validate(status)
+    assert len(json.dumps(status)) < 64_000
+    assert (len(status["waiting"]), status["waitingTotal"]) == (50, parallelism)
+    assert status["partitions"] == len(topology.partitions)
 
 
 def test_nothing_is_forgotten_while_nothing_is_seen() -> None:

@@ -128,6 +128,9 @@ def test_objects_of_a_large_topology_stay_small() -> None:
     )
     plan, status = plan_object(huge, TOPOLOGY, "x", {}), incident_status(wide, "flights", huge, {})
     assert len(json.dumps(plan)) < 64_000 and len(json.dumps(status)) < 64_000
+    spec = plan["spec"]
+    assert (len(spec["leftOut"]), spec["leftOutTotal"], spec["nodesTotal"]) == (50, 20_000, 5000)
+    assert (len(status["waiting"]), status["waitingTotal"], status["timelineTotal"]) == (50, 20_000, 300)
     assert plan["spec"]["partitions"] == 20_000 and status["lost"]["count"] == 5000
     assert len(plan["spec"]["leftOut"]) == len(status["lost"]["latest"]) == MAX_LISTED
 
