@@ -12,6 +12,7 @@ from controller.cli.render import for_programs, output_option, plain_table, span
 from controller.cli.target import Address, target_options
 from controller.outlook import Explanation, explain
 from controller.outlook.explain import Capacity, Expected
+from controller.view.incidents import MAX_MISSING
 
 
 @click.command("explain")
@@ -101,13 +102,16 @@ def _missing(found: Explanation) -> Table:
     table = plain_table()
     for name in ("missing partition", "state", "needs", "on", "shared by", "why"):
         table.add_column(name, justify="right" if name == "needs" else "left")
-    for entry in found.missing:
+    for entry in found.missing[:MAX_MISSING]:
+        others = entry.shared_with
         table.add_row(
             entry.partition,
             entry.state.value,
             f"{entry.cost}m",
             entry.node or "-",
-            f"{entry.shared_with} others" if entry.shared_with else "-",
+            f"{others} other{'s' if others > 1 else ''}" if others else "-",
             Text(entry.reason),
         )
+    if (more := len(found.missing) - MAX_MISSING) > 0:
+        table.add_row(f"and {more} more", "", "", "", "", "")
     return table

@@ -95,15 +95,20 @@ def explain(document: StatusDocument, query_id: str) -> Explanation:
     left_out = _left_out(document.plan, query.id)
     capacity = _capacity(document, waiting, left_out) if waiting and document.incident else None
     times = measured(document)
+    waits_for = _waits_for(query, missing, capacity, left_out)
+    expected = _expected(document, query, missing, capacity, times)
+    if not document.connected:
+        waits_for = f"unknown: ZooKeeper does not answer; as known last: {waits_for}"
+        expected = Expected(None, None, "unknown: ZooKeeper does not answer")
     return Explanation(
         query=query.id,
         priority=query.priority,
         state=query.state,
         lag=query.lag,
-        waits_for=_waits_for(query, missing, capacity, left_out),
+        waits_for=waits_for,
         missing=missing,
         capacity=capacity,
-        expected=_expected(document, query, missing, capacity, times),
+        expected=expected,
         plan=document.plan.id if document.plan else None,
     )
 

@@ -349,7 +349,7 @@ def test_any_number_of_viewers_cost_one_document(monkeypatch: pytest.MonkeyPatch
     key = ("default", "t")
     board.show(*key, *SEEN)
     assert made == []
-    viewers = [threading.Thread(target=board.document, args=(key, False)) for _ in range(20)]
+    viewers = [threading.Thread(target=board.document, args=(key,)) for _ in range(20)]
     for viewer in viewers:
         viewer.start()
     for viewer in viewers:
@@ -357,10 +357,10 @@ def test_any_number_of_viewers_cost_one_document(monkeypatch: pytest.MonkeyPatch
     board.listing()
     assert len(made) == 1
     board.show(*key, *SEEN)
-    board.document(key, False)
+    board.document(key)
     assert len(made) == 1  # not due yet
     now[0] += 0.5
-    board.document(key, False)
+    board.document(key)
     assert len(made) == 2
 
 
@@ -379,12 +379,12 @@ def test_a_document_that_is_dear_is_made_less_often_and_news_wait_for_it(
     board = Board(lambda: now[0])
     board.show(*key, *SEEN)
     first = board.version(key)
-    board.document(key, False)
+    board.document(key)
     board.show(*key, *SEEN)
     for seconds, expected, news in ((shown - 0.01, 1, False), (0.02, 2, True)):
         now[0] += seconds
         assert (board.version(key) != first) is news
-        board.document(key, False)
+        board.document(key)
         assert made[0] == expected
 
 

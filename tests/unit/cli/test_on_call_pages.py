@@ -43,7 +43,9 @@ def shown(page: RenderableType, width: int = 80, height: int = 24, **more: bool)
 def _many(document: StatusDocument, count: int) -> StatusDocument:
     states = (Status.AVAILABLE, Status.WAITING, Status.RECOVERING)
     items = tuple(
-        QueryView(f"query-{i}.0", 1 + i % 10, states[i % 3], i, "needs 40 more " * 9, 5, (), None, None, None)
+        QueryView(
+            f"query-{i}.0", 1 + i % 10, states[i % 3], i, "needs 40 more " * 9, 5, (), 0, None, None, None
+        )
         for i in range(count)
     )
     return replace(document, queries=replace(document.queries, items=items, total=count))

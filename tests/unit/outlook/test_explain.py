@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller.cli.explain_command import _when
+from controller.cli.explain_command import _missing, _when
 from controller.outlook import explain, measured
 from controller.outlook.explain import Expected, Part, _sum
 from controller.run.standing import PartitionState
@@ -81,6 +81,23 @@ def test_what_is_being_restored_does_not_wait_for_capacity(one_came: StatusDocum
 def test_an_available_query_waits_for_nothing(burst: StatusDocument) -> None:
     found = explain(burst, "count.0")
     assert (found.waits_for, found.expected.low, found.missing) == ("nothing: it is available", 0.0, ())
+
+
+@pytest.mark.parametrize("query", ["count.0", "count.3"])
+def test_what_was_known_last_is_not_told_as_if_it_were_so(burst: StatusDocument, query: str) -> None:
+    """The conditions of the resource are Unknown then, too."""
+    before, found = explain(burst, query), explain(replace(burst, connected=False), query)
+    assert found.waits_for == f"unknown: ZooKeeper does not answer; as known last: {before.waits_for}"
+    assert found.expected == Expected(None, None, "unknown: ZooKeeper does not answer")
+
+
+def test_the_page_names_the_first_of_many_missing_partitions(burst: StatusDocument) -> None:
+    found = explain(burst, "count.3")
+    shown = _missing(replace(found, missing=found.missing * 70))
+    assert (shown.row_count, str(next(shown.columns[0].cells))) == (51, "count.3")
+    assert list(shown.columns[0].cells)[-1] == "and 20 more"
+    one = _missing(replace(found, missing=(replace(found.missing[0], shared_with=1),)))
+    assert list(one.columns[4].cells) == ["1 other"]
 
 
 def test_poison_waits_for_people(burst: StatusDocument) -> None:
