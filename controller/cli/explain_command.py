@@ -12,6 +12,7 @@ from controller.cli.render import for_programs, output_option, plain_table, span
 from controller.cli.target import Address, target_options
 from controller.outlook import Explanation, explain
 from controller.outlook.explain import Capacity, Expected
+from controller.run.state import Status
 from controller.view.incidents import MAX_MISSING
 
 
@@ -56,8 +57,9 @@ def explanation_page(found: Explanation) -> RenderableType:
     head.append(state_text(found.state))
     head.append(f"  lag {found.lag}", style="default")
     parts: list[RenderableType] = [head, _labelled("waits for", found.waits_for)]
-    parts.append(_labelled("back in", _when(found.expected)))
-    parts.append(_labelled("", f"({found.expected.basis})"))
+    if found.state is not Status.AVAILABLE or found.expected.low is None:  # else it is back
+        parts.append(_labelled("back in", _when(found.expected)))
+        parts.append(_labelled("", f"({found.expected.basis})"))
     if found.capacity is not None:
         parts += [_labelled(*line) for line in _capacity(found.capacity)]
     if found.missing:

@@ -17,6 +17,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from controller.coordination import paths
 from controller.coordination.errors import RecordError
 from controller.coordination.recovery_records import parse_incident, parse_plan
+from controller.plural import counted
 from scheduler.incident import Incident, PlanRecord
 
 log = logging.getLogger("reprise.coordinator")
@@ -54,14 +55,15 @@ def plan_summary(plan: PlanRecord) -> str:
     """One sentence: what triggered it, what it brings back, how good it is."""
     queries = plan.plan.get("queries", [])
     back = ", ".join(map(str, queries)) if isinstance(queries, list) and queries else "no query"
-    text = f"{plan.trigger}: restores {len(plan.added)} partitions and brings back {back}"
+    restored = counted(len(plan.added), "partition", "partitions")
+    text = f"{plan.trigger}: restores {restored} and brings back {back}"
     value, bound = plan.plan.get("value"), plan.plan.get("bound")
     if plan.plan.get("optimal"):
         text += f" (priority {value}, optimal by {plan.plan.get('algorithm')})"
     elif value is not None:
         text += f" (priority {value} of at most {bound}, {plan.plan.get('algorithm')})"
     if plan.left_out:
-        text += f"; {len(plan.left_out)} queries wait"
+        text += f"; {counted(len(plan.left_out), 'query waits', 'queries wait')}"
     return text
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from controller.operator.capacity import NOTHING_KNOWN, Outlook
 from controller.operator.verdict import State, Verdict
+from controller.plural import counted
 from controller.resources.base import WaitingQuery
 from controller.resources.conditions import Claim, Truth, merged
 from controller.resources.convert import cut, object_name, rfc3339, waiting_queries
@@ -129,16 +130,23 @@ def _ready(now: Situation, missing: int) -> Claim:
     if now.state is not None and now.state.stalled:
         return _no("Ready", "NotAdvancing", _stalled(now.state))
     if missing:
-        return _no("Ready", "QueriesDown", f"{missing} queries are not available")
+        return _no("Ready", "QueriesDown", _down(missing))
     if unwatched := _unwatched(seen, now.state):
         return Claim("Ready", Truth.UNKNOWN, "NotWatchedYet", unwatched)
     return Claim("Ready", Truth.TRUE, "AllQueriesAvailable")
 
 
+def _down(missing: int) -> str:
+    return f"{counted(missing, 'query is', 'queries are')} not available"
+
+
 def _stalled(state: RunState) -> str:
     """The most valuable of the queries that run and show nothing, and why."""
     first = state.stalled[0]
-    return cut(f"{len(state.stalled)} queries do not advance: {first.id} {first.reason}", 512)
+    return cut(
+        f"{counted(len(state.stalled), 'query does', 'queries do')} not advance: {first.id} {first.reason}",
+        512,
+    )
 
 
 def _unwatched(seen: Observation, state: RunState | None) -> str:
@@ -147,7 +155,8 @@ def _unwatched(seen: Observation, state: RunState | None) -> str:
     if seen.watched_since is None or seen.time - seen.watched_since >= STILL_S or state is None:
         return ""
     still = [q.id for q in state.queries if q.lag > FEW and seen.still.get(q.id) == seen.watched_since]
-    return f"{len(still)} queries are behind and have not been seen to advance yet" if still else ""
+    many = counted(len(still), "query is behind and has", "queries are behind and have")
+    return f"{many} not been seen to advance yet" if still else ""
 
 
 def _starting(now: Situation) -> str:
@@ -181,7 +190,7 @@ def _degraded(now: Situation, missing: int) -> Claim:
     if now.state is not None and now.state.stalled:
         return Claim("Degraded", Truth.TRUE, "NotAdvancing", _stalled(now.state))
     if missing and now.observation is not None and now.observation.desired is not None:
-        return Claim("Degraded", Truth.TRUE, "QueriesDown", f"{missing} queries are not available")
+        return Claim("Degraded", Truth.TRUE, "QueriesDown", _down(missing))
     return _no("Degraded", "NothingIsDown")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from controller.plural import counted
 from controller.run.advance import FEW
 from controller.run.observation import Observation
 from controller.run.standing import node_states
@@ -71,7 +72,7 @@ def _one_look(seen: Observation, queries: QueriesView) -> str:
     if seen.watched_since != seen.time or not seen.connected:
         return ""
     behind = [q.lag for q in queries.items if q.lag > FEW and q.id in seen.still]
-    many = f"{len(behind)} queries are up to {max(behind)}" if behind else ""
+    many = f"{counted(len(behind), 'query is', 'queries are')} up to {max(behind)}" if behind else ""
     return f"{many} batches behind; one look cannot say whether they advance, so look again" if many else ""
 
 

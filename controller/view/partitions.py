@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from controller.run.observation import Observation
 from controller.run.standing import PartitionState, partition_state
+from controller.run.state import current_plan
 from controller.view.model import PartitionView
 from scheduler import back
 from spark_jobs.topology import Partition, Topology
@@ -60,7 +61,9 @@ def _reason(partition: str, state: PartitionState, seen: Observation) -> str:
         case PartitionState.POISONED:
             return failed or ""
         case PartitionState.WAITING:
-            return f"lost with {node}" if node else "no plan has placed it yet"
+            plan = current_plan(seen)
+            left = f"plan {plan.id} does not place it" if plan else "no plan has placed it yet"
+            return f"lost with {node}" if node else left
         case PartitionState.RESTORING:
             return failed or f"from checkpoint {desired.checkpoint}"
         case PartitionState.CATCHING_UP:

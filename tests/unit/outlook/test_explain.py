@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
-from controller.cli.explain_command import _missing, _when
+from controller.cli.explain_command import _missing, _when, explanation_page
 from controller.outlook import explain, measured
 from controller.outlook.explain import Expected, Part, _sum
 from controller.run.standing import PartitionState
@@ -81,6 +83,20 @@ def test_what_is_being_restored_does_not_wait_for_capacity(one_came: StatusDocum
 def test_an_available_query_waits_for_nothing(burst: StatusDocument) -> None:
     found = explain(burst, "count.0")
     assert (found.waits_for, found.expected.low, found.missing) == ("nothing: it is available", 0.0, ())
+    assert "back in" not in _page(burst, "count.0")
+
+
+def test_a_partition_that_a_plan_has_left_out_is_said_to_be(one_came: StatusDocument) -> None:
+    assert one_came.plan is not None
+    (missing,) = explain(one_came, "count.1").missing
+    assert missing.reason == f"plan {one_came.plan.id} does not place it"
+    assert one_came.plan.summary.endswith("; 1 query waits")
+
+
+def _page(document: StatusDocument, query: str) -> str:
+    console = Console(width=100, record=True, file=StringIO())
+    console.print(explanation_page(explain(document, query)))
+    return console.export_text()
 
 
 @pytest.mark.parametrize("query", ["count.0", "count.3"])
