@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
+from controller.plural import counted
 from controller.postmortem.counterfactual import Counterfactuals, Curve
 from controller.postmortem.story import Story
 from controller.report.timeline import plan_summary
@@ -85,7 +86,8 @@ def _timeline(story: Story) -> list[str]:
     lines = [(e.time, e.name, e.detail) for e in story.incident.events if e.name != "plan"]
     lines += [(plan.time, "plan", f"{plan.id} {plan_summary(plan)}") for plan in story.plans]
     opened = story.incident.opened_at
-    rows = [(f"{at - opened:.2f} s", name, detail) for at, name, detail in sorted(lines)]
+    lines.sort(key=lambda line: line[0])  # what is of one moment stays in the order in which it was recorded
+    rows = [(f"{at - opened:.2f} s", name, detail) for at, name, detail in lines]
     return ["## Time line\n", _table(("after", "what", "detail"), rows)]
 
 
@@ -93,13 +95,14 @@ def _plans(story: Story) -> list[str]:
     parts = ["## Plans\n"]
     for plan in story.plans:
         parts.append(f"### {plan.id}\n")
-        parts.append(
-            f"{plan_summary(plan)}. {sum(plan.free.values())} milli-CPU were free on {len(plan.free)} nodes.\n"
-        )
+        nodes = counted(len(plan.free), "node", "nodes")
+        parts.append(f"{plan_summary(plan)}. {sum(plan.free.values())} milli-CPU were free on {nodes}.\n")
         if plan.note:
             parts.append(f"{plan.note}\n")
         if plan.left_out:
-            parts.append(_table(("left out", "why"), [(f"`{q}`", why) for q, why in plan.left_out.items()]))
+            waiting = sorted(plan.left_out, key=lambda query: (-story.priorities.get(query, 1), query))
+            rows = [(f"`{query}`", plan.left_out[query]) for query in waiting]
+            parts.append(_table(("left out", "why"), rows))
     return parts
 
 
@@ -107,14 +110,15 @@ def _otherwise(story: Story, found: Counterfactuals | None) -> list[str]:
     parts = ["## What would have been otherwise\n"]
     if found is None:
         return [*parts, "No plan was made in this incident, so there is nothing to compare.\n"]
+    down = frozenset(entry.query for entry in story.downtimes)
     rows = [
-        _course(found.recorded, "as it happened", found),
-        _course(found.replayed, "the same by the model", found),
+        _course(found.recorded, "as it happened", found, down),
+        _course(found.replayed, "the same by the model", found, down),
     ]
     if found.blocking is not None:
-        rows.append(_course(found.blocking, "blocking recovery", found))
+        rows.append(_course(found.blocking, "blocking recovery", found, down))
     if found.one_more is not None:
-        rows.append(_course(found.one_more, f"one more node ({found.node_free} milli-CPU)", found))
+        rows.append(_course(found.one_more, f"one more node ({found.node_free} milli-CPU)", found, down))
     parts.append(
         _table(("course", "availability lost", "against the record", "queries back", "last one after"), rows)
     )
@@ -124,12 +128,14 @@ def _otherwise(story: Story, found: Counterfactuals | None) -> list[str]:
     return parts
 
 
-def _course(curve: Curve, name: str, found: Counterfactuals) -> tuple[str, ...]:
+def _course(curve: Curve, name: str, found: Counterfactuals, down: frozenset[str]) -> tuple[str, ...]:
+    """A row of the table; what one of `down` would have cost after the end of the record is not in it."""
+    measured = down <= curve.back.keys()
     difference = curve.lost_s - found.recorded.lost_s
     last = max(curve.back.values(), default=None)
     return (
         name,
-        f"{curve.lost_s:.1f} s",
+        f"{'' if measured else 'at least '}{curve.lost_s:.1f} s",
         "" if curve is found.recorded else f"{difference:+.1f} s",
         str(len(curve.back)),
         "-" if last is None else f"{last:.1f} s",
@@ -152,7 +158,8 @@ def _sentences(story: Story, found: Counterfactuals) -> str:
         gained = {q: s for q, s in earlier.items() if s > 0.05}
         if gained:
             named = ", ".join(
-                f"`{q}` {s:.1f} s" for q, s in sorted(gained.items(), key=lambda item: -item[1])[:10]
+                f"`{q}` {'' if q in base.back else 'at least '}{s:.1f} s"
+                for q, s in sorted(gained.items(), key=lambda item: -item[1])[:10]
             )
             lines.append(f"One more node would have brought back earlier, against the model: {named}.")
         else:

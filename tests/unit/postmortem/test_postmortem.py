@@ -141,6 +141,26 @@ def test_export_writes_page_pictures_and_records(story: Story, tmp_path: Path) -
     assert all("<svg" in path.read_text() for path in written[1:3])
 
 
+def test_the_page_reads_in_the_order_of_what_happened_and_of_what_matters(story: Story) -> None:
+    page = markdown(story, counterfactuals(story), [])
+    assert page.index("| opened |") < page.index("| node-lost | n2#1 |") < page.index("| queries-lost |")
+    first = page[page.index("-p1\n") :]
+    assert first.index("| `count.3` |") < first.index("| `count.2` |") < first.index("| `count.1` |")
+    assert "free on 1 node." in page
+    assert "| as it happened | " in page and "| as it happened | at least" not in page
+
+
+def test_what_an_open_record_does_not_hold_makes_every_figure_a_lower_bound() -> None:
+    seen = oncall.after_the_burst()
+    assert seen.incident is not None
+    story = make_story(oncall.TOPOLOGY, seen.incident, list(seen.plans.values()), seen.time)
+    page = markdown(story, counterfactuals(story), [])
+    for course in ("as it happened", "the same by the model", "blocking recovery"):
+        assert f"| {course} | at least " in page
+    assert "| one more node (80 milli-CPU) | at least" not in page
+    assert "`count.1` at least " in page and "`count.2` at least " not in page
+
+
 def test_a_folder_that_cannot_be_written(story: Story, tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
