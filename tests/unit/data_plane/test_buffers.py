@@ -98,6 +98,21 @@ def test_a_disk_that_does_not_answer_loses_nothing(tmp_path: Path, monkeypatch: 
     assert [body for _, body in buffer.pending(0, 10)] == [bytes([b]) * 100 for b in range(1, 11)]
 
 
+def test_a_spilled_batch_is_read_again_before_it_is_called_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    buffer, _ = spilled(tmp_path)
+    real, answers = Path.read_bytes, [FileNotFoundError(), None]
+
+    def once(path: Path) -> bytes:
+        if (answer := answers.pop(0)) is not None:
+            raise answer
+        return real(path)
+
+    monkeypatch.setattr(Path, "read_bytes", once)
+    assert buffer.body(3) == bytes([3]) * 100
+
+
 def test_both_limits_reached_names_the_settings(tmp_path: Path) -> None:
     buffer = make(tmp_path, memory=100, disk=100)
     buffer.put(1, None, b"x" * 90)
@@ -184,6 +199,10 @@ def test_only_as_much_is_spilled_as_there_is_too_much_and_the_last_byte_of_both_
     buffer.trim(1)
     assert (buffer.budget.memory, buffer.budget.disk, buffer.budget.spilled) == (100, 0, 50)
     assert list(tmp_path.iterdir()) == []
+    buffer.put(4, None, b"x" * 50)
+    assert (buffer.budget.disk, buffer.budget.spilled) == (50, 100)
+    buffer.forget(3)
+    assert (sorted(buffer.entries), buffer.budget.memory) == ([2, 4], 50)
 
 
 def test_a_disk_that_is_full_leaves_no_piece_of_a_file_and_the_batch_waits(

@@ -61,11 +61,12 @@ def test_a_damaged_record_of_what_counts_is_an_error_and_not_an_empty_one(tmp_pa
         recorded(Files(str(tmp_path)))
 
 
-def test_bytes_that_are_damaged_on_their_way_are_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("first", [b"{", None])
+def test_what_is_damaged_on_its_way_or_not_found_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: bytes | None
 ) -> None:
     claimed(tmp_path).record({5: 0})
-    answers = [b"{", b'{"5": 0}']
+    answers = [first, b'{"5": 0}']
     monkeypatch.setattr(Files, "read", lambda self, relative: answers.pop(0))
     assert recorded(Files(str(tmp_path))) == (1, {5: 0})
     assert answers == []

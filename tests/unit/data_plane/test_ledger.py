@@ -9,7 +9,7 @@ import pytest
 
 from spark_jobs.contract import Place, Range, Source
 from spark_jobs.epochs import Fence, claim_epoch
-from spark_jobs.errors import NotYetError, SourceError, SupersededError
+from spark_jobs.errors import DamagedError, NotYetError, SourceError, SupersededError
 from spark_jobs.ledger import AHEAD, Block, Ledger, has_ended
 from spark_jobs.topology import expand, load_text
 
@@ -111,7 +111,13 @@ def test_a_partition_that_ends_before_the_others_keeps_its_end_until_all_have_en
     for made, _ in (ledger(tmp_path), ledger(tmp_path)):  # the second reads what the first has written
         assert made.reach(9) == 5
         assert made.ended_at == 5
-        assert [has_ended(made.ranges["in.1"][batch]) for batch in (1, 2, 3, 5)] == [False, False, True, True]
+        assert [has_ended(made.ranges["in.1"][batch]) for batch in (1, 2, 3, 4, 5)] == [
+            False,
+            False,
+            True,
+            True,
+            True,
+        ]
         assert made.offsets(4) == {"in.0": 40, "in.1": 20}
         assert made.offsets(99) == {"in.0": 50, "in.1": 20}
         assert made.offsets(0) == {"in.0": 0, "in.1": 0}
@@ -240,6 +246,14 @@ def test_the_first_who_says_what_a_batch_is_has_said_it_for_all(
     assert new.reach(2) == 2
     assert new.ended_at is None
     assert new.spans("in.1", 0, 2) == {1: Range(0, 10), 2: Range(10, 20)}
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"began": null}', "[]"])
+@pytest.mark.usefixtures("sources")
+def test_a_damaged_name_of_the_stream_is_an_error_and_no_new_name(tmp_path: Path, text: str) -> None:
+    (tmp_path / "stream.json").write_text(text)
+    with pytest.raises(DamagedError, match=r"stream\.json in .*: the stream's name is damaged"):
+        ledger(tmp_path)
 
 
 @pytest.mark.usefixtures("sources")

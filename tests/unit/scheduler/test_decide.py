@@ -120,6 +120,12 @@ def test_what_is_foreseen_rests_on_what_the_decision_leaves_even_before_the_driv
     foreseen = foresee(before, w.look()[1], w.policy)
     assert foreseen is not None
     assert {node.id for node in foreseen.question.instance.nodes} == {"n3#1", "n4#1"}
+    w.coordinate()
+    w.drive()
+    waits = w.look()[1]
+    assert (waits.rule, waits.desired) == ("settling", None)
+    again = foresee(w.snapshot(), waits, w.policy)
+    assert again is not None and again.question == foreseen.question
 
 
 def test_plans_are_timed_by_the_clock_that_is_given_and_count_work_without_one() -> None:
