@@ -5,7 +5,7 @@ Layout below the location (any fsspec URL): `cp-<position>/<partition>.<incarnat
 epoch, so none replaces another's; which of them count is told by `spark_jobs.epochs`.
 Files are written under a name of the writer's own, so that a zombie cannot overwrite what another node wrote; the manifest
 names the files that count, with size and SHA-256, and is written last.  A checkpoint without manifest does not exist.
-A state file is a JSON header line (table names and lengths) followed by Arrow IPC streams; nothing in it is pickled.
+What is in a state file: `spark_jobs.state_file`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from spark_jobs.contract import Tables
 from spark_jobs.epochs import Fence, recorded
 from spark_jobs.errors import CheckpointError, DamagedError, StoreError
 from spark_jobs.files import Files
+from spark_jobs.state_file import decode_state, encoded
 
 log = logging.getLogger("reprise.checkpoints")
 T = TypeVar("T")
@@ -70,34 +71,6 @@ class Manifest:
             return Manifest(int(data["position"]), files, offsets, logs)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"no manifest: {error!r}") from error
-
-
-def encoded(tables: Tables) -> Sequence[bytes | memoryview]:
-    """The pieces of a state file, in order; none of them is copied once more."""
-    bodies = []
-    for table in tables.values():
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        bodies.append(memoryview(sink.getvalue()))
-    header = json.dumps([[name, body.nbytes] for name, body in zip(tables, bodies, strict=True)])
-    return [header.encode() + b"\n", *bodies]
-
-
-def encode_state(tables: Tables) -> bytes:
-    """The bytes of a state file."""
-    return b"".join(encoded(tables))
-
-
-def decode_state(data: bytes) -> dict[str, pa.Table]:
-    """The inverse of `encode_state`."""
-    end = data.index(b"\n")
-    tables, at = {}, end + 1
-    for name, length in json.loads(data[:end]):
-        with pa.ipc.open_stream(pa.py_buffer(memoryview(data)[at : at + length])) as reader:
-            tables[name] = reader.read_all()
-        at += length
-    return tables
 
 
 class CheckpointStore:

@@ -9,13 +9,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from spark_jobs.checkpoints import CheckpointStore, Manifest, decode_state, encode_state
+from spark_jobs.checkpoints import CheckpointStore, Manifest
 from spark_jobs.contract import Place
 from spark_jobs.errors import CheckpointError, DamagedError, SinkError
 from spark_jobs.files import Files
 from spark_jobs.ledger import AHEAD, Ledger
 from spark_jobs.release import Release
 from spark_jobs.sinks import FileSink
+from spark_jobs.state_file import decode_state, encode_state
 from spark_jobs.topology import expand, load_text
 
 TABLES = {
