@@ -158,6 +158,11 @@ class KubeCluster:
         inside = [self._nodes[name].process.pid for name in names]
         processes.thaw(lambda: _on_nodes(inside))
 
+    def thaw_pods(self, name: str) -> None:
+        """SIGCONT to the pods of a node and not to its kubelet: nobody can end them from outside."""
+        outermost = self._nodes[name].process.pid
+        processes.thaw(lambda: [p for p in _on_nodes([outermost]) if p.session != outermost])
+
     def processes_of(self, name: str, pod: str) -> list[Process]:
         """Of one pod on a node, without what runs the pod."""
         mark = f"HOSTNAME={pod}".encode()

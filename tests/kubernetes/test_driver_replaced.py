@@ -51,7 +51,7 @@ def test_a_driver_that_was_frozen_in_a_turn_finds_its_successor_and_ends(run: Co
     run.add_machine(LARGE)
     run.await_driver("2")
     assert old(), "it was given up, and lives"
-    processes.thaw(old)
+    run.cluster.thaw_pods(machine)
     run.until(lambda: not old(), "it ends by itself", START_S)
     first, second = run.driver_logs()
     assert "superseded epoch=1 reason=a driver of epoch 2 has begun in " in first
