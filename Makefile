@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Also where the caller's environment says no: every process would compile all modules and rewrite all tests again.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup lock sbom demo demo-kafka test test-fast test-soak mutants control-plane lint generate \
 	bench-recovery bench-overhead bench-pace bench-planners bench-kafka bench-operator clean
