@@ -9,7 +9,8 @@ import pytest
 
 from spark_jobs.contract import Place, Range, Source
 from spark_jobs.epochs import Fence, claim_epoch
-from spark_jobs.errors import DamagedError, NotYetError, SourceError, SupersededError
+from spark_jobs.errors import DamagedError, NotYetError, SourceError, StoreError, SupersededError
+from spark_jobs.files import Files
 from spark_jobs.ledger import AHEAD, Block, Ledger, has_ended
 from spark_jobs.topology import expand, load_text
 
@@ -254,6 +255,27 @@ def test_a_damaged_name_of_the_stream_is_an_error_and_no_new_name(tmp_path: Path
     (tmp_path / "stream.json").write_text(text)
     with pytest.raises(DamagedError, match=r"stream\.json in .*: the stream's name is damaged"):
         ledger(tmp_path)
+
+
+@pytest.mark.usefixtures("sources")
+def test_a_block_that_is_listed_and_not_found_is_read_again_before_the_store_is_doubted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger(tmp_path, live=True)[0].reach(2)
+    real, missed = Files.read, [0]
+
+    def misses(self: Files, relative: str) -> bytes | None:
+        if relative.startswith("ranges/") and missed[0]:
+            missed[0] -= 1
+            return None
+        return real(self, relative)
+
+    monkeypatch.setattr(Files, "read", misses)
+    missed[0] = 1
+    assert ledger(tmp_path, live=True)[0].written == 2
+    missed[0] = 2
+    with pytest.raises(StoreError, match=r"cannot read ranges/0000000001\.json in .*: its name was there"):
+        ledger(tmp_path, live=True)
 
 
 @pytest.mark.usefixtures("sources")
