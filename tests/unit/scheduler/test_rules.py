@@ -88,7 +88,7 @@ def test_a_failure_opens_an_incident_with_all_that_held_before_it() -> None:
     assert incident.costs == {p.id: 50 for p in w.topology.partitions}
     assert incident.lost == (LostNode("n1#1", w.now),)
     assert [(e.time, e.name) for e in incident.events[:2]] == [(w.now, "opened"), (w.now, "node-lost")]
-    assert incident.events[0].detail == f"desired seq {before.seq}"
+    assert [e.detail for e in incident.events[:2]] == [f"desired seq {before.seq}", "n1#1"]
     assert after.punctuate is False
     assert after.plan is None
     assert after.assignment == before.assignment
@@ -320,6 +320,14 @@ def test_a_settled_burst_is_correlated_from_x_nodes_on(x: int, kind: Kind) -> No
     line = next(e for e in incident.events if e.name == kind.value)
     assert (line.time, line.detail) == (w.now, f"1 nodes lost, X = {x}")
     assert edited(w, kind=Kind.DRIVER).incident.kind is Kind.DRIVER  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("ago", "kind"), [(120.0, Kind.CORRELATED), (120.5, Kind.BLOCKING)])
+def test_a_loss_counts_until_the_window_is_over(ago: float, kind: Kind) -> None:
+    w = opened(world(correlated_nodes=1, window_s=120.0))
+    assert w.incident is not None
+    w.now = w.incident.settle_until
+    assert record(edited(w, lost=(LostNode("n1#1", w.now - ago),))).kind is kind
 
 
 def test_a_blocking_recovery_becomes_correlated_when_more_is_lost() -> None:
