@@ -205,14 +205,16 @@ def test_only_as_much_is_spilled_as_there_is_too_much_and_the_last_byte_of_both_
     assert (sorted(buffer.entries), buffer.budget.memory) == ([2, 4], 50)
 
 
+@pytest.mark.parametrize("begun", [True, False])
 def test_a_disk_that_is_full_leaves_no_piece_of_a_file_and_the_batch_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: bool
 ) -> None:
     buffer = make(tmp_path, memory=100)
     buffer.put(1, None, b"x" * 60)
 
     def half(path: Path, data: bytes) -> int:
-        path.touch()
+        if begun:
+            path.touch()
         raise OSError(errno.ENOSPC, "no space left")
 
     with monkeypatch.context() as patch:
@@ -231,6 +233,8 @@ def test_what_was_given_up_cannot_be_sent_again_and_that_is_said(tmp_path: Path)
         buffer.put(batch, None, bytes([batch]))
     buffer.relieve(2)
     assert buffer.rewind(1), "nothing was given up"
+    buffer.relieve(3)
+    assert sorted(buffer.entries) == [4, 5]
     buffer.relieve(4)
     assert sorted(buffer.entries) == [5]
     assert not buffer.rewind(4)
@@ -238,6 +242,16 @@ def test_what_was_given_up_cannot_be_sent_again_and_that_is_said(tmp_path: Path)
     assert [m.batch for m, _ in buffer.pending(4, 9)] == [5]
     buffer.rewind(5)
     assert [m.batch for m, _ in buffer.pending(4, 9)] == [5], "it is sent from there on again"
+
+
+def test_what_was_forgotten_is_not_looked_for_when_room_is_made(tmp_path: Path) -> None:
+    buffer = make(tmp_path, memory=100)
+    for batch in (1, 2):
+        buffer.put(batch, None, b"x" * 50)
+    buffer.trim(1)
+    for batch in (3, 4):
+        buffer.put(batch, None, b"x" * 50)
+    assert [b for b, entry in buffer.entries.items() if entry.path] == [2]
 
 
 def test_rows_of_an_earlier_batch_are_told_from_batches_without_rows(tmp_path: Path) -> None:

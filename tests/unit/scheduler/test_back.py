@@ -97,6 +97,7 @@ def test_a_rollback_brings_nothing_back_by_itself() -> None:
     for after in (1.0, 2.0, 3.0, 4.0):
         now = snapshot(15, 15, START + after)
         back_again = observe(look(now, POLICY), back_again)
+        assert back_again.phase is Phase.RECOVERING, "nothing is failed, so nothing waits"
     assert back_again.queries["out.0"].restored_at == START + 1.0
     assert back_again.queries["out.0"].caught_up_at is None
 

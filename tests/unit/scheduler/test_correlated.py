@@ -236,4 +236,7 @@ def test_timelines_of_queries() -> None:
     assert names[0] == "opened"
     assert names[-1] == "closed"
     assert names.count("node-lost") == 2
+    for name in ("queries-lost", "queries-restored", "queries-caught-up"):
+        told = [q for e in incident.events if e.name == name for q in e.detail.split(" ")]
+        assert sorted(told) == sorted(incident.queries), name
     assert [e.time for e in incident.events] == sorted(e.time for e in incident.events)
