@@ -57,7 +57,7 @@ def guarded(resource: StreamTopology, cluster: EmbeddedCluster, out: Path, timeo
     result = run_topology(RunConfig(resource=resource, out=out, cluster=cluster, timeout_s=timeout_s))
     if result.outcome is Outcome.INTERRUPTED:
         raise KeyboardInterrupt
-    observer = Observer(cluster.zk_hosts, str(result.record["root"]))
+    observer = Observer(cluster.zk_hosts, str(result.record["root"]), environment=cluster.zk_environment())
     observer.open()
     try:
         desired = observer.read().desired
@@ -118,7 +118,7 @@ def desired(assignment: Mapping[str, str], retain: bool) -> dict[str, Any]:
 
 @contextmanager
 def _client(cluster: EmbeddedCluster) -> Iterator[KazooClient]:
-    client = make_client(cluster.zk_hosts, 10.0)
+    client = make_client(cluster.zk_hosts, 10.0, cluster.zk_environment())
     client.start(timeout=30)
     try:
         yield client

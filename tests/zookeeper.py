@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from controller.embedded.java import find_java
 from controller.embedded.jvm import Jvm
 from controller.embedded.warden import Warden
+from controller.embedded.zk_access import Access
 from controller.embedded.zookeeper import ZooKeeperServer
 
 
 @contextmanager
-def zookeeper() -> Iterator[ZooKeeperServer]:
-    """A server of its own; it, its data, and whatever a test did to it, are gone afterwards."""
+def zookeeper(users: bool = False, tls: Path | None = None) -> Iterator[ZooKeeperServer]:
+    """A server of its own; it, its data, and whatever a test did to it, are gone afterwards.  With `users`, or with a folder
+    of its certificates, it is closed to all but those of its `access`."""
     warden = Warden()
     try:
         jvm = Jvm(find_java(warden.scratch / "java"), warden.scratch / "log4j2.properties")
         jvm.write_log_config()
-        server = ZooKeeperServer(jvm, warden)
+        access = Access(warden.scratch / "users", tls) if users or tls is not None else None
+        if access is not None:
+            access.write()
+        server = ZooKeeperServer(jvm, warden, access=access)
         server.start()
         yield server
     finally:

@@ -71,8 +71,10 @@ def load(zk: str, root: str, locations: tuple[str, ...]) -> None:
 
 @contextmanager
 def _connected(zk: str) -> Iterator[KazooClient]:
+    from kazoo.exceptions import NoAuthError
     from kazoo.handlers.threading import KazooTimeoutError
 
+    from controller.embedded.zk_access import AUTH
     from controller.embedded.zk_client import make_client
 
     client = make_client(zk, CONNECT_S)
@@ -81,6 +83,10 @@ def _connected(zk: str) -> Iterator[KazooClient]:
         yield client
     except KazooTimeoutError:
         raise NotRunningError(f"ZooKeeper at {zk} does not answer") from None
+    except NoAuthError:
+        raise NotRunningError(
+            f"ZooKeeper at {zk} does not let this process do that; {AUTH} names who may"
+        ) from None
     finally:
         client.stop()
         client.close()

@@ -19,7 +19,7 @@ from controller.cli.render import plain_table
 from controller.cli.target import Address, Target, name_argument, target_options
 from controller.cli.target_kubernetes import PageError
 from controller.cli.target_local import run_files
-from controller.embedded.zk_access import AUTH
+from controller.embedded.zk_access import AUTH, SECRET_FILES
 from controller.report.bundle import write_bundle
 from controller.report.layout import is_running, read_record
 from controller.report.redact import Redactor, known_secrets
@@ -110,11 +110,9 @@ def _environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _secret_files(environment: Mapping[str, str]) -> Iterator[bytes]:
-    """The digest with which this process proves itself to ZooKeeper."""
-    folder = environment.get(AUTH)
-    path = Path(folder) / "digest" if folder else None
-    if path is not None and path.is_file():
-        yield path.read_bytes()
+    """What this process proves itself to ZooKeeper with."""
+    if folder := environment.get(AUTH):
+        yield from (path.read_bytes() for path in (Path(folder) / n for n in SECRET_FILES) if path.is_file())
 
 
 def _referenced(files: Mapping[str, bytes]) -> set[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from controller.cli import exits
 from controller.cli.live import action_text
 from controller.coordination import paths
+from controller.embedded.zk_access import AUTH
 from controller.embedded.zk_client import make_client
 from controller.report.layout import is_running, read_record
 from controller.run.observation import Observation, Observer
@@ -35,6 +37,8 @@ class ZooKeeperTarget:
     root: str
     load: Callable[[], StreamTopology]
     out: Path | None = None
+    access: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    """Variables that say how to prove oneself to ZooKeeper."""
     _resource: StreamTopology | None = None
     _topology: Topology | None = None
     _observer: Observer = field(init=False)
@@ -42,7 +46,7 @@ class ZooKeeperTarget:
     def __enter__(self) -> ZooKeeperTarget:
         self._resource = self.load()
         self._topology = expand(self._resource)
-        self._observer = Observer(self.hosts, self.root)
+        self._observer = Observer(self.hosts, self.root, environment=self.access)
         try:
             self._observer.open(CONNECT_S)
         except Exception as error:
@@ -50,6 +54,11 @@ class ZooKeeperTarget:
         if not self._observer.exists(self.root):
             self._observer.close()
             raise exits.NotRunningError(f"nothing runs at {self.root} in ZooKeeper {self.hosts}")
+        if not self._observer.readable(self.root):
+            self._observer.close()
+            raise exits.NotRunningError(
+                f"ZooKeeper {self.hosts} does not let this process read {self.root}; {AUTH} names who may"
+            )
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -72,7 +81,7 @@ class ZooKeeperTarget:
     def pause(self, paused: bool) -> str:
         """As anyone may (docs/recovery.md): the znode stands above what the resource says."""
         path = f"{self.root}/{paths.PAUSED}"
-        client = make_client(self.hosts, 10.0)
+        client = make_client(self.hosts, 10.0, self.access)
         try:
             client.start(timeout=CONNECT_S)
             value = json.dumps(paused).encode()
@@ -113,7 +122,9 @@ def of_run(out: Path) -> ZooKeeperTarget:
     def load() -> StreamTopology:
         return from_json((out / "topology.json").read_text(encoding="utf-8"))
 
-    return ZooKeeperTarget(str(record["zk"]), str(record["root"]), load, out)
+    # not of this process' own environment, which may be for another ZooKeeper
+    access = {str(name): str(value) for name, value in record.get("zkAccess", {}).items()}
+    return ZooKeeperTarget(str(record["zk"]), str(record["root"]), load, out, access)
 
 
 def of_zookeeper(hosts: str, root: str, file: Path) -> ZooKeeperTarget:

@@ -29,6 +29,7 @@ from controller.driver.pace import Pace
 from controller.embedded.errors import ZooKeeperError
 from controller.embedded.node_tree import SESSION_S, NodeRecord, absence_counts_after_s, nodes_path
 from controller.embedded.zk_access import client_options
+from controller.embedded.zk_client import Client
 from controller.metrics.process import session_of
 from spark_jobs.credentials import redacted
 from spark_jobs.desired import Desired
@@ -76,7 +77,7 @@ class Channel:
         clock: Callable[[], float] = time.monotonic,
         client: KazooClient | None = None,
     ) -> None:
-        self._zk = client or KazooClient(
+        self._zk = client or Client(
             hosts=hosts, timeout=10.0, connection_retry=dict(_RECONNECT), **client_options()
         )
         self._root, self._clock, self._absence_counts_from = root, clock, 0.0

@@ -23,7 +23,7 @@ def main() -> None:
             print(f"Spark master  {cluster.master_url}   {cluster.master_ui_url}")
             print(f"ZooKeeper     {cluster.zk_hosts}")
             print(f"logs          {cluster.log_dir}")
-            for name, value in cluster.spark_env().items():
+            for name, value in {**cluster.spark_env(), **cluster.zk_environment()}.items():
                 print(f"export {name}={shlex.quote(value)}")
             print(f"# spark.executor.extraJavaOptions = {cluster.executor_java_options()}")
             print("Ctrl-C ends it", flush=True)

@@ -29,6 +29,7 @@ from controller.embedded.node_tree import NodeRecord
 from controller.embedded.processes import Session
 from controller.embedded.spark_secret import SparkSecret
 from controller.embedded.warden import Warden
+from controller.embedded.zk_access import Access
 from controller.embedded.zk_client import make_client
 from controller.embedded.zookeeper import ZooKeeperServer
 
@@ -92,16 +93,18 @@ class EmbeddedCluster:
             self._jvm = replace(self._jvm, archive=archive)
         head = f"{prefix}.{addresses.HEAD}"
         progress(f"ZooKeeper and Spark master at {head}")
+        self._access = Access(warden.scratch / "zookeeper-users", config.zk_tls)
+        self._access.write()
         self.zookeeper = ZooKeeperServer(
             self._jvm, warden, host=head, port=config.zk_port, log=self.log_dir / "zookeeper.log",
-            heap_mb=config.daemon_heap_mb,
+            heap_mb=config.daemon_heap_mb, access=self._access,
         )  # fmt: skip
         self.zookeeper.launch()
         self._secret = SparkSecret(warden.scratch / "spark-driver.conf")
         self._secret.write()
         self._start_master(head)
         self.zookeeper.wait_ready()
-        self._zk = make_client(self.zk_hosts, 10.0)
+        self._zk = make_client(self.zk_hosts, 10.0, self.zk_environment())
         self._zk.start(timeout=30)
         self.serve(node_tree.CONTROL)
 
@@ -168,7 +171,7 @@ class EmbeddedCluster:
             host = self._hosts.take()
             process, session = launch.spawn(
                 self._agent_command(name, host),
-                self._daemon_environment(host),
+                self._daemon_environment(host) | self.zk_environment(),
                 self.log_dir / f"{name}-agent.log",
             )
             self._nodes[name] = _Node(host, process, session)
@@ -291,6 +294,12 @@ class EmbeddedCluster:
     def zk_hosts(self) -> str:
         """For a ZooKeeper client."""
         return self.zookeeper.hosts
+
+    def zk_environment(self, root: str | None = None) -> dict[str, str]:
+        """Variables without which a process may do nothing in ZooKeeper: of the processes of the topology at `root`
+        (/reprise/<namespace>/<topology>), which reach its records alone, or of the control plane."""
+        self._running()
+        return self._access.control_plane() if root is None else self._access.topology(root)
 
     @property
     def nodes(self) -> tuple[str, ...]:

@@ -40,6 +40,11 @@ class ClusterConfig:
     zk_port: int = 0
     """Client port of ZooKeeper; 0 takes a free one. It stays the same over restarts of the server."""
 
+    zk_tls: Path | None = None
+    """Folder with ca.crt, tls.crt and tls.key (PKCS #8), with which ZooKeeper speaks TLS alone, and its clients show the
+    same certificate; None for plain text, which never leaves the machine. The cluster's address is 127.x.y.1 with x and
+    y chosen at each start, so the certificate has to name those that it may get."""
+
     master_port: int = 0
     """Port of the Spark master's RPC; 0 takes a free one."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from controller.embedded import processes
 from controller.embedded.jvm import REGISTERED
 from controller.embedded.processes import Process, Session
+from controller.embedded.zk_access import AUTH, TLS
 
 
 @dataclass(slots=True)
@@ -32,7 +33,10 @@ class WorkerProcess:
         folders = {name: self.scratch / name for name in ("work", "local", "tmp")}
         for folder in folders.values():
             folder.mkdir(parents=True)
-        environment = os.environ | {"SPARK_LOCAL_DIRS": str(folders["local"]), "TMPDIR": str(folders["tmp"])}
+        own = {
+            name: value for name, value in os.environ.items() if name not in (AUTH, TLS)
+        }  # the agent's alone
+        environment = own | {"SPARK_LOCAL_DIRS": str(folders["local"]), "TMPDIR": str(folders["tmp"])}
         self._registered = False
         with self.log.open("ab") as out:
             self._log_start = out.tell()

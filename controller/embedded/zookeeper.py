@@ -7,14 +7,16 @@ the server does not grant session timeouts below two ticks.
 
 from pathlib import Path
 
+from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
-from controller.embedded import addresses, launch
+from controller.embedded import addresses, launch, zk_tls, zk_users
 from controller.embedded.daemon import Daemon
 from controller.embedded.errors import StartError
 from controller.embedded.jvm import ZOOKEEPER, Jvm
 from controller.embedded.warden import Warden
+from controller.embedded.zk_access import Access
 from controller.embedded.zk_client import make_client
 
 TICK_MS = 200
@@ -25,8 +27,7 @@ tickTime={tick}
 minSessionTimeout={shortest}
 maxSessionTimeout={longest}
 dataDir={data}
-clientPort={port}
-clientPortAddress={host}
+{listens}
 maxClientCnxns=0
 admin.enableServer=false
 4lw.commands.whitelist=
@@ -51,14 +52,18 @@ class ZooKeeperServer(Daemon):
         data_dir: Path | None = None,
         log: Path | None = None,
         heap_mb: int = 128,
+        access: Access | None = None,
     ) -> None:
         """`data_dir` defaults to a folder in the warden's scratch, which vanishes at the end; port 0 takes a
-        free one."""
+        free one.  `access`, written already: who alone may make anything there, and whether it speaks TLS; None leaves the
+        server open to everybody."""
         log = log or warden.scratch / "logs" / "zookeeper.log"
         super().__init__(warden, host, port or addresses.free_port(host), log)
         self._jvm = jvm
         self._data = data_dir or warden.scratch / "zookeeper"
         self._heap_mb = heap_mb
+        self.access = access
+        self._closed = False
 
     @property
     def hosts(self) -> str:
@@ -74,23 +79,40 @@ class ZooKeeperServer(Daemon):
                 shortest=2 * TICK_MS,
                 longest=_LONGEST_SESSION_MS,
                 data=self._data,
-                port=self.port,
-                host=self.host,
+                listens="\n".join(self._listens()),
             ),
             encoding="utf-8",
         )
         java, *rest = self._jvm.command(ZOOKEEPER, str(config), heap_mb=self._heap_mb)
         self._spawn([java, *_OPTIONS, *rest], self._jvm.environment(self.host))
 
+    def _listens(self) -> list[str]:
+        tls = self.access.tls if self.access is not None else None
+        if tls is None:
+            return [f"clientPort={self.port}", f"clientPortAddress={self.host}"]
+        store = self._data / "server.pem"
+        zk_tls.key_store(tls, store)
+        return zk_tls.client_lines(tls, store, self.host, self.port)
+
     def wait_ready(self, timeout_s: float = 60.0) -> None:
-        """Until a client gets a session and an answer. Raises StartError with the end of the log."""
+        """Until a client gets a session and an answer, and, with `access`, nobody else may make anything.  Raises StartError
+        with the end of the log."""
         self._wait_for_port(timeout_s)
-        client = make_client(self.hosts, 10.0)
+        client = make_client(self.hosts, 10.0, self.access.control_plane() if self.access is not None else {})
         try:
             client.start(timeout=timeout_s)
             client.exists("/")
+            if self.access is not None:
+                self._close(client, self.access)
         except (KazooTimeoutError, KazooException) as error:
             raise StartError(f"ZooKeeper gives no session: {error}: {launch.tail(self._log)}") from error
         finally:
             client.stop()
             client.close()
+
+    def _close(self, client: KazooClient, access: Access) -> None:
+        if not self._closed and (there := zk_users.close_server(client, access.keys)):
+            raise StartError(
+                f"ZooKeeper: somebody else has made {', '.join(there)} on the server that was just started"
+            )
+        self._closed = True

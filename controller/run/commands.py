@@ -43,9 +43,12 @@ def services_of(config: RunConfig, layout: Layout, cluster: EmbeddedCluster, roo
         *common,
         f"--session-timeout={session_s:g}",
     ]
+    own = environment | spark | cluster.zk_environment(root)
     return {
-        "coordinator": Service("coordinator", coordinator, environment, layout.log("coordinator")),
-        "driver": Service("driver", driver, environment | spark, layout.log("driver")),
+        "coordinator": Service(
+            "coordinator", coordinator, environment | cluster.zk_environment(), layout.log("coordinator")
+        ),
+        "driver": Service("driver", driver, own, layout.log("driver")),
     }
 
 

@@ -7,13 +7,14 @@ the last known records stand.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from controller.coordination import paths
@@ -98,9 +99,16 @@ class Observation:
 class Observer:
     """Reads the records below one root again and again; what never changes is read once."""
 
-    def __init__(self, hosts: str, root: str, client: KazooClient | None = None) -> None:
-        """`client`: one that is shared and whose life is the caller's; then neither `open` nor `close` is needed."""
-        self._zk: KazooClient = client or make_client(hosts, 10.0)
+    def __init__(
+        self,
+        hosts: str,
+        root: str,
+        client: KazooClient | None = None,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        """`client`: one that is shared and whose life is the caller's; then neither `open` nor `close` is needed.
+        `environment`: variables that say how to prove oneself to ZooKeeper."""
+        self._zk: KazooClient = client or make_client(hosts, 10.0, environment)
         self._hosts, self._root = hosts, root
         self._last = Observation(0.0)
         self._plans: dict[str, PlanRecord] = {}
@@ -179,6 +187,14 @@ class Observer:
     def exists(self, root: str) -> bool:
         """Whether a topology has ever run below `root`."""
         return self._zk.exists_async(root).get(timeout=READ_TIMEOUT_S) is not None
+
+    def readable(self, root: str) -> bool:
+        """Whether ZooKeeper lets this process read what is below `root`, which is there."""
+        try:
+            self._zk.get_children_async(root).get(timeout=READ_TIMEOUT_S)
+        except NoAuthError:
+            return False
+        return True
 
     def _read(self, now: float) -> Observation:
         self._asked.clear()  # of an attempt that failed

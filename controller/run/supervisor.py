@@ -90,11 +90,12 @@ class _Run:
         standby, faults = _standby(self.config)
         with self._cluster(standby) as cluster, contextlib.ExitStack() as ends:
             root = _free_root(cluster, self.config)
-            self.record |= {"root": root, "zk": cluster.zk_hosts, "standby": standby}
+            access = cluster.zk_environment()
+            self.record |= {"root": root, "zk": cluster.zk_hosts, "zkAccess": access, "standby": standby}
             cluster.serve(root)
             ends.callback(_leave, cluster, root)
             services = services_of(self.config, self.layout, cluster, root)
-            observer = Observer(cluster.zk_hosts, root)
+            observer = Observer(cluster.zk_hosts, root, environment=access)
             observer.open()
             ends.callback(observer.close)
             roster = Roster(sorted(cluster.nodes, key=natural))
@@ -246,7 +247,7 @@ def _free_root(cluster: EmbeddedCluster, config: RunConfig) -> str:
     """A root that no run before has used on this cluster."""
     base = f"/reprise/{config.resource.namespace}/{config.resource.name}"
     number, root = 1, base
-    observer = Observer(cluster.zk_hosts, base)
+    observer = Observer(cluster.zk_hosts, base, environment=cluster.zk_environment())
     observer.open()
     try:
         while observer.exists(root):

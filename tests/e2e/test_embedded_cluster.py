@@ -13,12 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
 
-from controller.embedded import ClusterConfig, EmbeddedCluster, processes
+from controller.embedded import ClusterConfig, EmbeddedCluster, node_tree, processes
 from controller.embedded.errors import NodeExistsError, UnknownNodeError
 from controller.embedded.java import FORCE_BUNDLED
 from controller.embedded.processes import Session
 from controller.embedded.warden import marked
+from controller.embedded.zk_client import make_client
 from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -121,6 +124,35 @@ def test_an_application_without_the_secret_is_refused(cluster: EmbeddedCluster) 
     lines = [Path(f"/proc/{p.pid}/cmdline").read_bytes() for p in marked(cluster.token)]
     assert len(lines) > 2
     assert not [line for line in lines if secret.encode() in line]
+
+
+def test_a_stranger_neither_reads_nor_writes_the_records(cluster: EmbeddedCluster) -> None:
+    """Another user of the machine reaches the port; a topology's process reaches its own records alone."""
+    ours, theirs = "/reprise/default/ours", "/reprise/default/theirs"
+    for root in (ours, theirs):
+        cluster.serve(root)
+    stranger = KazooClient(cluster.zk_hosts, timeout=10)
+    topology = make_client(cluster.zk_hosts, 10.0, cluster.zk_environment(ours))
+    for client in (stranger, topology):
+        client.start(timeout=30)
+    try:
+        for path in ("/", node_tree.ROOTS, theirs, f"{theirs}/nodes"):
+            for client in (stranger, topology):
+                with pytest.raises(NoAuthError):
+                    client.get_children(path)
+                with pytest.raises(NoAuthError):
+                    client.create(f"{path.rstrip('/')}/mine", b"")
+        with pytest.raises(NoAuthError):
+            stranger.get(ours)
+        topology.create(f"{ours}/progress", b"{}")
+        mode = Path(cluster.zk_environment()["REPRISE_ZK_AUTH"], "key").stat().st_mode
+        assert mode & 0o077 == 0
+    finally:
+        for client in (stranger, topology):
+            client.stop()
+            client.close()
+        for root in (ours, theirs):
+            cluster.unserve(root)
 
 
 def test_an_added_node_arrives_under_every_served_root(cluster: EmbeddedCluster) -> None:

@@ -77,7 +77,7 @@ class Live:
 
     def ask(self, *words: str) -> Result:
         address = ["--zk", self.zk, "--root", self.root, "-f", str(self.file)]
-        return CliRunner().invoke(main, [*words, *address])
+        return CliRunner().invoke(main, [*words, *address], env=self.cluster.zk_environment())
 
     def json(self, *words: str) -> Any:
         result = self.ask(*words, "-o", "json")
@@ -134,14 +134,15 @@ def live(cluster: EmbeddedCluster, tmp_path_factory: pytest.TempPathFactory) -> 
             return "pid" in record and "standby" in record
 
         wait_until(started, "the run", WAIT_S)
-        client = make_client(record["zk"], 10.0)
+        client = make_client(record["zk"], 10.0, cluster.zk_environment())
         client.start()
         yield Live(out, file, record["zk"], record["root"], client, cluster, done, result)
     finally:
         if not done.is_set():  # a test has failed in the middle: what the run waits for comes now
             CliRunner().invoke(
-                main, ["resume", "--zk", record["zk"], "--root", record["root"], "-f", str(file)]
-            )
+                main, ["resume", "--zk", record["zk"], "--root", record["root"], "-f", str(file)],
+                env=cluster.zk_environment(),
+            )  # fmt: skip
             for _ in range(2):
                 cluster.add_node()
         thread.join(scenario.TIMEOUT_S + 60)

@@ -61,7 +61,7 @@ def test_every_alert_fires_for_what_it_is_about(watched: Watched) -> None:
     every_metric_was_served(watched)
     no_panel_is_empty(watched)
 
-    client = make_client(cluster.zk_hosts, 10.0)
+    client = make_client(cluster.zk_hosts, 10.0, cluster.zk_environment())
     client.start()
     pause(watched, client, b"true")
     prometheus.wait_firing({"ReprisePausedTooLong"}, HANGS_S)

@@ -186,7 +186,7 @@ def secure(tmp_path: Path) -> Iterator[str]:
 
 
 def test_a_client_speaks_tls(secure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zk_client, "client_options", lambda: client_options({TLS: str(tmp_path)}))
+    monkeypatch.setattr(zk_client, "client_options", lambda _: client_options({TLS: str(tmp_path)}))
     with started(secure) as client:
         client.create("/large", bytes(LARGE))
         reads = [client.get_async("/large") for _ in range(5)]
