@@ -22,6 +22,7 @@ from kazoo.exceptions import (
     ConnectionClosedError,
     ConnectionLoss,
     KazooException,
+    NoAuthError,
     NodeExistsError,
     NoNodeError,
     SessionExpiredError,
@@ -153,6 +154,10 @@ class Store:
                     return reading
         except _NO_SESSION as error:
             log.warning("event=read-failed error=%r", error)
+        except NoAuthError as error:
+            raise RecordError(
+                self.root, "$", "ZooKeeper does not let this process read all records"
+            ) from error
         return Reading(Snapshot(self.clock(), self.topology, session=False), Versions())
 
     def _read(self) -> Reading:

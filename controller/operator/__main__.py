@@ -16,13 +16,16 @@ import kopf
 
 from algorithms import compiled
 from controller import logs
+from controller.embedded.errors import ConfigError
+from controller.embedded.zk_access import keys_of
+from controller.embedded.zk_users import Keys
 from controller.metrics import collect as metrics
 from controller.metrics.endpoint import controller_registry
 from controller.metrics.errors import ServeError
 from controller.operator import interpreter
 from controller.operator.api import Api
 from controller.operator.budget import WriteBudget
-from controller.operator.errors import OperatorError
+from controller.operator.errors import OperatorError, SettingsError
 from controller.operator.handlers import register
 from controller.operator.health import serve
 from controller.operator.lease import ANSWER_SHARE, Leadership
@@ -146,7 +149,7 @@ def _fenced() -> None:
 def _settings(options: argparse.Namespace) -> OperatorSettings:
     return OperatorSettings(
         namespace=options.namespace, identity=options.identity, zk=options.zk, image=options.image,
-        zk_tls_secret=options.zk_tls_secret, zk_auth_secret=options.zk_auth_secret,
+        zk_tls_secret=options.zk_tls_secret, zk_keys=_zk_keys(),
         driver_account=options.driver_account, own_account=options.own_account,
         own_namespace=options.own_namespace, accounts=_words(options.accounts), secrets=_words(options.secrets),
         network_policies=options.network_policies,
@@ -165,6 +168,13 @@ def _settings(options: argparse.Namespace) -> OperatorSettings:
     )  # fmt: skip
 
 
+def _zk_keys() -> Keys | None:
+    try:
+        return keys_of()
+    except ConfigError as error:
+        raise SettingsError(str(error)) from error
+
+
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word for word in text.split(",") if word)
 
@@ -178,11 +188,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--identity", default=env.get("POD_NAME", ""), help="holder of the lease; default $POD_NAME")
     add("--zk", required=True, help="ZooKeeper hosts, as pods reach them")
     add("--zk-tls-secret", default="", help="Secret for TLS to ZooKeeper, for pods of topologies")
-    add(
-        "--zk-auth-secret",
-        default="",
-        help="Secret for ZooKeeper's digest authentication, for pods of topologies",
-    )
     add("--image", required=True, help="of drivers and executors whose topology names none")
     add("--driver-account", default=base.driver_account, help="service account of drivers")
     add(

@@ -52,6 +52,9 @@ class Book(Protocol):
     def started(self, former: bytes) -> None:
         """Write it."""
 
+    def close_to_others(self) -> None:
+        """Leave the records to the users of this topology and of the control plane, if there are users."""
+
 
 @dataclass(slots=True)
 class Drain:
@@ -93,6 +96,7 @@ class Drain:
         """What the next driver is started with, and on record as such: what is wanted, or, while the stream is not drained
         and that would make shown batches differently, what there was.  Raises CoordinationError."""
         self._since = None
+        self.book.close_to_others()
         raw = self.book.former()
         former = Former.decode(raw) if raw else None
         if former is not None and resource.upgrade == "drain":

@@ -15,11 +15,12 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from controller.coordination.errors import CoordinationError
-from controller.operator import manifests, network_policy
+from controller.operator import manifests, network_policy, zk_mounts
 from controller.operator.api import Api, collection
 from controller.operator.drain import WAY_OUT, Drain, nothing_released
 from controller.operator.endings import OVERDUE_S, Endings
@@ -142,6 +143,7 @@ class DriverKeeper:
                 return
         config = manifests.config_map(resource, settings, self.owner)
         self.api.apply(f"{folder}/{config['metadata']['name']}", config)
+        self._give_user(resource)
         self._keep_to_itself(resource, "")
         prefix = f"{resource.name}-{secrets.token_hex(3)}"
         pod = manifests.driver_pod(resource, settings, self.owner, prefix)
@@ -153,6 +155,14 @@ class DriverKeeper:
         self._not_before = self._created + 2.0  # the watch tells of it before that, or we ask in vain
         self.problem = "the driver is starting"
         self.events.say("DriverCreated", f"pod {pod['metadata']['name']}, executors {prefix}-exec-*")
+
+    def _give_user(self, resource: StreamTopology) -> None:
+        """Make the Secret by which the topology's pods are its user in ZooKeeper.  One that is there is the same: its name
+        says for which object and by which key."""
+        labels = manifests.labels(resource.name, "zookeeper-user")
+        if (body := zk_mounts.secret(resource, self.settings, self.owner, labels)) is not None:
+            with suppress(ConflictError):
+                self.api.create(collection(resource.namespace, "secrets"), body)
 
     def _keep_to_itself(self, resource: StreamTopology, there: str) -> None:
         """Make the topology's network policy where none is wanted yet; `there`: which one its driver was made with."""

@@ -85,7 +85,9 @@ def config_map(
         "metadata": _meta(driver_name(resource.name), resource, "driver", belongs),
         "data": {
             "topology.json": resource.document,
-            "executor.json": json.dumps(executor_template(resource, settings), sort_keys=True),
+            "executor.json": json.dumps(
+                executor_template(resource, settings, belongs["uid"]), sort_keys=True
+            ),
         },
     }
 
@@ -149,7 +151,7 @@ def driver_pod(
     }
     if settings.metrics_port:
         container["ports"] = [{"name": "metrics", "containerPort": settings.metrics_port}]
-    spec = _pod_spec(resource, settings, kubernetes.driver_storage_bytes) | {
+    spec = _pod_spec(resource, settings, kubernetes.driver_storage_bytes, belongs["uid"]) | {
         "restartPolicy": "Never",
         "serviceAccountName": kubernetes.service_account or settings.driver_account,
         "containers": [container],
@@ -160,8 +162,8 @@ def driver_pod(
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 
-def executor_template(resource: StreamTopology, settings: OperatorSettings) -> dict[str, Any]:
-    """Spark adds names, addresses, resources and its own variables."""
+def executor_template(resource: StreamTopology, settings: OperatorSettings, uid: str = "") -> dict[str, Any]:
+    """Spark adds names, addresses, resources and its own variables.  `uid`: of the StreamTopology object."""
     alive = f"test $(( $(date +%s) - $(stat -c %Y {_SCRATCH}/alive) )) -lt {_ALIVE_S}"
     container = {
         "name": "executor",
@@ -186,7 +188,7 @@ def executor_template(resource: StreamTopology, settings: OperatorSettings) -> d
             "timeoutSeconds": 5,
         },
     }
-    spec = _pod_spec(resource, settings, resource.kubernetes.executor_storage_bytes) | {
+    spec = _pod_spec(resource, settings, resource.kubernetes.executor_storage_bytes, uid) | {
         "automountServiceAccountToken": False,
         "affinity": _spread(resource),
         "containers": [container],
@@ -263,14 +265,14 @@ def _disk(limit: int) -> dict[str, dict[str, str]]:
     return {"requests": {name: str(min(limit, _DISK_REQUEST))}, "limits": {name: str(limit)}}
 
 
-def _pod_spec(resource: StreamTopology, settings: OperatorSettings, disk: int) -> dict[str, Any]:
+def _pod_spec(resource: StreamTopology, settings: OperatorSettings, disk: int, uid: str) -> dict[str, Any]:
     """`disk`: most bytes that the pod may write to volumes of its own."""
     kubernetes = resource.kubernetes
     claims = [
         {"name": f"claim-{i}", "persistentVolumeClaim": {"claimName": v.claim, "readOnly": v.read_only}}
         for i, v in enumerate(kubernetes.volumes)
     ]
-    claims += zk_mounts.volumes(settings)
+    claims += zk_mounts.volumes(resource, settings, uid)
     spec: dict[str, Any] = {
         "securityContext": {
             "runAsNonRoot": True,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
+from controller.operator import zk_mounts
 from controller.operator.settings import OperatorSettings
 from spark_jobs.errors import SpecError
 from spark_jobs.topology import StreamTopology
@@ -64,7 +65,7 @@ def _account(resource: StreamTopology, settings: OperatorSettings) -> None:
 
 def _secrets(part: str, names: tuple[str, ...], settings: OperatorSettings) -> None:
     for index, name in enumerate(names):
-        if name in (settings.zk_auth_secret, settings.zk_tls_secret):
+        if name == settings.zk_tls_secret or name.startswith(zk_mounts.PREFIX):
             raise SpecError(f"spec.kubernetes.{part}[{index}]", f"{name!r} is for the way to ZooKeeper alone")
         if not _among(name, settings.secrets):
             raise SpecError(

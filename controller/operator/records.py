@@ -27,6 +27,7 @@ from controller.coordination.store import ANSWER_S, Store
 from controller.coordination.topology_view import policy_of
 from controller.coordination.transaction import Operation
 from controller.coordination.znode import check
+from controller.embedded import zk_users
 from controller.embedded.node_tree import absence_counts_after_s
 from controller.executor import membership
 from controller.operator.settings import OperatorSettings
@@ -181,6 +182,17 @@ class Records:
                 self._client.create_async(path, former, makepath=True).get(timeout=ANSWER_S)
         except _FAILED as error:
             raise SessionError(f"{path}: {error!r}") from error
+
+    def close_to_others(self) -> None:
+        """Records that were made without users, or by others, are given to the topology's; between two drivers, as one that
+        runs as somebody else would be shut out."""
+        keys = self._settings.zk_keys
+        try:
+            if keys is not None and not zk_users.is_closed(self._client, self.root, keys):
+                count = zk_users.close(self._client, self.root, keys)
+                log.info("event=records-closed root=%s znodes=%d", self.root, count)
+        except _FAILED as error:
+            raise SessionError(f"{self.root}: not closed to others: {error!r}") from error
 
     def ask_to_drain(self, driver: str) -> None:
         """Tell the driver of this life to stop at a checkpoint; one that has written meanwhile is not overwritten unseen."""

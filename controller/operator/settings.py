@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_network
 
 from controller.embedded.node_tree import SESSION_S
+from controller.embedded.zk_users import Keys
 from controller.operator.errors import SettingsError
 
 FIELD_MANAGER = "reprise-operator"
@@ -30,10 +31,11 @@ class OperatorSettings:
     """Of drivers and executors that name none."""
 
     zk_tls_secret: str = ""
-    """Secret with ca.crt, tls.crt and tls.key that pods of topologies mount; empty for plain text."""
+    """Secret with ca.crt, tls.crt and tls.key that pods of topologies mount, in each namespace; empty for plain text."""
 
-    zk_auth_secret: str = ""
-    """Secret with `digest` (user:password) that they mount; empty for none. Both in each namespace."""
+    zk_keys: Keys | None = field(default=None, repr=False)
+    """Of ZooKeeper's users: each topology then has one of its own, and its pods mount a Secret that is made for it. None:
+    there are no users."""
 
     driver_account: str = "reprise-driver"
     """Service account of drivers whose topology names none."""

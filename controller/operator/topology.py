@@ -284,7 +284,7 @@ class TopologyController:
             except CoordinationError as error:
                 if waited_s < patience_s:
                     return False
-                self.events.say("RecordsLeft", f"ZooKeeper does not answer: {error}", warning=True)
+                self.events.say("RecordsLeft", f"not removed from ZooKeeper: {error}", warning=True)
             self._records.close()
             return True
 

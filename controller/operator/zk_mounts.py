@@ -1,28 +1,62 @@
 """What a topology's pods need to prove themselves to ZooKeeper: Secrets as folders, and variables that name them.
 
-The operator itself reads no Secret and has no right to: it names them, and the kubelet mounts them.
+The operator reads no Secret and has no right to.  That for TLS it names, and the kubelet mounts it.  That of the topology's
+user it makes, out of a key that it has been given as a file: it may create Secrets, not look at them, and not change them.
+So a Secret is never brought up to date; another one is made when the key is another, or the object is.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from typing import Any
 
-from controller.embedded.zk_access import AUTH, TLS
+from controller.coordination.paths import root_of
+from controller.embedded.zk_access import AUTH, TLS, topology_files
 from controller.operator.settings import OperatorSettings
+from spark_jobs.topology import StreamTopology
 
 FOLDER = "/etc/reprise-zookeeper"
+PREFIX = "reprise-zookeeper-"
+"""Of the names of these Secrets, which no topology may name."""
 _READABLE = 0o440
 """To the pod's group alone."""
+_MARK = 10
+"""Digits of the hash in a name."""
 
 
-def _wanted(settings: OperatorSettings) -> dict[str, tuple[str, str]]:
-    """(variable, Secret) by the last part of the folder."""
-    found = {"tls": (TLS, settings.zk_tls_secret), "auth": (AUTH, settings.zk_auth_secret)}
-    return {part: pair for part, pair in found.items() if pair[1]}
+def name(resource: StreamTopology, settings: OperatorSettings, uid: str) -> str:
+    """Of the topology's Secret, which its uid and its user determine; empty without users."""
+    if settings.zk_keys is None:
+        return ""
+    user = settings.zk_keys.topology(root_of(resource.namespace, resource.name))
+    mark = hashlib.sha256(f"{uid} {user.id} {settings.zk_keys.control_plane.id}".encode()).hexdigest()[:_MARK]
+    return f"{PREFIX}{resource.name}-{mark}"
+
+
+def secret(
+    resource: StreamTopology, settings: OperatorSettings, owner: Mapping[str, Any], labels: Mapping[str, str]
+) -> dict[str, Any] | None:
+    """The topology's Secret; it goes with the object.  None without users."""
+    if settings.zk_keys is None:
+        return None
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": name(resource, settings, owner["uid"]),
+            "namespace": resource.namespace,
+            "labels": dict(labels),
+            "ownerReferences": [dict(owner)],
+        },
+        "type": "Opaque",
+        "immutable": True,
+        "stringData": topology_files(settings.zk_keys, root_of(resource.namespace, resource.name)),
+    }
 
 
 def environment(settings: OperatorSettings) -> list[dict[str, Any]]:
-    return [{"name": name, "value": f"{FOLDER}/{part}"} for part, (name, _) in _wanted(settings).items()]
+    return [{"name": variable, "value": f"{FOLDER}/{part}"} for part, variable in _wanted(settings).items()]
 
 
 def mounts(settings: OperatorSettings) -> list[dict[str, Any]]:
@@ -32,8 +66,15 @@ def mounts(settings: OperatorSettings) -> list[dict[str, Any]]:
     ]
 
 
-def volumes(settings: OperatorSettings) -> list[dict[str, Any]]:
+def volumes(resource: StreamTopology, settings: OperatorSettings, uid: str) -> list[dict[str, Any]]:
+    names = {"tls": settings.zk_tls_secret, "auth": name(resource, settings, uid)}
     return [
-        {"name": f"zookeeper-{part}", "secret": {"secretName": secret, "defaultMode": _READABLE}}
-        for part, (_, secret) in _wanted(settings).items()
+        {"name": f"zookeeper-{part}", "secret": {"secretName": names[part], "defaultMode": _READABLE}}
+        for part in _wanted(settings)
     ]
+
+
+def _wanted(settings: OperatorSettings) -> dict[str, str]:
+    """Variable by the last part of the folder."""
+    found = {"tls": TLS} if settings.zk_tls_secret else {}
+    return found | ({"auth": AUTH} if settings.zk_keys is not None else {})

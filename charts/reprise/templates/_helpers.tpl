@@ -63,7 +63,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- $name := include "reprise.zookeeper" . -}}
 {{- $hosts := list -}}
 {{- range $i := until (int .Values.zookeeper.embedded.replicas) -}}
-{{- $hosts = append $hosts (printf "%s-%d.%s.%s.svc:2181" $name $i $name $.Release.Namespace) -}}
+{{- $hosts = append $hosts (printf "%s-%d.%s.%s.svc:%s" $name $i $name $.Release.Namespace (include "reprise.zookeeperPort" $)) -}}
 {{- end -}}
 {{- join "," $hosts -}}
 {{- else -}}
@@ -123,11 +123,16 @@ seccompProfile: {type: RuntimeDefault}
 - {name: zookeeper-tls, secret: {secretName: {{ .Values.zookeeper.tls.secret }}, defaultMode: 0440}}
 {{- end }}
 {{- if .Values.zookeeper.auth.enabled }}
-- {name: zookeeper-auth, secret: {secretName: {{ .Values.zookeeper.auth.secret }}, defaultMode: 0440}}
+- {name: zookeeper-auth, secret: {secretName: {{ required "zookeeper.auth.secret" .Values.zookeeper.auth.secret }}, defaultMode: 0440}}
 {{- end }}
 {{- end -}}
 
-{{/* Rules of the operator in a watched namespace; every verb is named, and secrets are in none of them */}}
+{{/* Of the chart's own ZooKeeper, for clients */}}
+{{- define "reprise.zookeeperPort" -}}
+{{ ternary "2281" "2181" .Values.zookeeper.tls.enabled }}
+{{- end -}}
+
+{{/* Rules of the operator in a watched namespace; every verb is named, and none reads a Secret */}}
 {{- define "reprise.operatorRules" -}}
 # patch: the finalizer
 - apiGroups: [reprise.dev]
@@ -151,6 +156,12 @@ seccompProfile: {type: RuntimeDefault}
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [create, patch]
+{{- if .Values.zookeeper.auth.enabled }}
+# one for each topology, with its user in ZooKeeper; what is there can neither be read nor changed with this
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [create]
+{{- end }}
 # one for each topology: what a chart's policy cannot say
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]

@@ -13,6 +13,7 @@ from controller.alerts.render import rules_file
 from controller.alerts.rules import defaults
 from controller.operator.__main__ import _parser, _settings
 from controller.operator.manifests import labels
+from controller.pod.zookeeper import SECURE_CLIENT
 from controller.resources.crds import KINDS
 from tests.unit.chart.render import CHART, HelmError, environment, helm, of_kind, one, pod_specs, render
 
@@ -38,10 +39,12 @@ CHOICES: tuple[dict[str, str], ...] = (
     EVERYTHING,
     EXISTING,
     {**EXISTING, "zookeeper__tls__enabled": "true", "zookeeper__tls__secret": "zk-tls",
-     "zookeeper__auth__enabled": "true", "zookeeper__auth__secret": "zk-user"},
+     "zookeeper__auth__enabled": "true", "zookeeper__auth__secret": "zk-key"},
     {"watch__namespaces[0]": "a", "watch__namespaces[1]": "b"},
     {"antiAffinity__executors": "none", "antiAffinity__replicas": "none", "priorityClass__create": "false",
      "podDisruptionBudget__enabled": "false", "networkPolicy__enabled": "false"},
+    {"zookeeper__tls__enabled": "true", "zookeeper__tls__secret": "zk-tls", "zookeeper__embedded__tlsSecret": "zk-servers",
+     "zookeeper__auth__enabled": "true", "zookeeper__auth__secret": "zk-key"},
 )  # fmt: skip
 
 
@@ -76,7 +79,9 @@ def test_no_role_has_a_wildcard_or_reads_secrets(values: dict[str, str]) -> None
     for role in roles:
         for rule in role["rules"]:
             assert "*" not in str(rule), role["metadata"]["name"]
-            assert "secrets" not in rule["resources"]
+            # what is there can neither be read nor changed; and none is made where there are no users
+            made = rule["resources"] == ["secrets"] and rule["verbs"] == ["create"]
+            assert "secrets" not in rule["resources"] or (made and "zookeeper__auth__enabled" in values)
             assert not any(r.startswith(("pods/exec", "roles", "clusterroles")) for r in rule["resources"])
 
 
@@ -231,13 +236,36 @@ def test_an_existing_zookeeper_takes_its_place_with_tls_and_digest() -> None:
     spec = one(objects, "Deployment", OPERATOR)["spec"]["template"]["spec"]
     found = environment(spec["containers"][0])
     assert "--zk=zk-0.zk:2281" in spec["containers"][0]["args"]
-    assert {"--zk-tls-secret=zk-tls", "--zk-auth-secret=zk-user"} <= set(spec["containers"][0]["args"])
+    assert "--zk-tls-secret=zk-tls" in spec["containers"][0]["args"]
     mounts = {m["mountPath"]: m["name"] for m in spec["containers"][0]["volumeMounts"]}
     volumes = {v["name"]: v.get("secret", {}).get("secretName") for v in spec["volumes"]}
     assert volumes[mounts[found["REPRISE_ZK_TLS"]]] == "zk-tls"
-    assert volumes[mounts[found["REPRISE_ZK_AUTH"]]] == "zk-user"
+    assert volumes[mounts[found["REPRISE_ZK_AUTH"]]] == "zk-key"
     policy = one(objects, "NetworkPolicy", OPERATOR)["spec"]
     assert {"port": 2281} in [port for rule in policy["egress"] for port in rule["ports"]]
+
+
+def test_the_embedded_zookeeper_speaks_tls_alone_when_asked_to() -> None:
+    """One port, which its service, its policy and its clients name; its servers' Secret is not that of its clients."""
+    objects = render(**CHOICES[6])
+    pod = one(objects, "StatefulSet", "rec-zookeeper")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    mounts = {m["mountPath"]: m["name"] for m in container["volumeMounts"]}
+    volumes = {v["name"]: v.get("secret", {}).get("secretName") for v in pod["volumes"]}
+    assert volumes[mounts[environment(container)["REPRISE_ZK_TLS"]]] == "zk-servers"
+    assert container["ports"][0]["containerPort"] == SECURE_CLIENT
+    assert one(objects, "Service", "rec-zookeeper")["spec"]["ports"][0]["port"] == SECURE_CLIENT
+    operator = one(objects, "Deployment", OPERATOR)["spec"]["template"]["spec"]["containers"][0]
+    assert f"--zk=rec-zookeeper-0.rec-zookeeper.streams.svc:{SECURE_CLIENT}" in operator["args"]
+    rules = one(objects, "NetworkPolicy", "rec-zookeeper")["spec"]["ingress"]
+    assert [rule["ports"][0]["port"] for rule in rules] == [SECURE_CLIENT] * 2
+    assert "2181" not in str(objects)
+
+
+def test_the_key_of_zookeeper_s_users_is_the_operator_s_alone() -> None:
+    objects = render(**CHOICES[6])
+    with_key = [o for o in objects if "zk-key" in str(o)]
+    assert [(o["kind"], o["metadata"]["name"]) for o in with_key] == [("Deployment", OPERATOR)]
 
 
 def test_network_policies_open_what_is_needed() -> None:
@@ -361,7 +389,8 @@ def test_the_test_hook_may_do_only_what_it_does() -> None:
         (("networkPolicy.apiServerPorts[0]=99999",), "apiServerPorts"),
         (("antiAffinity.executors=maybe",), "executors"),
         (("zookeeper.embedded.enabled=false",), "give `hosts`"),
-        (("zookeeper.tls.enabled=true", "zookeeper.tls.secret=x"), "existing ensemble"),
+        (("zookeeper.tls.enabled=true", "zookeeper.tls.secret=x"), "zookeeper.embedded.tlsSecret"),
+        (("zookeeper.auth.enabled=true",), "zookeeper.auth.secret"),
         (("zookeeper.hosts=zk:1", "zookeeper.tls.enabled=true"), "zookeeper.tls.secret"),
         (("metrics.serviceMonitor.enabled=true",), "needs metrics.enabled"),
     ],

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,8 +19,10 @@ from pathlib import Path
 import pytest
 import yaml
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
+from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
-from controller.coordination.errors import StaleError
+from controller.coordination.errors import RecordError, SessionError, StaleError
 from controller.coordination.topology_view import view_of
 from controller.embedded import processes
 from controller.embedded.node_tree import NodeRecord
@@ -63,11 +66,17 @@ class Place:
     client: KazooClient
     hosts: str
     folder: Path
+    environment: dict[str, str]
+    """Of the topology's processes."""
 
     def agent(self, pod: str) -> subprocess.Popen[bytes]:
         timeout_ms = str(round(SESSION_S * 1000))
         arguments = [self.records.root, pod, self.hosts, str(self.folder / pod), timeout_ms]
-        return subprocess.Popen([sys.executable, "-c", _AGENT, *arguments], start_new_session=True)
+        return subprocess.Popen(
+            [sys.executable, "-c", _AGENT, *arguments],
+            start_new_session=True,
+            env=os.environ | self.environment,
+        )
 
     def starving(self, pod: str) -> tuple[subprocess.Popen[bytes], Process]:
         """An agent that has registered and does not run any more, and its executor, which runs."""
@@ -81,25 +90,36 @@ class Place:
         return self.client.exists(f"{self.records.root}/nodes/{pod}") is not None
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[ZooKeeperServer]:
-    with zookeeper() as server:
+@pytest.fixture(scope="module", params=[False, True], ids=["open", "users"])
+def server(request: pytest.FixtureRequest) -> Iterator[ZooKeeperServer]:
+    """Open to everybody, and with a user for each topology, with whose rights its agents do all that they do."""
+    with zookeeper(users=request.param) as server:
         yield server
 
 
 @pytest.fixture
 def place(server: ZooKeeperServer, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
-    client = make_client(server.hosts, 2.0)
+    client = make_client(server.hosts, 2.0, server.access.control_plane() if server.access else {})
     client.start(timeout=30)
     body = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
-    body["metadata"]["namespace"] = request.node.name.replace("_", "-")[:60].strip("-")
-    yield Place(records_of(client, server, body, "uid-1"), client, server.hosts, tmp_path)
+    body["metadata"]["namespace"] = re.sub("[^a-z0-9]+", "-", request.node.name)[:60].strip("-")
+    records = records_of(client, server, body, "uid-1")
+    yield Place(
+        records, client, server.hosts, tmp_path, server.access.topology(records.root) if server.access else {}
+    )
     client.stop()
     client.close()
 
 
 def records_of(client: KazooClient, server: ZooKeeperServer, body: dict[str, object], uid: str) -> Records:
-    settings = OperatorSettings(namespace="ops", identity="op", zk=server.hosts, image="i", session_s=0.1)
+    settings = OperatorSettings(
+        namespace="ops",
+        identity="op",
+        zk=server.hosts,
+        image="i",
+        session_s=0.1,
+        zk_keys=server.access.keys if server.access else None,
+    )
     resource = from_json(json.dumps(body))
     records = Records(client, resource, view_of(resource), uid, settings, lambda _: True, lambda: None)
     records.open()
@@ -287,3 +307,51 @@ def commit(records: Records, desired: Desired) -> None:
     store = records.coordinator.store
     until(lambda: store.read().snapshot.session, "the session is trusted")
     store.commit(store.read(), Decision(Outcome.ACT, "test", "", (WriteDesired(desired),)))
+
+
+def test_records_from_before_are_closed_before_the_next_driver_starts(
+    place: Place, server: ZooKeeperServer
+) -> None:
+    root = place.records.root
+    folders = ["/reprise", root.rpartition("/")[0]]
+    place.client.create(f"{root}/progress", b"{}")
+    for path in (*folders, root, f"{root}/progress"):
+        place.client.set_acls(path, OPEN_ACL_UNSAFE)  # as they were made without users
+    nobody = make_client(server.hosts, 10.0, {})
+    nobody.start(timeout=30)
+    try:
+        nobody.set(f"{root}/progress", b"[]")
+        place.records.close_to_others()
+        attempts = [
+            lambda: nobody.get(f"{root}/progress"),
+            lambda: nobody.create(f"{root}/desired", b""),
+            lambda: nobody.create(f"{folders[1]}/another", b""),
+            lambda: nobody.create("/reprise/another", b""),
+        ]
+        for attempt in attempts:
+            if server.access is None:
+                attempt()
+            else:
+                with pytest.raises(NoAuthError):
+                    attempt()
+        place.records.remove()
+        assert place.client.exists(root) is None
+    finally:
+        nobody.stop()
+        nobody.close()
+
+
+def test_a_record_that_may_not_be_read_is_said_and_ends_nothing(
+    place: Place, server: ZooKeeperServer
+) -> None:
+    """A topology's code may shut the control plane out of what it makes itself."""
+    stranger = make_acl("digest", "me:hash", all=True)
+    place.client.create(f"{place.records.root}/progress", b"{}", acl=[stranger])
+    coordinator = place.records.coordinator
+    until(lambda: coordinator.store.trusted_for_s >= 0, "the session is trusted")
+    with pytest.raises(RecordError, match="does not let this process read"):
+        coordinator.store.read()
+    assert coordinator.turn() is None
+    assert "does not let this process read" in coordinator.problem
+    with pytest.raises(SessionError, match="NoAuthError"):  # what `RecordsLeft` says
+        place.records.remove()

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from fake_api import FakeApi
 
+from controller.embedded.zk_users import Keys
 from controller.operator import manifests
 from controller.operator.drain import Drain, Former
 from controller.operator.driver import DriverKeeper
@@ -81,6 +82,36 @@ def test_a_driver_is_created_once_with_its_config_first() -> None:
     pod = api.objects[f"{PODS}/minimal-driver"]
     assert pod["metadata"]["ownerReferences"][0]["uid"] == "u1"
     assert pod["metadata"]["ownerReferences"][0]["controller"] is True
+
+
+def test_a_topology_s_user_is_there_before_its_driver() -> None:
+    """The Secret is created and nothing else: the operator may not read, change or remove one."""
+    api = FakeApi()
+    one, asked = keeper(api), Asked()
+    one.settings = replace(SETTINGS, zk_keys=Keys("k" * 32))
+    one.drain = Drain(asked, one.events, time.monotonic)
+    one.look(topology(), None, WELL, recovering=False)
+    verbs = [(v, p.rpartition("/")[0]) for v, p, _ in api.calls if "events" not in p]
+    secrets = "/api/v1/namespaces/default/secrets"
+    assert verbs[1:] == [("create", secrets), ("create", PODS)] and asked.closed == 1
+    (made,) = [body for path, body in api.objects.items() if path.startswith(secrets)]
+    (volume,) = [v for v in api.objects[f"{PODS}/minimal-driver"]["spec"]["volumes"] if "secret" in v]
+    assert volume["secret"]["secretName"] == made["metadata"]["name"]
+    assert made["metadata"]["ownerReferences"][0]["uid"] == "u1" and made["immutable"] is True
+    before = dict(api.objects)
+    del api.objects[f"{PODS}/minimal-driver"]
+    again = keeper(api)
+    again.settings = one.settings
+    again.look(
+        topology(), None, WELL, recovering=False
+    )  # another operator, to which the Secret is a conflict
+    assert api.objects.keys() == before.keys()
+
+
+def test_another_key_is_another_driver() -> None:
+    keys = [None, Keys("k" * 32), Keys("j" * 32)]
+    revisions = {manifests.revision(topology(), replace(SETTINGS, zk_keys=key)) for key in keys}
+    assert len(revisions) == 3
 
 
 def test_a_driver_that_runs_is_left_alone() -> None:
@@ -387,6 +418,7 @@ class Asked:
     def __init__(self, now: Observation | None = None) -> None:
         self.drivers: list[str] = []
         self.spec: bytes | None = None
+        self.closed = 0
         self.now = now or Observation(0.0, connected=True)
 
     def observe(self) -> Observation:
@@ -400,6 +432,9 @@ class Asked:
 
     def started(self, former: bytes) -> None:
         self.spec = former
+
+    def close_to_others(self) -> None:
+        self.closed += 1
 
 
 def seen(driver: str = "3", paused: bool = False, **progress: Any) -> Observation:

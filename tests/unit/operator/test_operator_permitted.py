@@ -18,7 +18,7 @@ from spark_jobs.topology import StreamTopology, from_json
 EXAMPLE = Path(__file__).parents[3] / "examples" / "minimal.yaml"
 SETTINGS = OperatorSettings(
     namespace="ops", identity="op", zk="zk:2181", image="reprise:1", own_account="rec-operator",
-    accounts=("s3-*",), zk_auth_secret="topology-zk",
+    accounts=("s3-*",), zk_tls_secret="topology-zk", secrets=("topology-*", "reprise-*"),
 )  # fmt: skip
 
 
@@ -52,6 +52,11 @@ def test_what_is_on_the_lists_is_permitted(kubernetes: dict[str, Any]) -> None:
         ({"serviceAccount": "default"}, "spec.kubernetes.serviceAccount", "not among the accounts"),
         ({"secrets": ["topology-a", "db"]}, "spec.kubernetes.secrets[1]", "not among the Secrets"),
         ({"secrets": ["topology-zk"]}, "spec.kubernetes.secrets[0]", "for the way to ZooKeeper alone"),
+        (
+            {"secrets": ["reprise-zookeeper-x-1"]},
+            "spec.kubernetes.secrets[0]",
+            "for the way to ZooKeeper alone",
+        ),
         ({"imagePullSecrets": ["pull"]}, "spec.kubernetes.imagePullSecrets[0]", "not among the Secrets"),
     ],
 )
