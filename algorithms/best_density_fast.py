@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from algorithms.problem import Problem, shares
+from reprise.algorithms.problem import Problem, shares
 
 CHUNK_BYTES = 20_000_000
 """Bytes that the rows of one chunk may take: larger ones share more matrix products, smaller ones stay in

@@ -13,7 +13,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from algorithms.problem import Problem
+from reprise.algorithms.problem import Problem
 
 ROUNDS = 80
 """Steps of the subgradient method: about 0.1 ms each for 100 queries, 2 ms for 500 x 500 at 10 % density."""

@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from algorithms import compiled
-from algorithms.best_density_fast import best_density_fast
-from algorithms.kernels.cover import make_cover
-from algorithms.kernels.density import BEST, FIRST, SECOND, make_candidates
-from algorithms.problem import Deadline, Problem, shares
+from reprise.algorithms import compiled
+from reprise.algorithms.best_density_fast import best_density_fast
+from reprise.algorithms.kernels.cover import make_cover
+from reprise.algorithms.kernels.density import BEST, FIRST, SECOND, make_candidates
+from reprise.algorithms.problem import Deadline, Problem, shares
 
 WORK = 500_000
 """Looks at densities between two looks at the clock: about a millisecond."""

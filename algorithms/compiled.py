@@ -17,7 +17,7 @@ from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from algorithms.kernels import bins, density, swaps
+from reprise.algorithms.kernels import bins, density, swaps
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -13,8 +13,8 @@ import heapq
 import numpy as np
 import numpy.typing as npt
 
-from algorithms.errors import TooLarge
-from algorithms.problem import Deadline, Outcome, Problem, bits
+from reprise.algorithms.errors import TooLarge
+from reprise.algorithms.problem import Deadline, Outcome, Problem, bits
 
 MAX_QUERIES = 20
 """2**20 subsets are 8 MiB an array and well under a second; each query more doubles both."""

@@ -18,10 +18,10 @@ from collections.abc import Callable
 import highspy
 import pulp
 
-from algorithms.dp import dp
-from algorithms.problem import Deadline, Outcome, Problem, bits
-from algorithms.reduce import Reduced, components, reduce_problem
-from algorithms.structure import frontier_of
+from reprise.algorithms.dp import dp
+from reprise.algorithms.problem import Deadline, Outcome, Problem, bits
+from reprise.algorithms.reduce import Reduced, components, reduce_problem
+from reprise.algorithms.structure import frontier_of
 
 NODES_A_SECOND = 500
 """Nodes that stand for a second where no clock was injected."""

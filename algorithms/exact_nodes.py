@@ -13,9 +13,9 @@ from dataclasses import replace
 
 import pulp
 
-from algorithms.exact import BOUND_SLACK, highs_for
-from algorithms.fit import Fitted, given_up
-from algorithms.problem import Deadline, Outcome, Problem
+from reprise.algorithms.exact import BOUND_SLACK, highs_for
+from reprise.algorithms.fit import Fitted, given_up
+from reprise.algorithms.problem import Deadline, Outcome, Problem
 
 MAX_PLACES = 1_500
 """Partitions times nodes that HiGHS gets; a few seconds at most, and the deadline ends it earlier."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from algorithms.dp import subset_tables
-from algorithms.model import Choice, Exclusion
-from algorithms.problem import Problem
+from reprise.algorithms.dp import subset_tables
+from reprise.algorithms.model import Choice, Exclusion
+from reprise.algorithms.problem import Problem
 
 EXACT_ENTRY_QUERIES = 14
 """Up to this many queries `enters_at` is exact: all subsets are compared for each one left out."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from algorithms.packing import Placement, most_free, pack
-from algorithms.problem import Problem, bits
+from reprise.algorithms.packing import Placement, most_free, pack
+from reprise.algorithms.problem import Problem, bits
 
 MAX_ROOM = 1_000_000
 """Room of a node up to which sums of costs are enumerated."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from algorithms.model import FailedQuery, Instance, PartitionCost
+from reprise.algorithms.model import FailedQuery, Instance, PartitionCost
 
 MAX_PRIORITY = 10
 

@@ -22,12 +22,12 @@ from itertools import count
 import numpy as np
 import numpy.typing as npt
 
-from algorithms import compiled
-from algorithms.candidate_run import all_candidates, timed_candidates
-from algorithms.kernels import swaps
-from algorithms.kernels.cover import Ints, make_cover
-from algorithms.problem import Deadline, Outcome, Problem
-from algorithms.reduce import reduce_problem
+from reprise.algorithms import compiled
+from reprise.algorithms.candidate_run import all_candidates, timed_candidates
+from reprise.algorithms.kernels import swaps
+from reprise.algorithms.kernels.cover import Ints, make_cover
+from reprise.algorithms.problem import Deadline, Outcome, Problem
+from reprise.algorithms.reduce import reduce_problem
 
 RESTS = (4, 9, 1, 4)
 """Steps for which what was dropped may not return (least, most + 1) and what was added may not leave, times

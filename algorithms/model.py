@@ -138,9 +138,3 @@ class Plan:
     def gap(self) -> float:
         """How far the value may be from the optimum, as a share of the bound; 0 when proven."""
         return 0.0 if self.optimal or self.bound <= 0 else (self.bound - self.value) / self.bound
-
-    def to_json(self) -> dict[str, object]:
-        """The documented plan format; costs are in the unit of the instance that was read."""
-        from algorithms.plan_json import plan_to_json
-
-        return plan_to_json(self)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 
-from algorithms.model import Instance
+from reprise.algorithms.model import Instance
 
 
 def restore_in_topological_order(instance: Instance) -> tuple[tuple[str, ...], dict[str, str]]:

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from algorithms import compiled
-from algorithms.kernels import bins
+from reprise.algorithms import compiled
+from reprise.algorithms.kernels import bins
 
 SEARCH_STEPS = 20_000
 """Placements tried by the exact search before it gives up: far below a millisecond compiled, about 20 ms

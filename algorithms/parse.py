@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import NoReturn
 
-from algorithms.errors import InstanceError
-from algorithms.model import (
+from reprise.algorithms.errors import InstanceError
+from reprise.algorithms.model import (
     DEFAULT_PRIORITY,
     MAX_TOTAL,
     FailedQuery,

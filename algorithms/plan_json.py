@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 
-from algorithms.errors import PlanFormatError
-from algorithms.model import Choice, Exclusion, Plan
+from reprise.algorithms.errors import PlanFormatError
+from reprise.algorithms.model import Choice, Exclusion, Plan
 
 
 def plan_to_json(plan: Plan) -> dict[str, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from algorithms.model import Plan
+from reprise.algorithms.model import Plan
 
 
 def plan_table(plan: Plan) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import compress, count
 from math import lcm
 
-from algorithms.model import MAX_TOTAL, Instance
+from reprise.algorithms.model import MAX_TOTAL, Instance
 
 DENSE_BITS = 3
 """Set bits from which, and an eighth of the length, it is quicker to select from all indices than to seek them."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from algorithms.problem import Problem, bits, make_problem
+from reprise.algorithms.problem import Problem, bits, make_problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from algorithms import compiled
-from algorithms.auto import auto, ilp
-from algorithms.bounds import split_bound
-from algorithms.dp import dp
-from algorithms.errors import UnknownAlgorithm
-from algorithms.exact import SUBSET_QUERIES
-from algorithms.exact_nodes import improve_on_nodes, worth_it
-from algorithms.explain import choices, exclusions
-from algorithms.fit import Fitted, fit_nodes
-from algorithms.local_search import best_density, local_search
-from algorithms.model import Instance, Plan
-from algorithms.operator_centric import restore_in_topological_order
-from algorithms.parse import validate
-from algorithms.problem import Deadline, Outcome, Problem, StepClock, compile_problem
+from reprise.algorithms import compiled
+from reprise.algorithms.auto import auto, ilp
+from reprise.algorithms.bounds import split_bound
+from reprise.algorithms.dp import dp
+from reprise.algorithms.errors import UnknownAlgorithm
+from reprise.algorithms.exact import SUBSET_QUERIES
+from reprise.algorithms.exact_nodes import improve_on_nodes, worth_it
+from reprise.algorithms.explain import choices, exclusions
+from reprise.algorithms.fit import Fitted, fit_nodes
+from reprise.algorithms.local_search import best_density, local_search
+from reprise.algorithms.model import Instance, Plan
+from reprise.algorithms.operator_centric import restore_in_topological_order
+from reprise.algorithms.parse import validate
+from reprise.algorithms.problem import Deadline, Outcome, Problem, StepClock, compile_problem
 
 Planner = Callable[[Problem, Deadline], Outcome]
 
@@ -52,7 +52,7 @@ def solve(
     """Plan `instance` with `algorithm` (one of ALGORITHMS) within about `time_limit` seconds of `clock`.
 
     `clock` returns monotonic seconds. Without one a StepClock counts work instead, and `Plan.seconds` is 0.
-    Kernels that nobody loaded yet (`algorithms.compiled`) are loaded first; that is no part of the limit.
+    Kernels that nobody loaded yet (`reprise.algorithms.compiled`) are loaded first; that is no part of the limit.
     Raises InstanceError, UnknownAlgorithm, TooLarge.
     """
     if algorithm not in ALGORITHMS:

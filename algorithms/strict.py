@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from algorithms.model import Choice, Exclusion, FailedQuery, Instance, Plan
-from algorithms.registry import OPERATOR_CENTRIC, solve
+from reprise.algorithms.model import Choice, Exclusion, FailedQuery, Instance, Plan
+from reprise.algorithms.registry import OPERATOR_CENTRIC, solve
 
 LEAST_S = 0.05
 """Seconds that a call of the planner gets even when those before it have used up the limit."""

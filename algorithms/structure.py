@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from algorithms.dp import subset_tables
-from algorithms.frontier import NOTHING, Frontier, Step, join, paid, pareto
-from algorithms.problem import Problem, bits
-from algorithms.reduce import components, restrict
+from reprise.algorithms.dp import subset_tables
+from reprise.algorithms.frontier import NOTHING, Frontier, Step, join, paid, pareto
+from reprise.algorithms.problem import Problem, bits
+from reprise.algorithms.reduce import components, restrict
 
 LATTICE_QUERIES = 14
 """Largest part whose subsets are all listed: 16,384 of them, about a millisecond."""

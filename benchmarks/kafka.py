@@ -33,9 +33,9 @@ from benchmarks.kafka_topics import Feeder, Seen, Watcher, make_topics
 from benchmarks.overhead_measure import Latency
 from benchmarks.overhead_topology import FASTEST, NODE_CPU_MILLI
 from benchmarks.recovery_show import Grid
-from controller.embedded import ClusterConfig, EmbeddedCluster
-from controller.embedded.jars import jar_folder
-from controller.embedded.kafka import KafkaCluster
+from reprise.controller.local.cluster import ClusterConfig, EmbeddedCluster
+from tools.kafka.jars import jar_folder
+from tools.kafka.server import KafkaCluster
 
 MEMORY_MB = 512
 WORDS = {

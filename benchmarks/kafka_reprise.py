@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.kafka_topics import COLUMNS, until
 from benchmarks.overhead_topology import NODE_CPU_MILLI
-from spark_jobs.topology import StreamTopology, from_json
+from reprise.spark_jobs.topology import StreamTopology, from_json
 
 CHECKPOINT = "20s"
 
@@ -40,12 +40,12 @@ def pipe(
     sink = {"brokers": brokers, "topic": target, "key": ["id"], "buffer": limits.waiting}
     spec: Mapping[str, Any] = {
         "batch": {"interval": interval},
-        "sources": [_part("in", nodes, "spark_jobs.kafka:KafkaSource", source)],
+        "sources": [_part("in", nodes, "reprise.spark_jobs.kafka:KafkaSource", source)],
         "operators": [
             {
-                **_part("out", nodes, "spark_jobs.operators:Filter", {"where": "id >= 0"}),
+                **_part("out", nodes, "reprise.spark_jobs.operators:Filter", {"where": "id >= 0"}),
                 "inputs": [{"from": "in", "forward": True}],
-                "output": {"sink": {"class": "spark_jobs.kafka:KafkaSink", "with": sink}},
+                "output": {"sink": {"class": "reprise.spark_jobs.kafka:KafkaSink", "with": sink}},
             }
         ],
         "checkpoint": {"interval": CHECKPOINT},

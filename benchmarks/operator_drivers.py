@@ -17,12 +17,11 @@ from dataclasses import dataclass, field
 from kazoo.client import KazooClient
 
 from benchmarks.operator_fleet import NODE_CPU_MILLI, Member
-from controller.coordination import paths
-from controller.coordination.records import encode_desired, parse_desired
-from controller.embedded.node_tree import NodeRecord
-from controller.embedded.zk_client import make_client
-from controller.executor import membership
-from scheduler.model import Desired
+from reprise.controller.zookeeper import membership, paths
+from reprise.controller.zookeeper.client import make_client
+from reprise.controller.zookeeper.node_record import NodeRecord
+from reprise.controller.zookeeper.records import encode_desired, parse_desired
+from reprise.scheduler.model import Desired
 
 SESSION_S = 10.0
 REPORT_S = 3.0

@@ -14,12 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from controller.operator import manifests
-from controller.operator.handlers import FINALIZER
-from controller.operator.settings import OperatorSettings
-from controller.operator.topology import document_of
-from controller.resources.crds import GROUP, VERSION
-from spark_jobs.topology import StreamTopology, Topology, expand, from_json
+from reprise.controller.crd.crds import GROUP, VERSION
+from reprise.controller.operator import manifests
+from reprise.controller.operator.handlers import FINALIZER
+from reprise.controller.operator.settings import OperatorSettings
+from reprise.controller.operator.topology import document_of
+from reprise.spark_jobs.topology import StreamTopology, Topology, expand, from_json
 from tests.kubernetes.rest import MERGE, Rest
 
 NAMESPACE = "load"
@@ -46,16 +46,17 @@ class Member:
 def topology_body(name: str, nodes: int) -> dict[str, Any]:
     """A hundred partitions: 20 sources, 40 parsers, 40 counts, of which each is a query."""
     source = {
-        "name": "tweets", "class": "spark_jobs.sources:HashtagSource", "parallelism": 20, "resources": {"cpu": "20m"},
+        "name": "tweets", "class": "reprise.spark_jobs.sources:HashtagSource", "parallelism": 20,
+        "resources": {"cpu": "20m"},
         "with": {"rate": 400, "interval": "500ms", "batches": 100000, "tags": 5000, "seed": 7},
     }  # fmt: skip
     parser = {
-        "name": "parser", "class": "spark_jobs.operators:FlatMap", "parallelism": 40, "resources": {"cpu": "30m"},
+        "name": "parser", "class": "reprise.spark_jobs.operators:FlatMap", "parallelism": 40, "resources": {"cpu": "30m"},
         "with": {"explode": ["hashtags"], "select": ["time", "hashtags AS tag"]},
         "inputs": [{"from": "tweets", "by": ["tweet"]}],
     }  # fmt: skip
     count = {
-        "name": "count", "class": "spark_jobs.operators:KeyedCount", "parallelism": 40, "resources": {"cpu": "30m"},
+        "name": "count", "class": "reprise.spark_jobs.operators:KeyedCount", "parallelism": 40, "resources": {"cpu": "30m"},
         "with": {"keys": ["tag"]}, "inputs": [{"from": "parser", "forward": True}],
         "output": {"priority": 3, "priorities": {"0": 10, "1": 8}},
     }  # fmt: skip

@@ -28,14 +28,14 @@ from benchmarks.operator_drivers import Drivers
 from benchmarks.operator_fleet import FOLDER, NAMESPACE, Fleet
 from benchmarks.operator_watch import AUDIT_POLICY, Cost, by_kind, cost, most_in, writes
 from benchmarks.overhead_report import judge, ranges
-from controller.coordination import paths
-from controller.embedded import addresses, launch
-from controller.embedded.java import find_java
-from controller.embedded.jvm import Jvm
-from controller.embedded.warden import Warden
-from controller.embedded.zk_client import make_client
-from controller.embedded.zookeeper import ZooKeeperServer
-from controller.operator.settings import OperatorSettings
+from reprise.controller.agent.java import find_java
+from reprise.controller.agent.jvm import Jvm
+from reprise.controller.local.cluster import addresses, launch
+from reprise.controller.local.cluster.warden import Warden
+from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
+from reprise.controller.operator.settings import OperatorSettings
+from reprise.controller.zookeeper import paths
+from reprise.controller.zookeeper.client import make_client
 from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.rest import RestError
 
@@ -114,7 +114,7 @@ class World:
 
     def operator(self, identity: str) -> subprocess.Popen[bytes]:
         command = [
-            sys.executable, "-m", "controller.operator", "--namespace", NAMESPACE, "--identity", identity,
+            sys.executable, "-m", "reprise.controller.operator", "--namespace", NAMESPACE, "--identity", identity,
             "--zk", self.zookeeper.hosts, "--image", "load:1", "--watch", NAMESPACE, "--health-port", "0",
             "--settle", str(SETTLE_S), "--own-namespace",
         ]  # fmt: skip

@@ -30,9 +30,9 @@ from benchmarks.overhead_data import Data, write
 from benchmarks.overhead_feed import Feed
 from benchmarks.overhead_report import Measured
 from benchmarks.overhead_topology import FASTEST, NEVER, NODE_CPU_MILLI, counting, files, nearly_empty
-from controller.embedded import ClusterConfig, EmbeddedCluster
-from spark_jobs.engine import WINDOW
-from spark_jobs.topology import StreamTopology
+from reprise.controller.local.cluster import ClusterConfig, EmbeddedCluster
+from reprise.spark_jobs.engine.engine import WINDOW
+from reprise.spark_jobs.topology import StreamTopology
 
 KEYS = {"10k": 10_000, "1m": 1_000_000}
 MEMORY = {"10k": 512, "1m": 1024}

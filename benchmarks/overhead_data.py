@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark_jobs.contract import Place, Range
-from spark_jobs.sources import HashtagSource
+from reprise.spark_jobs.contract import Place, Range
+from reprise.spark_jobs.sources import HashtagSource
 
 FILL = 64
 """Hashtags a row in the files that fill the state."""

@@ -16,11 +16,11 @@ import numpy as np
 from benchmarks.overhead_data import Data
 from benchmarks.overhead_reprise import Sample
 from benchmarks.overhead_structured import Trigger
-from controller.report.history import read_events
+from reprise.controller.local.report.history import read_events
 
 HEAD, TAIL = 0.25, 0.1
 STAGES = 3
-"""Supersteps of one job, `spark_jobs.engine.Engine.stages`."""
+"""Supersteps of one job, `reprise.spark_jobs.engine.engine.Engine.stages`."""
 
 
 @dataclass(frozen=True, slots=True)

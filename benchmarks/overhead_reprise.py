@@ -17,17 +17,17 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from controller.coordination.znode import unpack
-from controller.embedded.cluster import EmbeddedCluster
-from controller.embedded.zk_client import make_client
-from controller.report import layout as files
-from controller.run.commands import services_of
-from controller.run.config import Outcome, RunConfig
-from controller.run.observation import Observer
-from controller.run.services import Service
-from controller.run.supervisor import run_topology
-from scheduler.placement import spread
-from spark_jobs.topology import StreamTopology, expand
+from reprise.controller.local.cluster.cluster import EmbeddedCluster
+from reprise.controller.local.report import layout as files
+from reprise.controller.local.run.commands import services_of
+from reprise.controller.local.run.config import Outcome, RunConfig
+from reprise.controller.local.run.services import Service
+from reprise.controller.local.run.supervisor import run_topology
+from reprise.controller.zookeeper.client import make_client
+from reprise.controller.zookeeper.observer import Observer
+from reprise.controller.zookeeper.znode import unpack
+from reprise.scheduler.placement import spread
+from reprise.spark_jobs.topology import StreamTopology, expand
 
 POLL_S = 0.5
 
@@ -109,7 +109,7 @@ def placement(resource: StreamTopology, nodes: list[str]) -> dict[str, str]:
 
 
 def desired(assignment: Mapping[str, str], retain: bool) -> dict[str, Any]:
-    """The record that the first driver of a root obeys (`controller.driver.channel.parse_desired`)."""
+    """The record that the first driver of a root obeys (`reprise.controller.driver.channel.parse_desired`)."""
     return {
         "seq": 1, "generation": 0, "checkpoint": 0, "assignment": dict(assignment), "retain": retain,
         "ordered": retain, "punctuate": False, "paused": False, "driver": "1",

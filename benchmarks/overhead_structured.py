@@ -17,10 +17,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from controller.embedded.cluster import EmbeddedCluster
-from controller.embedded.warden import MARK
-from controller.report.layout import write_atomically
-from controller.run.services import Service
+from reprise.controller.local.cluster.cluster import EmbeddedCluster
+from reprise.controller.local.cluster.warden import MARK
+from reprise.controller.local.report.layout import write_atomically
+from reprise.controller.local.run.services import Service
 
 SCHEMA = "time long, tweet long, hashtags array<string>"
 
@@ -164,7 +164,7 @@ def _plain(progress: Any) -> dict[str, Any]:
 
 
 def _wait_for_executors(context: Any, host: str, nodes: int) -> None:
-    from spark_jobs.chain import executors
+    from reprise.spark_jobs.engine.chain import executors
 
     while len(executors(context, host)) < nodes:
         time.sleep(0.2)

@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from benchmarks.overhead_data import Data
-from spark_jobs.topology import StreamTopology, from_json
+from reprise.spark_jobs.topology import StreamTopology, from_json
 
 NODE_CPU_MILLI = 1000
 FASTEST = "1us"
@@ -21,13 +21,16 @@ NEVER = "24h"
 
 def files(data: Data) -> dict[str, Any]:
     """The source that reads the benchmark's files, one a batch."""
-    return {"class": "spark_jobs.sources:FileSource", "with": {"paths": data.paths, "rows": data.rows}}
+    return {
+        "class": "reprise.spark_jobs.sources:FileSource",
+        "with": {"paths": data.paths, "rows": data.rows},
+    }
 
 
 def nearly_empty(batches: int) -> dict[str, Any]:
     """One tweet a batch: what remains of a superstep is Spark's and the machinery's own time."""
     parameters = {"rate": 2, "interval": "500ms", "batches": batches, "tags": 1000}
-    return {"class": "spark_jobs.sources:HashtagSource", "with": parameters}
+    return {"class": "reprise.spark_jobs.sources:HashtagSource", "with": parameters}
 
 
 def counting(
@@ -37,14 +40,14 @@ def counting(
     operators = [
         {
             "name": "parser",
-            "class": "spark_jobs.operators:FlatMap",
+            "class": "reprise.spark_jobs.operators:FlatMap",
             "parallelism": nodes,
             "with": {"explode": ["hashtags"], "select": ["hashtags AS tag"]},
             "inputs": [{"from": "tweets", "by": ["tweet"]}],
         },
         {
             "name": "count",
-            "class": "spark_jobs.operators:KeyedCount",
+            "class": "reprise.spark_jobs.operators:KeyedCount",
             "parallelism": nodes,
             "with": {"keys": ["tag"]},
             "inputs": [{"from": "parser", "by": ["tag"]}],

@@ -23,8 +23,8 @@ from benchmarks import overhead_reprise as reprise
 from benchmarks.overhead_data import Data
 from benchmarks.overhead_report import Grid
 from benchmarks.overhead_topology import FASTEST, NODE_CPU_MILLI
-from controller.embedded import ClusterConfig, EmbeddedCluster
-from spark_jobs.topology import StreamTopology, from_json
+from reprise.controller.local.cluster import ClusterConfig, EmbeddedCluster
+from reprise.spark_jobs.topology import StreamTopology, from_json
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "topology1.yaml"
 INTERVAL = "500ms"

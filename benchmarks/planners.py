@@ -18,8 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from algorithms import Instance, Plan, solve
-from algorithms.generators import Setting, topology
+from reprise.algorithms import Instance, Plan, solve
+from reprise.algorithms.generators import Setting, topology
 
 PLANNERS = ("operator-centric", "best-density", "local-search", "ilp", "dp")
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)

@@ -18,12 +18,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from algorithms import NodeCapacity
-from algorithms.arrivals import Arrival, anticipatory, myopic, replanned
-from algorithms.dp import dp
-from algorithms.forecast import Loss, losses, parse_trace, scenarios
-from algorithms.generators import Setting, topology
-from algorithms.problem import Deadline, Problem, StepClock
+from reprise.algorithms import NodeCapacity
+from reprise.algorithms.arrivals.arrivals import Arrival, anticipatory, myopic, replanned
+from reprise.algorithms.arrivals.forecast import Loss, losses, parse_trace, scenarios
+from reprise.algorithms.dp import dp
+from reprise.algorithms.generators import Setting, topology
+from reprise.algorithms.problem import Deadline, Problem, StepClock
 
 HORIZON = 3600.0
 SETTING = Setting("arrivals", queries=12, partitions=60, max_share=4)

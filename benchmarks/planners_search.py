@@ -17,8 +17,8 @@ import sys
 import time
 from pathlib import Path
 
-from algorithms import FailedQuery, Instance, PartitionCost, compiled, solve
-from algorithms.generators import sukp
+from reprise.algorithms import FailedQuery, Instance, PartitionCost, compiled, solve
+from reprise.algorithms.generators import sukp
 
 FAMILY = [
     (items, elements, density, ratio)

@@ -15,10 +15,10 @@ import statistics
 import time
 from collections.abc import Callable
 
-from algorithms import Instance, compiled, solve
-from algorithms.candidate_run import all_candidates
-from algorithms.generators import Setting, sukp, topology
-from algorithms.problem import compile_problem
+from reprise.algorithms import Instance, compiled, solve
+from reprise.algorithms.candidate_run import all_candidates
+from reprise.algorithms.generators import Setting, sukp, topology
+from reprise.algorithms.problem import compile_problem
 
 SIZES = (100, 500)
 SHARES = (0.3, 0.7)

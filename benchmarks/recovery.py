@@ -25,12 +25,12 @@ from benchmarks import recovery_measure as measure
 from benchmarks.overhead_report import verdicts
 from benchmarks.recovery_schedule import ALL, ORDERS, arrivals, lost, schedule
 from benchmarks.recovery_show import Grid, plot, ratio, seconds, spread
-from controller.embedded import ClusterConfig, EmbeddedCluster
-from controller.report.compare import compare
-from controller.run.config import Outcome, RunConfig, RunResult, load
-from controller.run.faults import parse_faults
-from controller.run.supervisor import run_topology
-from spark_jobs.topology import StreamTopology
+from reprise.controller.local.cluster import ClusterConfig, EmbeddedCluster
+from reprise.controller.local.faults.faults import parse_faults
+from reprise.controller.local.report.compare import compare
+from reprise.controller.local.run.config import Outcome, RunConfig, RunResult, load
+from reprise.controller.local.run.supervisor import run_topology
+from reprise.spark_jobs.topology import StreamTopology
 
 TOPOLOGY = Path(__file__).resolve().parents[1] / "examples" / "topology2.yaml"
 STRATEGIES = ("best-case", "incremental", "operator-centric", "blocking")

@@ -2,9 +2,9 @@
 
 Yardsticks: the best case (every lost node has a standby), and the bound that node arrivals allow: at each moment the
 greatest summed priority of whole queries that the nodes alive then can run under the CPU cap, as if every partition could
-be placed anew at once and for nothing (`algorithms.solve`, exact).  No strategy can reach the bound: detection, restoring
-and catching up take time, and what runs stays where it is.  It can be passed for a moment only, because a query that has
-just been lost counts as available until its latency says otherwise (`controller.report.latency`).
+be placed anew at once and for nothing (`reprise.algorithms.solve`, exact).  No strategy can reach the bound: detection,
+restoring and catching up take time, and what runs stays where it is.  It can be passed for a moment only, because a query
+that has just been lost counts as available until its latency says otherwise (`reprise.controller.local.report.latency`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost, solve
-from spark_jobs.topology import StreamTopology, expand
+from reprise.algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost, solve
+from reprise.spark_jobs.topology import StreamTopology, expand
 
 PLAN_S = 10.0
 """Time limit of one exact plan; 17 partitions take well under a second."""

@@ -15,8 +15,8 @@ ACQUIRE_S = (120.0, 360.0)
 OUTPUTS = tuple(f"o{i}" for i in range(15))
 """Operators O0..O14 of Topology 2 in topological order."""
 ALL = ("source", "parser", *OUTPUTS)
-"""The first partitions get a node each (`scheduler.placement`), so a name here stands for a node that works: nodes named
-by number could be standby nodes in the best case."""
+"""The first partitions get a node each (`reprise.scheduler.placement`), so a name here stands for a node that works:
+nodes named by number could be standby nodes in the best case."""
 ORDERS = ("nodes", "topological", "reverse")
 """Which nodes are lost: all but those of source, parser, ... (fig. 12), of O0, O1, ... or O14, O13, ... (fig. 15)."""
 

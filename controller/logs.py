@@ -19,7 +19,7 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, TextIO
 
-from spark_jobs.credentials import redacted
+from reprise.spark_jobs.credentials import redacted
 
 FORMATS = ("text", "json")
 VARIABLE = "REPRISE_LOG_FORMAT"

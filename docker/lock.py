@@ -101,7 +101,7 @@ def _elsewhere(pins: list[str]) -> list[dict[str, Any]]:
 def main(upgrade: bool) -> None:
     """Write all locks."""
     items = {canonicalize_name(i["metadata"]["name"]): i for i in _resolved(upgrade)}
-    items.pop("reprise")
+    items.pop("reprise-streams")
     versions = {name: item["metadata"]["version"] for name, item in items.items()}
     hashes = {name: {_hash(item)} for name, item in items.items()}
     wheels = [n for n, i in items.items() if str(i["download_info"]["url"]).endswith(".whl")]

@@ -5,11 +5,11 @@ I/O, no knowledge of ZooKeeper, Spark or Kubernetes. Whoever has the same snapsh
 which is what lets a killed coordinator's successor go on in the middle.
 """
 
-from scheduler.decide import decide, foresee, settling
-from scheduler.errors import InvariantViolation, SchedulerError
-from scheduler.foresight import Foreseen
-from scheduler.incident import Event, Incident, Kind, LostNode, Phase, PlanRecord, QueryTimeline
-from scheduler.model import (
+from reprise.scheduler.decide import decide, foresee, settling
+from reprise.scheduler.errors import InvariantViolation, SchedulerError
+from reprise.scheduler.foresight import Foreseen
+from reprise.scheduler.incident import Event, Incident, Kind, LostNode, Phase, PlanRecord, QueryTimeline
+from reprise.scheduler.model import (
     Desired,
     Node,
     PartitionStats,
@@ -22,7 +22,7 @@ from scheduler.model import (
     Strategy,
     TopologyView,
 )
-from scheduler.steps import (
+from reprise.scheduler.steps import (
     AddPlan,
     CloseIncident,
     Decision,

@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from scheduler.incident import Incident, QueryTimeline
-from scheduler.model import Progress
+from reprise.scheduler.incident import Incident, QueryTimeline
+from reprise.scheduler.model import Progress
 
 FLOOR = 2
 """A query this many batches behind is near, however small its steady lag is or if it is not known."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from math import floor
 
-from scheduler.view import View
+from reprise.scheduler.view import View
 
 
 def normal_costs(view: View) -> dict[str, int]:

@@ -11,17 +11,17 @@ from dataclasses import replace
 from enum import StrEnum
 from math import inf
 
-from algorithms import PlanningError
-from scheduler import rules, start
-from scheduler.errors import InvariantViolation
-from scheduler.foresight import Clock, Foreseen, Planner
-from scheduler.incident import Incident, Phase
-from scheduler.invariants import check
-from scheduler.model import Policy, Snapshot
-from scheduler.observe import observe
-from scheduler.situation import Situation
-from scheduler.steps import Decision, Outcome, WriteIncident, act, wait
-from scheduler.view import look
+from reprise.algorithms import PlanningError
+from reprise.scheduler import rules, start
+from reprise.scheduler.errors import InvariantViolation
+from reprise.scheduler.foresight import Clock, Foreseen, Planner
+from reprise.scheduler.incident import Incident, Phase
+from reprise.scheduler.invariants import check
+from reprise.scheduler.model import Policy, Snapshot
+from reprise.scheduler.observe import observe
+from reprise.scheduler.situation import Situation
+from reprise.scheduler.steps import Decision, Outcome, WriteIncident, act, wait
+from reprise.scheduler.view import look
 
 Rule = Callable[[Situation], Decision | None]
 
@@ -94,7 +94,7 @@ def decide(
     """What to do now. `clock` times the planner (monotonic seconds); without one, plans count work instead. `foreseen`:
     a plan that is not made again if it is the one.
 
-    Raises InvariantViolation instead of answering with what must not be done, and what `algorithms.solve`
+    Raises InvariantViolation instead of answering with what must not be done, and what `reprise.algorithms.solve`
     raises.
     """
     return _decide(snapshot, policy, Planner(clock, foreseen))

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from algorithms import Instance, Plan, solve, solve_strict
-from scheduler.model import Order
+from reprise.algorithms import Instance, Plan, solve, solve_strict
+from reprise.scheduler.model import Order
 
 Clock = Callable[[], float] | None
 
@@ -43,7 +43,7 @@ class Planner:
     """The last answer: made ahead, or by this planner."""
 
     def plan(self, question: Question) -> Plan:
-        """Raises what `algorithms.solve` raises."""
+        """Raises what `reprise.algorithms.solve` raises."""
         if self.known is not None and self.known.question == question:
             return self.known.plan
         by = solve_strict if question.order is Order.STRICT else solve

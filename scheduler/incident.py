@@ -68,7 +68,7 @@ class Event:
 @dataclass(frozen=True, slots=True)
 class QueryTimeline:
     """Of one query that the incident affects. `lost_at` is its first loss, the others belong to the last.
-    `scheduler.back` says what they mean, and alone changes them."""
+    `reprise.scheduler.back` says what they mean, and alone changes them."""
 
     lost_at: float
     restored_at: float | None = None
@@ -164,7 +164,8 @@ class PlanRecord:
     """Milli-CPU under the cap, by node, before this plan."""
     candidates: tuple[Candidate, ...]
     plan: Mapping[str, object]
-    """The planner's answer in the format of `algorithms.plan_to_json`, without what follows from the rest of the record."""
+    """The planner's answer in the format of `reprise.algorithms.plan_to_json`, without what follows from the rest of the
+    record."""
     added: Mapping[str, str]
     """What the plan adds to the assignment."""
     seconds: float

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scheduler.costs import normal_costs
-from scheduler.errors import InvariantViolation
-from scheduler.incident import Phase
-from scheduler.model import Desired, Strategy
-from scheduler.steps import CloseIncident, Decision
-from scheduler.view import View
+from reprise.scheduler.costs import normal_costs
+from reprise.scheduler.errors import InvariantViolation
+from reprise.scheduler.incident import Phase
+from reprise.scheduler.model import Desired, Strategy
+from reprise.scheduler.steps import CloseIncident, Decision
+from reprise.scheduler.view import View
 
 
 def check(view: View, decision: Decision) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 
-from algorithms import UnionSet
+from reprise.algorithms import UnionSet
 
 
 class Missing:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from scheduler.incident import Incident
+from reprise.scheduler.incident import Incident
 
 
 class Strategy(StrEnum):

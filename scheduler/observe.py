@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from scheduler import back
-from scheduler.incident import Incident, LostNode, Phase, QueryTimeline
-from scheduler.view import View
+from reprise.scheduler import back
+from reprise.scheduler.incident import Incident, LostNode, Phase, QueryTimeline
+from reprise.scheduler.view import View
 
 
 def observe(view: View, incident: Incident) -> Incident:

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from algorithms import Exclusion, FailedQuery, Instance, NodeCapacity, PartitionCost, Plan
-from algorithms.registry import OPERATOR_CENTRIC
-from scheduler.costs import free_capacity
-from scheduler.foresight import Planner, Question
-from scheduler.incident import Candidate
-from scheduler.missing import Missing
-from scheduler.model import Strategy
-from scheduler.placement import spread
-from scheduler.view import View
+from reprise.algorithms import Exclusion, FailedQuery, Instance, NodeCapacity, PartitionCost, Plan
+from reprise.algorithms.registry import OPERATOR_CENTRIC
+from reprise.scheduler.costs import free_capacity
+from reprise.scheduler.foresight import Planner, Question
+from reprise.scheduler.incident import Candidate
+from reprise.scheduler.missing import Missing
+from reprise.scheduler.model import Strategy
+from reprise.scheduler.placement import spread
+from reprise.scheduler.view import View
 
 
 @dataclass(frozen=True, slots=True)

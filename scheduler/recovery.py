@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from scheduler.incident import Incident, Kind, Phase, some
-from scheduler.model import Desired, Strategy
-from scheduler.planning import Planned, plan_recovery
-from scheduler.situation import Situation, carried_out
-from scheduler.steps import Decision, WriteDesired, WriteIncident, act
+from reprise.scheduler.incident import Incident, Kind, Phase, some
+from reprise.scheduler.model import Desired, Strategy
+from reprise.scheduler.planning import Planned, plan_recovery
+from reprise.scheduler.situation import Situation, carried_out
+from reprise.scheduler.steps import Decision, WriteDesired, WriteIncident, act
 
 Recovery = Callable[[Situation, bool], Decision | None]
 

@@ -8,13 +8,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scheduler.costs import normal_costs
-from scheduler.incident import Event, Incident, Kind, Phase, some
-from scheduler.model import Desired, Poison
-from scheduler.observe import last_look, lost_within_window, observe
-from scheduler.recovery import recover
-from scheduler.situation import Situation
-from scheduler.steps import CloseIncident, Decision, Step, WriteDesired, WriteIncident, WritePoison, act, wait
+from reprise.scheduler.costs import normal_costs
+from reprise.scheduler.incident import Event, Incident, Kind, Phase, some
+from reprise.scheduler.model import Desired, Poison
+from reprise.scheduler.observe import last_look, lost_within_window, observe
+from reprise.scheduler.recovery import recover
+from reprise.scheduler.situation import Situation
+from reprise.scheduler.steps import (
+    CloseIncident,
+    Decision,
+    Step,
+    WriteDesired,
+    WriteIncident,
+    WritePoison,
+    act,
+    wait,
+)
 
 SLOW_S = 60.0
 """After so long a query that has passed the failure is slow, and not on its way back."""

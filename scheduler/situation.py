@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from algorithms import Plan, plan_to_json
-from scheduler.foresight import Planner
-from scheduler.incident import MAX_RIVALS, Considered, Incident, PlanRecord
-from scheduler.model import Desired
-from scheduler.planning import Planned
-from scheduler.steps import AddPlan, Decision, WriteDesired, WriteIncident, act
-from scheduler.view import View
+from reprise.algorithms import Plan, plan_to_json
+from reprise.scheduler.foresight import Planner
+from reprise.scheduler.incident import MAX_RIVALS, Considered, Incident, PlanRecord
+from reprise.scheduler.model import Desired
+from reprise.scheduler.planning import Planned
+from reprise.scheduler.steps import AddPlan, Decision, WriteDesired, WriteIncident, act
+from reprise.scheduler.view import View
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scheduler.costs import free_capacity, normal_costs
-from scheduler.incident import Event, Incident, Kind, Phase
-from scheduler.model import Desired
-from scheduler.placement import spread
-from scheduler.planning import plan_recovery
-from scheduler.situation import Situation
-from scheduler.steps import AddPlan, Decision, WriteDesired, WriteIncident, act, wait
-from scheduler.view import View
+from reprise.scheduler.costs import free_capacity, normal_costs
+from reprise.scheduler.incident import Event, Incident, Kind, Phase
+from reprise.scheduler.model import Desired
+from reprise.scheduler.placement import spread
+from reprise.scheduler.planning import plan_recovery
+from reprise.scheduler.situation import Situation
+from reprise.scheduler.steps import AddPlan, Decision, WriteDesired, WriteIncident, act, wait
+from reprise.scheduler.view import View
 
 
 def nodes_awaited(s: Situation) -> Decision | None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from scheduler.incident import Incident, PlanRecord
-from scheduler.model import Desired, Poison
+from reprise.scheduler.incident import Incident, PlanRecord
+from reprise.scheduler.model import Desired, Poison
 
 
 @dataclass(frozen=True, slots=True)

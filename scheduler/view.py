@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from scheduler.model import Node, Policy, QueryView, Snapshot
+from reprise.scheduler.model import Node, Policy, QueryView, Snapshot
 
 POISON = "poison"
 """How the driver's reason begins when user code raised."""

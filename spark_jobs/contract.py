@@ -143,7 +143,7 @@ class Source(ABC):
     so that every replay of b calls `read` with the same range and must get the same rows.
 
     A source whose watermark depends on rows that it has read keeps them in a state, as operators do: `follow` is to it what
-    `step` is to them.  Trouble that passes is a `spark_jobs.errors.SourceError`: the batch waits and is tried again.
+    `step` is to them.  Trouble that passes is a `reprise.spark_jobs.errors.SourceError`: the batch waits and is tried again.
     """
 
     live: ClassVar[bool] = False

@@ -1,6 +1,6 @@
 """The data plane's exceptions: one tree, so that adapters can translate all of them in one place."""
 
-from spark_jobs.credentials import redacted
+from reprise.spark_jobs.credentials import redacted
 
 
 class DataPlaneError(Exception):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
-from spark_jobs.errors import VersionError
+from reprise.spark_jobs.errors import VersionError
 
 PROTOCOL = 2
 """Grows with each change of what the messages between driver and hosts hold (docs/messages.md)."""
@@ -17,7 +17,7 @@ PROTOCOL = 2
 def product() -> str:
     """The version of the installed package; `unknown` where it is run without being installed."""
     try:
-        return version("reprise")
+        return version("reprise-streams")
     except PackageNotFoundError:
         return "unknown"
 

@@ -2,7 +2,7 @@
 
 A *set* has a worth, an *element* a price that is paid once, as soon as any chosen set contains it. Queries are
 sets of partitions (worth: priority, price: cost). Seen from the other side, partitions are sets of the queries
-that need them; `algorithms.local_search` says what that is good for.
+that need them; `reprise.algorithms.local_search` says what that is good for.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from algorithms.kernels.cover import Cover, Ints, make_cover
+from reprise.algorithms.kernels.cover import Cover, Ints, make_cover
 
 FIRST, SECOND, HELD, BEST, SHIFT = range(5)
 """Places in `Candidates.now`: the next candidate (a single where both are equal), the query that row 0 holds, the

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from algorithms.kernels.cover import Cover, Ints, make_cover
+from reprise.algorithms.kernels.cover import Cover, Ints, make_cover
 
 SIZE, PRICE, WORTH, RANDOM, STEP, STALLED, BEST, TOP = range(8)
 """Places in `State.now`: sets chosen, price paid, worth had, state of the random numbers; steps of this round,

@@ -1,5 +1,5 @@
 """The command line `reprise`."""
 
-from controller.cli.app import main
+from reprise.controller.cli.app import main
 
 __all__ = ["main"]

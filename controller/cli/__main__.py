@@ -1,5 +1,5 @@
-"""`python -m controller.cli`: `reprise` where its script is not on the path."""
+"""`python -m reprise.controller.cli`: `reprise` where its script is not on the path."""
 
-from controller.cli import main
+from reprise.controller.cli import main
 
 main(prog_name="reprise")

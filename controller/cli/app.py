@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from controller.cli.exits import guarded
+from reprise.controller.cli.exits import guarded
 
 COMMANDS = {
     "run": "Run a topology on a cluster on this machine, with faults if wanted.",
@@ -46,7 +46,7 @@ class Commands(click.Group):
         """The command of that name."""
         if name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"controller.cli.{name}_command").command
+        command: click.Command = import_module(f"reprise.controller.cli.{name}_command").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -68,7 +68,7 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="reprise")
+@click.version_option(package_name="reprise-streams")
 def main() -> None:
     """Streaming topologies on Spark that come back query by query after many nodes fail at once.
 

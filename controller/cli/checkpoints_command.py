@@ -9,12 +9,12 @@ from typing import Any
 import click
 from rich.console import Console
 
-from controller.cli import exits
-from controller.cli.render import plain_table
-from controller.report.layout import layout_of
-from spark_jobs.checkpoints import CheckpointStore
-from spark_jobs.errors import CheckpointError
-from spark_jobs.topology import from_json
+from reprise.controller.cli import exits
+from reprise.controller.cli.render import plain_table
+from reprise.controller.local.report.layout import layout_of
+from reprise.spark_jobs.errors import CheckpointError
+from reprise.spark_jobs.state.checkpoints import CheckpointStore
+from reprise.spark_jobs.topology import from_json
 
 
 @click.command("checkpoints")

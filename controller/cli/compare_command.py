@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from controller.cli import exits
-from controller.report.compare import Comparison, compare
+from reprise.controller.cli import exits
+from reprise.controller.local.report.compare import Comparison, compare
 
 SHOWN = 20
 

@@ -29,14 +29,13 @@ class NotRunningError(Exception):
 
 def guarded(call: Callable[[], T]) -> T:
     """The result of `call`; foreseen errors become one line and an exit code."""
-    from algorithms import PlanningError
-    from controller.coordination.errors import CoordinationError
-    from controller.embedded.errors import EmbeddedError
-    from controller.metrics.errors import MetricsError
-    from controller.operator.errors import OperatorError
-    from controller.report.errors import OutDirError, ReportError
-    from controller.run.errors import FaultFileError, RunError
-    from spark_jobs.errors import DataPlaneError
+    from reprise.algorithms import PlanningError
+    from reprise.controller.errors import EmbeddedError, ReportError, RunError
+    from reprise.controller.kubernetes.errors import OperatorError
+    from reprise.controller.local.errors import FaultFileError, OutDirError
+    from reprise.controller.observability.metrics.errors import MetricsError
+    from reprise.controller.zookeeper.errors import CoordinationError
+    from reprise.spark_jobs.errors import DataPlaneError
 
     try:
         return call()

@@ -7,13 +7,12 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from controller.cli.queries_table import state_text
-from controller.cli.render import for_programs, output_option, plain_table, span
-from controller.cli.target import Address, target_options
-from controller.outlook import Explanation, explain
-from controller.outlook.explain import Capacity, Expected
-from controller.run.state import Status
-from controller.view.incidents import MAX_MISSING
+from reprise.controller.analysis.explain import Capacity, Expected, Explanation, explain
+from reprise.controller.cli.queries_table import state_text
+from reprise.controller.cli.render import for_programs, output_option, plain_table, span
+from reprise.controller.cli.target import Address, target_options
+from reprise.controller.status.incidents import MAX_MISSING
+from reprise.controller.status.query_state import Status
 
 
 @click.command("explain")

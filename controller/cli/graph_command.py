@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from controller.cli.options import topology_option
-from spark_jobs.topology import expand, load_topology
-from spark_jobs.topology.draw import draw
-from spark_jobs.topology.text import as_text
+from reprise.controller.cli.graph_drawing import draw
+from reprise.controller.cli.graph_text import as_text
+from reprise.controller.cli.options import topology_option
+from reprise.spark_jobs.topology import expand, load_topology
 
 
 @click.command("graph")

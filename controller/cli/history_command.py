@@ -11,13 +11,13 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from controller.cli.render import for_programs, output_option, plain_table, span
-from controller.cli.resources_page import incident_line
-from controller.cli.target import Address, name_argument, target_options
-from controller.cli.target_kubernetes import PageError
-from controller.report.errors import ReportError
-from controller.report.layout import is_running, read_record
-from controller.view.model import IncidentView
+from reprise.controller.cli.render import for_programs, output_option, plain_table, span
+from reprise.controller.cli.resources_page import incident_line
+from reprise.controller.cli.target import Address, name_argument, target_options
+from reprise.controller.cli.target_kubernetes import PageError
+from reprise.controller.errors import ReportError
+from reprise.controller.local.report.layout import is_running, read_record
+from reprise.controller.status.model import IncidentView
 
 
 @click.command("history")

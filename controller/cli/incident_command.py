@@ -9,15 +9,15 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from controller.cli.recorded import recorded
-from controller.cli.target import Address, target_options
-from controller.postmortem import export
-from controller.postmortem.story import make_story
-from controller.report.layout import is_running, read_record
-from controller.run.observation import Observation
-from controller.view import document
-from scheduler.incident import Incident
-from spark_jobs.topology import Topology, expand
+from reprise.controller.analysis.postmortem.story import make_story
+from reprise.controller.cli.postmortem_export import export
+from reprise.controller.cli.recorded import recorded
+from reprise.controller.cli.target import Address, target_options
+from reprise.controller.local.report.layout import is_running, read_record
+from reprise.controller.status import document
+from reprise.controller.zookeeper.observation import Observation
+from reprise.scheduler.incident import Incident
+from reprise.spark_jobs.topology import Topology, expand
 
 
 @click.group("incident")

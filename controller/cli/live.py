@@ -11,10 +11,10 @@ from typing import Any, Protocol, Self
 from rich.console import Console
 from rich.live import Live
 
-from controller.cli.run_page import headline, page
-from controller.cli.troubles import Troubles
-from controller.report.timeline import plan_summary
-from controller.run.state import RunState, Status
+from reprise.controller.cli.run_page import headline, page
+from reprise.controller.cli.troubles import Troubles
+from reprise.controller.plan_summary import plan_summary
+from reprise.controller.status.query_state import RunState, Status
 
 LAST_ACTIONS = 6
 QUIET_BATCHES = 20

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import yaml
 
-from spark_jobs.topology.quantity import parse_duration
+from reprise.spark_jobs.topology.quantity import parse_duration
 
 
 class Duration(click.ParamType[float]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from controller.cli.target import Address, name_argument, target_options
+from reprise.controller.cli.target import Address, name_argument, target_options
 
 
 @click.command("pause")

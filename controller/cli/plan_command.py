@@ -9,7 +9,7 @@ import click
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from algorithms import (
+from reprise.algorithms import (
     ALGORITHMS,
     Instance,
     InstanceError,
@@ -19,15 +19,15 @@ from algorithms import (
     solve,
     solve_strict,
 )
-from algorithms.registry import OPERATOR_CENTRIC
-from controller.cli.exits import NotRunningError
-from controller.cli.options import DURATION
-from controller.cli.recorded import RecordedPlan, recorded_plans
-from controller.cli.render import for_programs, output_option, plain_table
-from controller.cli.resources_page import plan_page
-from controller.cli.target import Address, name_argument, target_options
-from controller.cli.target_kubernetes import PageError
-from controller.view.model import PlanView
+from reprise.algorithms.registry import OPERATOR_CENTRIC
+from reprise.controller.cli.exits import NotRunningError
+from reprise.controller.cli.options import DURATION
+from reprise.controller.cli.recorded import RecordedPlan, recorded_plans
+from reprise.controller.cli.render import for_programs, output_option, plain_table
+from reprise.controller.cli.resources_page import plan_page
+from reprise.controller.cli.target import Address, name_argument, target_options
+from reprise.controller.cli.target_kubernetes import PageError
+from reprise.controller.status.model import PlanView
 
 
 @click.command("plan")

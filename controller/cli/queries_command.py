@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 from rich.console import Console
 
-from controller.cli.render import for_programs, output_option
-from controller.cli.status_page import by_need, query_table
-from controller.cli.target import Address, name_argument, target_options
-from controller.run.state import Status
+from reprise.controller.cli.render import for_programs, output_option
+from reprise.controller.cli.status_page import by_need, query_table
+from reprise.controller.cli.target import Address, name_argument, target_options
+from reprise.controller.status.query_state import Status
 
 
 @click.command("queries")

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from controller.cli.render import plain_table
-from controller.run.state import Status
+from reprise.controller.cli.render import plain_table
+from reprise.controller.status.query_state import Status
 
 STYLES = {Status.AVAILABLE: "green", Status.RECOVERING: "yellow", Status.WAITING: "bold red"}
 BY_NEED = (Status.WAITING, Status.RECOVERING, Status.AVAILABLE)

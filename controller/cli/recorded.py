@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from algorithms import Instance
-from controller.coordination.errors import RecordError
-from controller.coordination.recovery_records import parse_incident, parse_plan
-from controller.postmortem.story import instance_of
-from controller.report.errors import ReportError
-from scheduler.incident import Incident, PlanRecord
-from spark_jobs.topology import Topology, expand, from_json
+from reprise.algorithms import Instance
+from reprise.controller.analysis.postmortem.story import instance_of
+from reprise.controller.errors import ReportError
+from reprise.controller.zookeeper.errors import RecordError
+from reprise.controller.zookeeper.recovery_records import parse_incident, parse_plan
+from reprise.scheduler.incident import Incident, PlanRecord
+from reprise.spark_jobs.topology import Topology, expand, from_json
 
 
 @dataclass(frozen=True, slots=True)

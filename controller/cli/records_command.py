@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from controller.cli.exits import NotRunningError
-from controller.cli.options import DURATION
+from reprise.controller.cli.exits import NotRunningError
+from reprise.controller.cli.options import DURATION
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -37,7 +37,7 @@ def command() -> None:
 @click.option("--every", type=DURATION, help="Again and again; without it once.")
 def save(zk: str, root: str, location: str, every: float | None) -> None:
     """Copy the records as they are now, once or until interrupted."""
-    from controller.coordination import mirror
+    from reprise.controller.zookeeper import mirror
 
     with _connected(zk) as client:
         while True:
@@ -61,7 +61,7 @@ def save(zk: str, root: str, location: str, every: float | None) -> None:
 )
 def load(zk: str, root: str, locations: tuple[str, ...]) -> None:
     """Put the first copy that can be read into a ZooKeeper that has none of these records."""
-    from controller.coordination import mirror
+    from reprise.controller.zookeeper import mirror
 
     copy = mirror.load(locations)
     with _connected(zk) as client:
@@ -74,8 +74,8 @@ def _connected(zk: str) -> Iterator[KazooClient]:
     from kazoo.exceptions import NoAuthError
     from kazoo.handlers.threading import KazooTimeoutError
 
-    from controller.embedded.zk_access import AUTH
-    from controller.embedded.zk_client import make_client
+    from reprise.controller.zookeeper.access import AUTH
+    from reprise.controller.zookeeper.client import make_client
 
     client = make_client(zk, CONNECT_S)
     try:

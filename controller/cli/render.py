@@ -9,7 +9,7 @@ import click
 import yaml
 from rich.table import Table
 
-from controller.view import plain
+from reprise.controller.status import plain
 
 FORMS = ("table", "wide", "json", "yaml")
 output_option = click.option(

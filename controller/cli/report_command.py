@@ -14,16 +14,16 @@ from typing import Any
 import click
 from rich.console import Console
 
-from controller.cli.exits import NotRunningError
-from controller.cli.render import plain_table
-from controller.cli.target import Address, Target, name_argument, target_options
-from controller.cli.target_kubernetes import PageError
-from controller.cli.target_local import run_files
-from controller.embedded.zk_access import AUTH, SECRET_FILES
-from controller.report.bundle import write_bundle
-from controller.report.layout import is_running, read_record
-from controller.report.redact import Redactor, known_secrets
-from controller.view import plain, records
+from reprise.controller.cli.bundle import write_bundle
+from reprise.controller.cli.exits import NotRunningError
+from reprise.controller.cli.redact import Redactor, known_secrets
+from reprise.controller.cli.render import plain_table
+from reprise.controller.cli.target import Address, Target, name_argument, target_options
+from reprise.controller.cli.target_kubernetes import PageError
+from reprise.controller.cli.target_local import run_files
+from reprise.controller.local.report.layout import is_running, read_record
+from reprise.controller.status import plain, records
+from reprise.controller.zookeeper.access import AUTH, SECRET_FILES
 
 PACKAGES = (
     "reprise",

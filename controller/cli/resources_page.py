@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from controller.cli.render import plain_table
+from reprise.controller.cli.render import plain_table
 
 
 def resources_page(found: Mapping[str, Any], why: str) -> RenderableType:

@@ -1,5 +1,5 @@
 """`reprise resume`: the other half of `pause`."""
 
-from controller.cli.pause_command import resume as command
+from reprise.controller.cli.pause_command import resume as command
 
 __all__ = ["command"]

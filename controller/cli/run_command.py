@@ -9,16 +9,17 @@ from typing import Any
 import click
 from rich.console import Console
 
-from controller.cli import exits
-from controller.cli.live import display_for
-from controller.cli.options import DURATION, out_option, parse_sets, topology_option
-from controller.cli.web_option import web_option, web_page
-from controller.logs import FORMATS
-from controller.metrics.endpoint import RunMetrics
-from controller.run import Outcome, RunConfig, RunResult, load, load_faults, run_topology
-from controller.run.faults import Fault
-from controller.run.state import RunState
-from spark_jobs.topology import expand
+from reprise.controller.cli import exits
+from reprise.controller.cli.live import display_for
+from reprise.controller.cli.options import DURATION, out_option, parse_sets, topology_option
+from reprise.controller.cli.web_option import web_option, web_page
+from reprise.controller.local.faults.faults import Fault, load_faults
+from reprise.controller.local.run.config import Outcome, RunConfig, RunResult, load
+from reprise.controller.local.run.supervisor import run_topology
+from reprise.controller.logs import FORMATS
+from reprise.controller.observability.metrics.endpoint import RunMetrics
+from reprise.controller.status.query_state import RunState
+from reprise.spark_jobs.topology import expand
 
 STRATEGIES = ("incremental", "blocking", "operator-centric", "best-case")
 EXIT = {

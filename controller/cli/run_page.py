@@ -9,9 +9,9 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from controller.cli.queries_table import empty_table, rest_line, state_text
-from controller.report.timeline import plan_summary
-from controller.run.state import RunState, Status, current_plan
+from reprise.controller.cli.queries_table import empty_table, rest_line, state_text
+from reprise.controller.plan_summary import plan_summary
+from reprise.controller.status.query_state import RunState, Status, current_plan
 
 _REASON = 110
 

@@ -6,10 +6,9 @@ import click
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from controller.cli.render import for_programs, output_option, plain_table, span
-from controller.cli.target import Address, name_argument, target_options
-from controller.outlook import SimulationError, parse_arrivals, simulate
-from controller.outlook.simulate import Simulation
+from reprise.controller.analysis.simulate import Simulation, SimulationError, parse_arrivals, simulate
+from reprise.controller.cli.render import for_programs, output_option, plain_table, span
+from reprise.controller.cli.target import Address, name_argument, target_options
 
 _SHOWN = ("lost", "arrived", "queries-down", "queries-back", "closed")
 

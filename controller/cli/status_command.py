@@ -9,13 +9,13 @@ import click
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from controller.cli.options import DURATION
-from controller.cli.render import for_programs, output_option
-from controller.cli.resources_page import resources_page
-from controller.cli.status_page import status_page
-from controller.cli.target import Address, Target, name_argument, target_options
-from controller.cli.target_kubernetes import PageError
-from controller.view import StatusDocument
+from reprise.controller.cli.options import DURATION
+from reprise.controller.cli.render import for_programs, output_option
+from reprise.controller.cli.resources_page import resources_page
+from reprise.controller.cli.status_page import status_page
+from reprise.controller.cli.target import Address, Target, name_argument, target_options
+from reprise.controller.cli.target_kubernetes import PageError
+from reprise.controller.status import StatusDocument
 
 PLAIN_HEIGHT = 200
 """Where there is no terminal: a file or a pipe takes more than a screen."""

@@ -13,13 +13,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from controller.cli.queries_table import BY_NEED, STYLES, empty_table, rest_line, state_text
-from controller.cli.render import span
-from controller.run.advance import FEW
-from controller.run.standing import NodeState
-from controller.run.state import Status
-from controller.view import StatusDocument
-from controller.view.model import IncidentView, PlanView, QueryView
+from reprise.controller.cli.queries_table import BY_NEED, STYLES, empty_table, rest_line, state_text
+from reprise.controller.cli.render import span
+from reprise.controller.status import StatusDocument
+from reprise.controller.status.model import IncidentView, PlanView, QueryView
+from reprise.controller.status.partition_state import NodeState
+from reprise.controller.status.query_state import Status
+from reprise.controller.zookeeper.advance import FEW
 
 NODE_STYLES = {
     NodeState.READY: "green",

@@ -19,9 +19,9 @@ from typing import Any, Protocol, TypeVar
 
 import click
 
-from controller.run.observation import Observation
-from controller.view import StatusDocument
-from spark_jobs.topology import StreamTopology
+from reprise.controller.status import StatusDocument
+from reprise.controller.zookeeper.observation import Observation
+from reprise.spark_jobs.topology import StreamTopology
 
 F = TypeVar("F", bound=Callable[..., Any])
 PLUGIN = "kubectl-reprise"
@@ -80,7 +80,7 @@ class Address:
 
     def open(self) -> Target:
         """What the options mean.  UsageError when they are none or several of the three ways."""
-        from controller.cli import target_kubernetes, target_local
+        from reprise.controller.cli import target_kubernetes, target_local
 
         local, zookeeper = self.out is not None, bool(self.zk or self.root or self.file)
         cluster = bool(self.name or self.namespace or self.context or self.kubeconfig or self.url)

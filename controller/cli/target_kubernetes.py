@@ -15,26 +15,26 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import urllib3
-from kubernetes import config
-from kubernetes.client import Configuration
-from kubernetes.config.config_exception import ConfigException
 
-from controller.cli import exits
-from controller.cli.target import Address
-from controller.coordination.errors import RecordError
-from controller.operator.api import Api, collection
-from controller.operator.budget import WriteBudget
-from controller.operator.errors import ForbiddenError, NotFoundError, OperatorError
-from controller.resources.convert import TOPOLOGY_LABEL
-from controller.resources.crds import GROUP, VERSION
-from controller.run.observation import Observation
-from controller.view import DocumentError, StatusDocument, observation, parse_document
-from controller.web.login import HEADER
-from spark_jobs.topology import StreamTopology, from_object
+from reprise.controller.cli import exits
+from reprise.controller.crd.convert import TOPOLOGY_LABEL
+from reprise.controller.crd.crds import GROUP, VERSION
+from reprise.controller.kubernetes.api import Api, collection
+from reprise.controller.kubernetes.budget import WriteBudget
+from reprise.controller.kubernetes.errors import ForbiddenError, NotFoundError, OperatorError
+from reprise.controller.kubernetes.kubeconfig import KubeconfigError, of_kubeconfig
+from reprise.controller.status import DocumentError, StatusDocument, observation, parse_document
+from reprise.controller.web.login import HEADER
+from reprise.controller.zookeeper.errors import RecordError
+from reprise.controller.zookeeper.observation import Observation
+from reprise.spark_jobs.topology import StreamTopology, from_object
+
+if TYPE_CHECKING:  # `target` imports this module
+    from reprise.controller.cli.target import Address
 
 MANAGER = "reprise-cli"
 """Field manager of what is written here, so that nobody takes it for the operator's."""
@@ -204,18 +204,10 @@ def of_cluster(address: Address) -> KubernetesTarget:
 
 def _connect(address: Address) -> tuple[Api, str]:
     """The API server of the kubeconfig, and the namespace of its context."""
-    configuration = Configuration()
-    file = str(address.kubeconfig) if address.kubeconfig else None
     try:
-        config.load_config(client_configuration=configuration, config_file=file, context=address.context)
-        contexts, current = config.list_kube_config_contexts(config_file=file)
-    except ConfigException as error:
+        return of_kubeconfig(address.kubeconfig, address.context, WriteBudget(10, patient=True), MANAGER)
+    except KubeconfigError as error:
         raise exits.NotRunningError(f"no cluster: {error}") from error
-    wanted = address.context or current["name"]
-    chosen = next((c for c in contexts if c["name"] == wanted), current)
-    return Api(WriteBudget(10, patient=True), configuration, MANAGER), chosen["context"].get(
-        "namespace", "default"
-    )
 
 
 def _fetch(url: str, headers: Mapping[str, str]) -> Any:

@@ -13,15 +13,16 @@ import click
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from controller.cli import exits
-from controller.cli.live import action_text
-from controller.coordination import paths
-from controller.embedded.zk_access import AUTH
-from controller.embedded.zk_client import make_client
-from controller.report.layout import is_running, read_record
-from controller.run.observation import Observation, Observer
-from controller.view import StatusDocument, document
-from spark_jobs.topology import StreamTopology, Topology, expand, from_json, load_topology
+from reprise.controller.cli import exits
+from reprise.controller.cli.live import action_text
+from reprise.controller.local.report.layout import is_running, read_record
+from reprise.controller.status import StatusDocument, document
+from reprise.controller.zookeeper import paths
+from reprise.controller.zookeeper.access import AUTH
+from reprise.controller.zookeeper.client import make_client
+from reprise.controller.zookeeper.observation import Observation
+from reprise.controller.zookeeper.observer import Observer
+from reprise.spark_jobs.topology import StreamTopology, Topology, expand, from_json, load_topology
 
 CONNECT_S = 8.0
 LAST_ACTIONS = 4

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from controller.run.ending import aside
-from controller.run.observation import Observation
+from reprise.controller.local.run.ending import aside
+from reprise.controller.zookeeper.observation import Observation
 
 _FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _VARIES = re.compile(r"[\w.-]+\.\d+\b|\d+")

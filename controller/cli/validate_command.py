@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
-from controller.cli import exits
-from controller.cli.options import parse_sets, topology_option
-from controller.run.config import load
-from spark_jobs.errors import NotYetError, SourceError, StepError
-from spark_jobs.topology import StreamTopology, Topology, check, expand
-from spark_jobs.topology.local import run_local
+from reprise.controller.cli import exits
+from reprise.controller.cli.options import parse_sets, topology_option
+from reprise.controller.local.run.config import load
+from reprise.spark_jobs.errors import NotYetError, SourceError, StepError
+from reprise.spark_jobs.operators.local import run_local
+from reprise.spark_jobs.topology import StreamTopology, Topology, check, expand
 
 
 @click.command("validate")

@@ -10,10 +10,10 @@ from urllib.parse import quote
 
 import click
 
-from controller.run.observation import Observation
-from controller.run.state import RunState
-from controller.web import Board, WebError, WebServer
-from spark_jobs.topology import StreamTopology
+from reprise.controller.status.query_state import RunState
+from reprise.controller.web import Board, WebError, WebServer
+from reprise.controller.zookeeper.observation import Observation
+from reprise.spark_jobs.topology import StreamTopology
 
 PORT = 8088
 HOST = "127.0.0.1"

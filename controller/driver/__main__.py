@@ -1,4 +1,4 @@
-"""`python -m controller.driver`: the driver process of one topology; started by the supervisor or as a pod."""
+"""`python -m reprise.controller.driver`: the driver process of one topology; started by the supervisor or as a pod."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import signal
 import sys
 from pathlib import Path
 
-from controller import logs
-from controller.driver.process import Driver, DriverConfig
-from spark_jobs.revision import RevisionError
-from spark_jobs.topology import from_json
+from reprise.controller import logs
+from reprise.controller.driver.process import Driver, DriverConfig
+from reprise.spark_jobs.state.revision import RevisionError
+from reprise.spark_jobs.topology import from_json
 
 
 def main() -> None:
     """Parse the command line and run until SIGTERM."""
-    parser = argparse.ArgumentParser(prog="python -m controller.driver", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m reprise.controller.driver", description=__doc__)
     parser.add_argument("--zk", required=True, help="ZooKeeper hosts")
     parser.add_argument("--root", required=True, help="/reprise/<namespace>/<topology>")
     parser.add_argument("--topology", required=True, type=Path, help="StreamTopology as JSON")

@@ -22,17 +22,22 @@ from typing import Any
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import KazooException, NoNodeError
 
-from controller.coordination import paths
-from controller.coordination.errors import TooLargeError
-from controller.coordination.znode import check, pack, unpack
-from controller.driver.pace import Pace
-from controller.embedded.errors import ZooKeeperError
-from controller.embedded.node_tree import SESSION_S, NodeRecord, absence_counts_after_s, nodes_path
-from controller.embedded.zk_access import client_options
-from controller.embedded.zk_client import Client
-from controller.metrics.process import session_of
-from spark_jobs.credentials import redacted
-from spark_jobs.desired import Desired
+from reprise.controller.driver.pace import Pace
+from reprise.controller.errors import ZooKeeperError
+from reprise.controller.observability.metrics.process import session_of
+from reprise.controller.zookeeper import paths
+from reprise.controller.zookeeper.access import client_options
+from reprise.controller.zookeeper.client import Client
+from reprise.controller.zookeeper.errors import TooLargeError
+from reprise.controller.zookeeper.node_record import (
+    SESSION_S,
+    NodeRecord,
+    absence_counts_after_s,
+    nodes_path,
+)
+from reprise.controller.zookeeper.znode import check, pack, unpack
+from reprise.spark_jobs.credentials import redacted
+from reprise.spark_jobs.engine.desired import Desired
 
 log = logging.getLogger("reprise.driver")
 _RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 1.5, "max_delay": 2.0}
@@ -268,8 +273,8 @@ class Channel:
             log.warning("old checkpoint records stay error=%r", error)
 
     def publish_progress(self, record: Mapping[str, Any]) -> bool:
-        """Write how things stand, as often as its size allows (`controller.driver.pace`).  False: it is due and could not be
-        written."""
+        """Write how things stand, as often as its size allows (`reprise.controller.driver.pace`).  False: it is due and
+        could not be written."""
         now = self._clock()
         if not self._pace.due(record, now):
             return True

@@ -17,18 +17,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from controller import logs
-from controller.coordination import paths
-from controller.driver.channel import Channel, ChannelError
-from controller.driver.output_events import OutputEvents
-from controller.driver.report import progress_record, rates
-from controller.embedded.node_tree import NodeRecord
-from controller.metrics.driver import DriverMetrics
-from spark_jobs.chain import CANCEL_S
-from spark_jobs.command import Usage
-from spark_jobs.engine import Engine
-from spark_jobs.errors import CheckpointError, SupersededError
-from spark_jobs.revision import Revisions
+from reprise.controller import logs
+from reprise.controller.driver.channel import Channel, ChannelError
+from reprise.controller.driver.output_events import OutputEvents
+from reprise.controller.driver.report import progress_record, rates
+from reprise.controller.observability.metrics.driver import DriverMetrics
+from reprise.controller.zookeeper import paths
+from reprise.controller.zookeeper.node_record import NodeRecord
+from reprise.spark_jobs.engine.chain import CANCEL_S
+from reprise.spark_jobs.engine.engine import Engine
+from reprise.spark_jobs.errors import CheckpointError, SupersededError
+from reprise.spark_jobs.node.command import Usage
+from reprise.spark_jobs.state.revision import Revisions
 
 log = logging.getLogger("reprise.driver")
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from pyspark import SparkContext
 
-from controller.driver.channel import Channel
-from spark_jobs.chain import ChainError, executors, warm
-from spark_jobs.errors import VersionError
+from reprise.controller.driver.channel import Channel
+from reprise.spark_jobs.engine.chain import ChainError, executors, warm
+from reprise.spark_jobs.errors import VersionError
 
 log = logging.getLogger("reprise.driver")
 ANOTHER_VERSION_S = 10.0

@@ -11,25 +11,25 @@ from pathlib import Path
 
 from pyspark import SparkContext
 
-from controller.driver.channel import Channel
-from controller.driver.loop import Loop
-from controller.driver.nodes import SparkNodes
-from controller.driver.output_events import OutputEvents
-from controller.metrics.collect import serve
-from controller.metrics.driver import DriverMetrics
-from controller.metrics.errors import ServeError
-from spark_jobs.chain import Chain, configuration
-from spark_jobs.checkpoints import CheckpointStore
-from spark_jobs.desired import Sites
-from spark_jobs.engine import Engine
-from spark_jobs.epochs import Fence, claim_epoch
-from spark_jobs.errors import StoreError, SupersededError
-from spark_jobs.ledger import Ledger
-from spark_jobs.punctuation import Punctuations
-from spark_jobs.release import Release
-from spark_jobs.revision import Revisions, revision_of
-from spark_jobs.standby import take_over
-from spark_jobs.topology import StreamTopology, expand
+from reprise.controller.driver.channel import Channel
+from reprise.controller.driver.loop import Loop
+from reprise.controller.driver.nodes import SparkNodes
+from reprise.controller.driver.output_events import OutputEvents
+from reprise.controller.observability.metrics.collect import serve
+from reprise.controller.observability.metrics.driver import DriverMetrics
+from reprise.controller.observability.metrics.errors import ServeError
+from reprise.spark_jobs.engine.chain import Chain, configuration
+from reprise.spark_jobs.engine.desired import Sites
+from reprise.spark_jobs.engine.engine import Engine
+from reprise.spark_jobs.engine.punctuation import Punctuations
+from reprise.spark_jobs.errors import StoreError, SupersededError
+from reprise.spark_jobs.state.checkpoints import CheckpointStore
+from reprise.spark_jobs.state.epochs import Fence, claim_epoch
+from reprise.spark_jobs.state.ledger import Ledger
+from reprise.spark_jobs.state.release import Release
+from reprise.spark_jobs.state.revision import Revisions, revision_of
+from reprise.spark_jobs.state.standby import take_over
+from reprise.spark_jobs.topology import StreamTopology, expand
 
 log = logging.getLogger("reprise.driver")
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.2, 10.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spark_jobs.command import Usage
-from spark_jobs.credentials import redacted
-from spark_jobs.progress import Progress
+from reprise.spark_jobs.credentials import redacted
+from reprise.spark_jobs.engine.progress import Progress
+from reprise.spark_jobs.node.command import Usage
 
 
 def progress_record(

@@ -1,4 +1,4 @@
-"""`python -m controller.operator`: wait for the Lease, then work until told to stop or the Lease is lost."""
+"""`python -m reprise.controller.operator`: wait for the Lease, then work until told to stop or the Lease is lost."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from types import FrameType
 
 import kopf
 
-from algorithms import compiled
-from controller import logs
-from controller.embedded.errors import ConfigError
-from controller.embedded.zk_access import keys_of
-from controller.embedded.zk_users import Keys
-from controller.metrics import collect as metrics
-from controller.metrics.endpoint import controller_registry
-from controller.metrics.errors import ServeError
-from controller.operator import interpreter
-from controller.operator.api import Api
-from controller.operator.budget import WriteBudget
-from controller.operator.errors import OperatorError, SettingsError
-from controller.operator.handlers import register
-from controller.operator.health import serve
-from controller.operator.lease import ANSWER_SHARE, Leadership
-from controller.operator.runtime import Runtime
-from controller.operator.settings import OperatorSettings
-from controller.web import Board, Token, WebError, WebServer
+from reprise.algorithms import compiled
+from reprise.controller import logs
+from reprise.controller.errors import ConfigError
+from reprise.controller.kubernetes.api import Api
+from reprise.controller.kubernetes.budget import WriteBudget
+from reprise.controller.kubernetes.errors import OperatorError, SettingsError
+from reprise.controller.kubernetes.lease import ANSWER_SHARE, Leadership
+from reprise.controller.observability.metrics import collect as metrics
+from reprise.controller.observability.metrics.endpoint import controller_registry
+from reprise.controller.observability.metrics.errors import ServeError
+from reprise.controller.operator import interpreter
+from reprise.controller.operator.handlers import register
+from reprise.controller.operator.health import serve
+from reprise.controller.operator.runtime import Runtime
+from reprise.controller.operator.settings import OperatorSettings
+from reprise.controller.web import Board, Token, WebError, WebServer
+from reprise.controller.zookeeper.access import keys_of
+from reprise.controller.zookeeper.users import Keys
 
 log = logging.getLogger("reprise.operator")
 
@@ -182,7 +182,7 @@ def _words(text: str) -> tuple[str, ...]:
 def _parser() -> argparse.ArgumentParser:
     base = OperatorSettings(namespace="-", identity="-", zk="-", image="-")
     env = os.environ
-    parser = argparse.ArgumentParser(prog="python -m controller.operator", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m reprise.controller.operator", description=__doc__)
     add = parser.add_argument
     add("--namespace", default=env.get("POD_NAMESPACE", ""), help="its own; default $POD_NAMESPACE")
     add("--identity", default=env.get("POD_NAME", ""), help="holder of the lease; default $POD_NAME")

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller.operator.pods import Machine, PodView, milli, seconds
+from reprise.controller.kubernetes.pods import Machine, PodView, milli, seconds
 
 START_S = 15.0
 """From a machine to an executor that is a node: image there, JVM, registration."""

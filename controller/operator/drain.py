@@ -19,17 +19,17 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from controller.coordination.errors import CoordinationError, SessionError
-from controller.coordination.znode import pack, unpack
-from controller.operator.events import Events
-from controller.operator.pods import PodView
-from controller.operator.settings import OperatorSettings
-from controller.run.observation import Observation
-from controller.run.standing import is_poison
-from scheduler.model import Desired, Progress
-from spark_jobs.errors import SpecError
-from spark_jobs.revision import revision_of
-from spark_jobs.topology import StreamTopology, from_json
+from reprise.controller.kubernetes.events import Events
+from reprise.controller.kubernetes.pods import PodView
+from reprise.controller.operator.settings import OperatorSettings
+from reprise.controller.status.partition_state import is_poison
+from reprise.controller.zookeeper.errors import CoordinationError, SessionError
+from reprise.controller.zookeeper.observation import Observation
+from reprise.controller.zookeeper.znode import pack, unpack
+from reprise.scheduler.model import Desired, Progress
+from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.state.revision import revision_of
+from reprise.spark_jobs.topology import StreamTopology, from_json
 
 PATIENCE_S = 120.0
 """A drain takes as long as one checkpoint; one that takes longer is worth a warning."""

@@ -19,19 +19,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller.coordination.errors import CoordinationError
-from controller.operator import manifests, network_policy, zk_mounts
-from controller.operator.api import Api, collection
-from controller.operator.drain import WAY_OUT, Drain, nothing_released
-from controller.operator.endings import OVERDUE_S, Endings
-from controller.operator.errors import ConflictError
-from controller.operator.events import Events
-from controller.operator.pods import Machine, PodView
-from controller.operator.pulse import Pulse
-from controller.operator.settings import OperatorSettings
-from controller.run.loop_watch import LoopWatch
-from controller.run.observation import Observation
-from spark_jobs.topology import StreamTopology
+from reprise.controller.kubernetes.api import Api, collection
+from reprise.controller.kubernetes.errors import ConflictError
+from reprise.controller.kubernetes.events import Events
+from reprise.controller.kubernetes.pods import Machine, PodView
+from reprise.controller.operator import manifests, network_policy, zk_mounts
+from reprise.controller.operator.drain import WAY_OUT, Drain, nothing_released
+from reprise.controller.operator.endings import OVERDUE_S, Endings
+from reprise.controller.operator.pulse import Pulse
+from reprise.controller.operator.settings import OperatorSettings
+from reprise.controller.status.loop_watch import LoopWatch
+from reprise.controller.zookeeper.errors import CoordinationError
+from reprise.controller.zookeeper.observation import Observation
+from reprise.spark_jobs.topology import StreamTopology
 
 LONGEST_PAUSE_S = 60.0
 STABLE_S = 120.0

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from controller.operator.pods import PodView
+from reprise.controller.kubernetes.pods import PodView
 
 OVERDUE_S = 10.0
 """After the end of a pod's grace period: a kubelet that lives has ended it by then."""

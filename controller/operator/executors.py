@@ -11,14 +11,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from controller.embedded.node_tree import absence_counts_after_s
-from controller.operator.api import Api, collection
-from controller.operator.endings import Endings
-from controller.operator.errors import NotFoundError
-from controller.operator.events import Events
-from controller.operator.pods import Machine, PodView
-from controller.operator.records import Records
-from controller.operator.verdict import Heartbeat, State, Verdict, judge
+from reprise.controller.kubernetes.api import Api, collection
+from reprise.controller.kubernetes.errors import NotFoundError
+from reprise.controller.kubernetes.events import Events
+from reprise.controller.kubernetes.pods import Machine, PodView
+from reprise.controller.operator.endings import Endings
+from reprise.controller.operator.records import Records
+from reprise.controller.operator.verdict import Heartbeat, State, Verdict, judge
+from reprise.controller.zookeeper.node_record import absence_counts_after_s
 
 FORGET_S = 300.0
 """After this time the record of a pod that is gone is removed."""

@@ -14,11 +14,11 @@ from typing import Any
 
 import kopf
 
-from controller.operator.errors import BudgetError, UnknownError
-from controller.operator.interpreter import Garbage
-from controller.operator.runtime import Runtime
-from controller.operator.watching import Watching
-from controller.resources.crds import GROUP, VERSION
+from reprise.controller.crd.crds import GROUP, VERSION
+from reprise.controller.kubernetes.errors import BudgetError, UnknownError
+from reprise.controller.operator.interpreter import Garbage
+from reprise.controller.operator.runtime import Runtime
+from reprise.controller.operator.watching import Watching
 
 FINALIZER = f"{GROUP}/finalizer"
 RECORDS_S = 20.0

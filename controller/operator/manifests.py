@@ -12,16 +12,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from controller import logs
-from controller.coordination.paths import root_of
-from controller.embedded.spark_secret import AUTHENTICATION
-from controller.operator import network_policy, zk_mounts
-from controller.operator.pods import LOST_TAINTS, ROLE_LABEL
-from controller.operator.settings import OperatorSettings
-from controller.resources.convert import TOPOLOGY_LABEL
-from controller.resources.crds import GROUP
-from spark_jobs.revision import revision_of
-from spark_jobs.topology import StreamTopology
+from reprise.controller import logs
+from reprise.controller.agent.spark_secret import AUTHENTICATION
+from reprise.controller.crd.convert import TOPOLOGY_LABEL
+from reprise.controller.crd.crds import GROUP
+from reprise.controller.kubernetes.pods import LOST_TAINTS, ROLE_LABEL
+from reprise.controller.operator import network_policy, zk_mounts
+from reprise.controller.operator.settings import OperatorSettings
+from reprise.controller.zookeeper.paths import root_of
+from reprise.spark_jobs.state.revision import revision_of
+from reprise.spark_jobs.topology import StreamTopology
 
 REVISION = f"{GROUP}/revision"
 OUTPUT = f"{GROUP}/output-revision"

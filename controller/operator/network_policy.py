@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from ipaddress import ip_network
 from typing import Any
 
-from controller.operator.settings import OperatorSettings
-from controller.resources.convert import TOPOLOGY_LABEL
-from controller.resources.crds import GROUP
-from spark_jobs.topology import StreamTopology
+from reprise.controller.crd.convert import TOPOLOGY_LABEL
+from reprise.controller.crd.crds import GROUP
+from reprise.controller.operator.settings import OperatorSettings
+from reprise.spark_jobs.topology import StreamTopology
 
 API_GROUP = "networking.k8s.io"
 PLURAL = "networkpolicies"

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-from controller.operator import zk_mounts
-from controller.operator.settings import OperatorSettings
-from spark_jobs.errors import SpecError
-from spark_jobs.topology import StreamTopology
+from reprise.controller.operator import zk_mounts
+from reprise.controller.operator.settings import OperatorSettings
+from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.topology import StreamTopology
 
 _PROPERTIES = (
     ("spark.authenticate*", "is set by the operator"),

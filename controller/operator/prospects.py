@@ -7,12 +7,20 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from controller.operator.api import Api, collection
-from controller.operator.capacity import NOTHING_KNOWN, Demand, Outlook, Said, expected_of, room_for, said_of
-from controller.operator.errors import OperatorError
-from controller.operator.pods import PodView
-from controller.operator.surroundings import Surroundings
-from spark_jobs.topology import StreamTopology
+from reprise.controller.kubernetes.api import Api, collection
+from reprise.controller.kubernetes.errors import OperatorError
+from reprise.controller.kubernetes.pods import PodView
+from reprise.controller.operator.capacity import (
+    NOTHING_KNOWN,
+    Demand,
+    Outlook,
+    Said,
+    expected_of,
+    room_for,
+    said_of,
+)
+from reprise.controller.operator.surroundings import Surroundings
+from reprise.spark_jobs.topology import StreamTopology
 
 log = logging.getLogger("reprise.operator")
 ASK_S = 15.0

@@ -14,21 +14,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller.operator.api import Api, collection
-from controller.operator.budget import Urgency
-from controller.operator.errors import ConflictError, NotFoundError
-from controller.resources.base import TopologyReference
-from controller.resources.conditions import Claim, Truth, merged
-from controller.resources.convert import (
+from reprise.controller.crd.base import TopologyReference
+from reprise.controller.crd.conditions import Claim, Truth, merged
+from reprise.controller.crd.convert import (
     incident_object,
     incident_status,
     object_name,
     plan_object,
     rfc3339,
 )
-from controller.resources.crds import GROUP, VERSION
-from controller.run.observation import Observation
-from scheduler.incident import Incident, Phase, PlanRecord
+from reprise.controller.crd.crds import GROUP, VERSION
+from reprise.controller.kubernetes.api import Api, collection
+from reprise.controller.kubernetes.budget import Urgency
+from reprise.controller.kubernetes.errors import ConflictError, NotFoundError
+from reprise.controller.zookeeper.observation import Observation
+from reprise.scheduler.incident import Incident, Phase, PlanRecord
 
 APPROVED = f"{GROUP}/approved"
 """Annotation on a proposed RecoveryPlan: `true` lets it be carried out."""

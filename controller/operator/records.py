@@ -1,6 +1,6 @@
 """A topology's records in ZooKeeper as the operator uses them: the coordinator, its view, and the fencing of pods.
 
-The coordinator is that of `controller.coordination`, with two things added from outside: what a decision takes from a
+The coordinator is that of `reprise.controller.coordinator`, with two things added from outside: what a decision takes from a
 pod that is not there any more, it takes in the same transaction that fences the pod; and a decision may be held back for
 approval.  The records belong to one StreamTopology object: `owner` holds its uid, and what an object of the same name
 has left behind is removed before anything is read.
@@ -19,23 +19,23 @@ from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from controller.coordination import paths
-from controller.coordination.coordinator import Coordinator
-from controller.coordination.errors import SessionError
-from controller.coordination.history import Kept
-from controller.coordination.store import ANSWER_S, Store
-from controller.coordination.topology_view import policy_of
-from controller.coordination.transaction import Operation
-from controller.coordination.znode import check
-from controller.embedded import zk_users
-from controller.embedded.node_tree import absence_counts_after_s
-from controller.executor import membership
-from controller.operator.settings import OperatorSettings
-from controller.operator.verdict import Heartbeat
-from controller.run.observation import Observation, Observer
-from scheduler import Decision, Snapshot
-from scheduler.model import TopologyView
-from spark_jobs.topology import StreamTopology
+from reprise.controller.coordinator.coordinator import Coordinator
+from reprise.controller.coordinator.history import Kept
+from reprise.controller.coordinator.store import ANSWER_S, Store
+from reprise.controller.coordinator.transaction import Operation
+from reprise.controller.operator.settings import OperatorSettings
+from reprise.controller.operator.verdict import Heartbeat
+from reprise.controller.topology_view import policy_of
+from reprise.controller.zookeeper import membership, paths
+from reprise.controller.zookeeper import users as zk_users
+from reprise.controller.zookeeper.errors import SessionError
+from reprise.controller.zookeeper.node_record import absence_counts_after_s
+from reprise.controller.zookeeper.observation import Observation
+from reprise.controller.zookeeper.observer import Observer
+from reprise.controller.zookeeper.znode import check
+from reprise.scheduler import Decision, Snapshot
+from reprise.scheduler.model import TopologyView
+from reprise.spark_jobs.topology import StreamTopology
 
 log = logging.getLogger("reprise.operator")
 OWNER = "owner"

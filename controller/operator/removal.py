@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from controller.operator.api import Api, collection
-from controller.operator.endings import Endings
-from controller.operator.errors import ApiError
-from controller.operator.events import Events
-from controller.operator.manifests import driver_name
-from controller.operator.pods import PodView, pod_view
+from reprise.controller.kubernetes.api import Api, collection
+from reprise.controller.kubernetes.errors import ApiError
+from reprise.controller.kubernetes.events import Events
+from reprise.controller.kubernetes.pods import PodView, pod_view
+from reprise.controller.operator.endings import Endings
+from reprise.controller.operator.manifests import driver_name
 
 GIVE_UP_S = 90.0
 """After this time a pod that is still there is left behind.  Many times its grace, so that it is never for want of time."""

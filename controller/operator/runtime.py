@@ -13,22 +13,22 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
-from controller.embedded.zk_client import make_client
-from controller.metrics.control import Look
-from controller.metrics.process import session_of
-from controller.operator.api import Api, collection
-from controller.operator.capacity import load_view
-from controller.operator.deciders import Deciders
-from controller.operator.errors import OperatorError
-from controller.operator.informer import WATCH_S, Informer
-from controller.operator.pace import Pace
-from controller.operator.pods import ROLE_LABEL, machine_view, pod_view
-from controller.operator.rush import Rush
-from controller.operator.settings import OperatorSettings
-from controller.operator.surroundings import Cluster, Key, Surroundings
-from controller.operator.topology import TopologyController
-from controller.resources.convert import TOPOLOGY_LABEL
-from controller.web import Board
+from reprise.controller.crd.convert import TOPOLOGY_LABEL
+from reprise.controller.kubernetes.api import Api, collection
+from reprise.controller.kubernetes.errors import OperatorError
+from reprise.controller.kubernetes.informer import WATCH_S, Informer
+from reprise.controller.kubernetes.pods import ROLE_LABEL, machine_view, pod_view
+from reprise.controller.observability.metrics.look import Look
+from reprise.controller.observability.metrics.process import session_of
+from reprise.controller.operator.capacity import load_view
+from reprise.controller.operator.deciders import Deciders
+from reprise.controller.operator.pace import Pace
+from reprise.controller.operator.rush import Rush
+from reprise.controller.operator.settings import OperatorSettings
+from reprise.controller.operator.surroundings import Cluster, Key, Surroundings
+from reprise.controller.operator.topology import TopologyController
+from reprise.controller.web import Board
+from reprise.controller.zookeeper.client import make_client
 
 log = logging.getLogger("reprise.operator")
 DECIDING, FOLLOWING = 4, 6

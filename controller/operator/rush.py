@@ -15,7 +15,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from scheduler import Decision
+from reprise.scheduler import Decision
 
 MANY = 8
 """Topologies whose decisions and all that follows from them fit into the time in which a plan is expected."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 
-from controller.embedded.node_tree import SESSION_S
-from controller.embedded.zk_users import Keys
-from controller.operator.errors import SettingsError
+from reprise.controller.kubernetes.errors import SettingsError
+from reprise.controller.zookeeper.node_record import SESSION_S
+from reprise.controller.zookeeper.users import Keys
 
-FIELD_MANAGER = "reprise-operator"
 METADATA_SERVICES = ("169.254.169.254/32", "fd00:ec2::254/128")
 """Where clouds give out a machine's own credentials to whoever asks from it."""
 

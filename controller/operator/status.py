@@ -7,23 +7,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller.operator.capacity import NOTHING_KNOWN, Outlook
-from controller.operator.verdict import State, Verdict
-from controller.plural import counted
-from controller.resources.base import WaitingQuery
-from controller.resources.conditions import Claim, Truth, merged
-from controller.resources.convert import cut, object_name, rfc3339, waiting_queries
-from controller.resources.topology_status import (
+from reprise.controller.crd.base import WaitingQuery
+from reprise.controller.crd.conditions import Claim, Truth, merged
+from reprise.controller.crd.convert import cut, object_name, rfc3339, waiting_queries
+from reprise.controller.crd.topology_status import (
     CheckpointStatus,
     DriverStatus,
     NodesStatus,
     QueriesStatus,
     TopologyStatus,
 )
-from controller.run.advance import FEW, STILL_S
-from controller.run.observation import Observation
-from controller.run.state import RunState, Status
-from spark_jobs.topology import StreamTopology
+from reprise.controller.operator.capacity import NOTHING_KNOWN, Outlook
+from reprise.controller.operator.verdict import State, Verdict
+from reprise.controller.plural import counted
+from reprise.controller.status.query_state import RunState, Status
+from reprise.controller.zookeeper.advance import FEW, STILL_S
+from reprise.controller.zookeeper.observation import Observation
+from reprise.spark_jobs.topology import StreamTopology
 
 
 @dataclass(frozen=True, slots=True)

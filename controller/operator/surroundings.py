@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from controller.operator.capacity import Load
-from controller.operator.pods import Machine, PodView
+from reprise.controller.kubernetes.pods import Machine, PodView
+from reprise.controller.operator.capacity import Load
 
 Key = tuple[str, str]
 """Namespace and name of a topology."""

@@ -12,16 +12,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from controller.operator.api import Api
-from controller.operator.budget import Urgency
-from controller.operator.errors import BudgetError, OperatorError
-from controller.operator.events import Events
-from controller.operator.pods import seconds
-from controller.operator.publish import Publisher
-from controller.operator.status import Situation, status_of
-from controller.resources.conditions import Claim, Truth
-from controller.run.observation import Observation
-from controller.run.standing import is_poison
+from reprise.controller.crd.conditions import Claim, Truth
+from reprise.controller.kubernetes.api import Api
+from reprise.controller.kubernetes.budget import Urgency
+from reprise.controller.kubernetes.errors import BudgetError, OperatorError
+from reprise.controller.kubernetes.events import Events
+from reprise.controller.kubernetes.pods import seconds
+from reprise.controller.operator.publish import Publisher
+from reprise.controller.operator.status import Situation, status_of
+from reprise.controller.status.partition_state import is_poison
+from reprise.controller.zookeeper.observation import Observation
 
 log = logging.getLogger("reprise.operator")
 PUBLISH_S = 0.5

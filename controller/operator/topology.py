@@ -20,39 +20,39 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
-from controller import logs
-from controller.coordination.errors import CoordinationError
-from controller.coordination.topology_view import view_of
-from controller.embedded.node_tree import absence_counts_after_s
-from controller.metrics import control
-from controller.operator.api import Api
-from controller.operator.capacity import NOTHING_KNOWN, Outlook
-from controller.operator.drain import Drain
-from controller.operator.driver import DriverKeeper
-from controller.operator.errors import BudgetError, OperatorError
-from controller.operator.events import Events
-from controller.operator.executors import ExecutorKeeper
-from controller.operator.manifests import driver_name, owner
-from controller.operator.pace import Look, Pace
-from controller.operator.permitted import permit
-from controller.operator.prospects import Prospects
-from controller.operator.publish import Publisher
-from controller.operator.records import Records
-from controller.operator.removal import Removal
-from controller.operator.settings import OperatorSettings
-from controller.operator.status import Situation
-from controller.operator.surroundings import Surroundings
-from controller.operator.teller import Teller
-from controller.operator.verdict import State
-from controller.resources.base import TopologyReference
-from controller.run.observation import Observation
-from controller.run.state import RunState, state_of
-from controller.web import Board
-from scheduler import Decision
-from scheduler.incident import Kind
-from scheduler.model import TopologyView
-from spark_jobs.errors import SpecError
-from spark_jobs.topology import StreamTopology, from_json
+from reprise.controller import logs
+from reprise.controller.crd.base import TopologyReference
+from reprise.controller.kubernetes.api import Api
+from reprise.controller.kubernetes.errors import BudgetError, OperatorError
+from reprise.controller.kubernetes.events import Events
+from reprise.controller.observability.metrics import look as metrics_look
+from reprise.controller.operator.capacity import NOTHING_KNOWN, Outlook
+from reprise.controller.operator.drain import Drain
+from reprise.controller.operator.driver import DriverKeeper
+from reprise.controller.operator.executors import ExecutorKeeper
+from reprise.controller.operator.manifests import driver_name, owner
+from reprise.controller.operator.pace import Look, Pace
+from reprise.controller.operator.permitted import permit
+from reprise.controller.operator.prospects import Prospects
+from reprise.controller.operator.publish import Publisher
+from reprise.controller.operator.records import Records
+from reprise.controller.operator.removal import Removal
+from reprise.controller.operator.settings import OperatorSettings
+from reprise.controller.operator.status import Situation
+from reprise.controller.operator.surroundings import Surroundings
+from reprise.controller.operator.teller import Teller
+from reprise.controller.operator.verdict import State
+from reprise.controller.status.query_state import RunState, state_of
+from reprise.controller.topology_view import view_of
+from reprise.controller.web import Board
+from reprise.controller.zookeeper.errors import CoordinationError
+from reprise.controller.zookeeper.node_record import absence_counts_after_s
+from reprise.controller.zookeeper.observation import Observation
+from reprise.scheduler import Decision
+from reprise.scheduler.incident import Kind
+from reprise.scheduler.model import TopologyView
+from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.topology import StreamTopology, from_json
 
 log = logging.getLogger("reprise.operator")
 REFUSED_S = 30.0
@@ -129,13 +129,13 @@ class TopologyController:
         return self._rest
 
     @property
-    def seen(self) -> control.Look | None:
+    def seen(self) -> metrics_look.Look | None:
         """What was found last, for the metrics; made when it is asked for, so that nothing is kept twice."""
         spec, records = self._spec, self._records
         if spec is None or records is None:
             return None
         state = state_of(spec.view.queries, records.last)
-        return control.Look(spec.resource, spec.view, state, self._since)
+        return metrics_look.Look(spec.resource, spec.view, state, self._since)
 
     @property
     def quiet(self) -> bool:

@@ -13,8 +13,8 @@
 | pod Pending | gone | pending |
 | anything else | not known | unknown, which changes nothing |
 
-What is lost is fenced first (`controller.executor.membership`) and then taken from the API server, because to Spark a
-Running pod, even one that is being deleted, is an executor that lives.
+What is lost is fenced first (`reprise.controller.zookeeper.membership`) and then taken from the API server, because to
+Spark a Running pod, even one that is being deleted, is an executor that lives.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from controller.operator.pods import Machine, PodView
+from reprise.controller.kubernetes.pods import Machine, PodView
 
 
 class State(StrEnum):

@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 
 import kopf
 
-from controller.operator.pace import Look
-from controller.operator.runtime import Runtime
-from controller.operator.surroundings import Surroundings
-from controller.operator.topology import TopologyController
+from reprise.controller.operator.pace import Look
+from reprise.controller.operator.runtime import Runtime
+from reprise.controller.operator.surroundings import Surroundings
+from reprise.controller.operator.topology import TopologyController
 
 T = TypeVar("T")
 FAILED_S = 3.0

@@ -11,10 +11,10 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from controller.coordination.paths import root_of
-from controller.embedded.zk_access import AUTH, TLS, topology_files
-from controller.operator.settings import OperatorSettings
-from spark_jobs.topology import StreamTopology
+from reprise.controller.operator.settings import OperatorSettings
+from reprise.controller.zookeeper.access import AUTH, TLS, topology_files
+from reprise.controller.zookeeper.paths import root_of
+from reprise.spark_jobs.topology import StreamTopology
 
 FOLDER = "/etc/reprise-zookeeper"
 PREFIX = "reprise-zookeeper-"

@@ -23,11 +23,11 @@ from collections.abc import Callable
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from controller.web.assets import assets
-from controller.web.board import Board, Key, Rendered
-from controller.web.forward import Forwarder
-from controller.web.guard import add_headers, read_only
-from controller.web.login import Token, ask_for
+from reprise.controller.web.assets import assets
+from reprise.controller.web.board import Board, Key, Rendered
+from reprise.controller.web.forward import Forwarder
+from reprise.controller.web.guard import add_headers, read_only
+from reprise.controller.web.login import Token, ask_for
 
 NEWS_S = 1.0
 """A stream speaks at most so often."""

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 
-from controller.web.board import Rendered
+from reprise.controller.web.board import Rendered
 
 TYPES = {
     "html": "text/html",
@@ -28,7 +28,7 @@ class Asset:
 @cache
 def assets() -> Mapping[str, Asset]:
     """By path below `static/`."""
-    return dict(_read(resources.files("controller.web") / "static", ""))
+    return dict(_read(resources.files("reprise.controller.web") / "static", ""))
 
 
 def _read(folder: Traversable, prefix: str) -> Iterator[tuple[str, Asset]]:

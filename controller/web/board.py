@@ -18,9 +18,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller.run.observation import Observation
-from controller.view import document, plain, records
-from spark_jobs.topology import StreamTopology, Topology, expand
+from reprise.controller.status import document, plain, records
+from reprise.controller.zookeeper.observation import Observation
+from reprise.spark_jobs.topology import StreamTopology, Topology, expand
 
 FRESH_S = 0.5
 """A document is shown at least so long, although there is a newer observation."""

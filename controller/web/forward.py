@@ -13,7 +13,7 @@ import aiohttp
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from controller.web.login import HEADER
+from reprise.controller.web.login import HEADER
 
 MARK = "X-Reprise-Forwarded"
 _PASSED_ON = ("Accept", "Accept-Encoding", "If-None-Match", "Authorization", HEADER, "Cookie")

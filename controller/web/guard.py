@@ -13,8 +13,8 @@ import re
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from controller.web import login
-from controller.web.login import Token
+from reprise.controller.web import login
+from reprise.controller.web.login import Token
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 POLICY = (

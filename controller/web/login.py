@@ -18,7 +18,7 @@ from pathlib import Path
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from controller.web.errors import WebError
+from reprise.controller.web.errors import WebError
 
 COOKIE = "reprise-page"
 HEADER = "X-Reprise-Token"

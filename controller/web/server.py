@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 
 from aiohttp import web
 
-from controller.web.app import make_app
-from controller.web.board import Board
-from controller.web.errors import WebError
-from controller.web.guard import LOOPBACK
-from controller.web.login import Token
+from reprise.controller.web.app import make_app
+from reprise.controller.web.board import Board
+from reprise.controller.web.errors import WebError
+from reprise.controller.web.guard import LOOPBACK
+from reprise.controller.web.login import Token
 
 MAX_CONNECTIONS = 256
 """One more is told to come again; a browser holds one to six."""

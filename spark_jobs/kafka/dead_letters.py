@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from spark_jobs.errors import SourceError
-from spark_jobs.kafka.logs import reason
-from spark_jobs.kafka.settings import SecretError, Settings
+from reprise.spark_jobs.errors import SourceError
+from reprise.spark_jobs.kafka.logs import reason
+from reprise.spark_jobs.kafka.settings import SecretError, Settings
 
 TIMEOUT_S = 5.0
 

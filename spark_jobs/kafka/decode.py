@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.json
 
-from spark_jobs.errors import DataPlaneError, SourceError, SpecError
+from reprise.spark_jobs.errors import DataPlaneError, SourceError, SpecError
 
 Counts = npt.NDArray[np.int64]
 TYPES = {

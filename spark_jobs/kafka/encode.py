@@ -15,8 +15,8 @@ import fastavro
 import polars as pl
 import pyarrow as pa
 
-from spark_jobs.errors import EncodeError, SpecError
-from spark_jobs.kafka.decode import local_schema
+from reprise.spark_jobs.errors import EncodeError, SpecError
+from reprise.spark_jobs.kafka.decode import local_schema
 
 Keyed = list[tuple[bytes | None, bytes | None]]
 ARROW_BYTES = 500_000

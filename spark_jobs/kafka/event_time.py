@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import Message
 
-from spark_jobs.contract import Tables
-from spark_jobs.errors import DataPlaneError, SpecError
-from spark_jobs.kafka.logs import log_name
-from spark_jobs.operators.parameters import choice, duration_us, whole
+from reprise.spark_jobs.contract import Tables
+from reprise.spark_jobs.errors import DataPlaneError, SpecError
+from reprise.spark_jobs.kafka.logs import log_name
+from reprise.spark_jobs.operators.parameters import choice, duration_us, whole
 
 UNITS = {"us": (1, 1), "ms": (1000, 1), "s": (1_000_000, 1), "ns": (1, 1000)}
 

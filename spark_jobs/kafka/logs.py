@@ -21,9 +21,9 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
-from spark_jobs.errors import NotYetError, SourceError
-from spark_jobs.kafka.heard import Heard
-from spark_jobs.kafka.settings import SecretError, Settings
+from reprise.spark_jobs.errors import NotYetError, SourceError
+from reprise.spark_jobs.kafka.heard import Heard
+from reprise.spark_jobs.kafka.settings import SecretError, Settings
 
 PATIENCE_S = 0.5
 """How long the driver waits for an answer, unless the brokers are known to be slow."""

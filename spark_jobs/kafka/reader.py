@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from spark_jobs.errors import DataPlaneError, NotYetError, SourceError
-from spark_jobs.kafka.heard import Heard
-from spark_jobs.kafka.logs import log_name, reason, split_name
-from spark_jobs.kafka.settings import SecretError, Settings
+from reprise.spark_jobs.errors import DataPlaneError, NotYetError, SourceError
+from reprise.spark_jobs.kafka.heard import Heard
+from reprise.spark_jobs.kafka.logs import log_name, reason, split_name
+from reprise.spark_jobs.kafka.settings import SecretError, Settings
 
 PATIENCE_S = 0.15
 """How long one attempt at a range may take."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer
 
-from spark_jobs.errors import DataPlaneError, SpecError
+from reprise.spark_jobs.errors import DataPlaneError, SpecError
 
 log = logging.getLogger("reprise.kafka")
 

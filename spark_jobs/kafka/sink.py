@@ -17,14 +17,21 @@ from typing import Any
 import pyarrow as pa
 from polars.exceptions import PanicException
 
-from spark_jobs.errors import DataPlaneError, FencedError, NotYetError, SinkError, SpecError, StepError
-from spark_jobs.kafka import transactions
-from spark_jobs.kafka.encode import Encoder, Keyed, keys, make_encoder, upserts
-from spark_jobs.kafka.settings import PRODUCER_OWN, parse_clusters, parse_settings
-from spark_jobs.kafka.transactions import Headers, Session, TooLargeError, Written
-from spark_jobs.operators.parameters import choice, names
-from spark_jobs.sinks import Opening, Sink
-from spark_jobs.topology.quantity import parse_bytes
+from reprise.spark_jobs.errors import (
+    DataPlaneError,
+    FencedError,
+    NotYetError,
+    SinkError,
+    SpecError,
+    StepError,
+)
+from reprise.spark_jobs.kafka import transactions
+from reprise.spark_jobs.kafka.encode import Encoder, Keyed, keys, make_encoder, upserts
+from reprise.spark_jobs.kafka.settings import PRODUCER_OWN, parse_clusters, parse_settings
+from reprise.spark_jobs.kafka.transactions import Headers, Session, TooLargeError, Written
+from reprise.spark_jobs.operators.parameters import choice, names
+from reprise.spark_jobs.sinks import Opening, Sink
+from reprise.spark_jobs.topology.quantity import parse_bytes
 
 MESSAGE_BYTES = 1_000_000
 """librdkafka's default of `message.max.bytes`."""

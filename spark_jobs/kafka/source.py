@@ -16,15 +16,15 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import KafkaException, Message
 
-from spark_jobs.contract import Columns, Place, Range, Source, Tables
-from spark_jobs.errors import SourceError, SpecError
-from spark_jobs.kafka import reader
-from spark_jobs.kafka.dead_letters import DeadLetters
-from spark_jobs.kafka.decode import decode, make_decoder, parse_columns
-from spark_jobs.kafka.event_time import Clock, Seen, parse_clock
-from spark_jobs.kafka.logs import Commits, Logs, Snapshot, reader_of, reason
-from spark_jobs.kafka.reader import Reader
-from spark_jobs.kafka.settings import (
+from reprise.spark_jobs.contract import Columns, Place, Range, Source, Tables
+from reprise.spark_jobs.errors import SourceError, SpecError
+from reprise.spark_jobs.kafka import reader
+from reprise.spark_jobs.kafka.dead_letters import DeadLetters
+from reprise.spark_jobs.kafka.decode import decode, make_decoder, parse_columns
+from reprise.spark_jobs.kafka.event_time import Clock, Seen, parse_clock
+from reprise.spark_jobs.kafka.logs import Commits, Logs, Snapshot, reader_of, reason
+from reprise.spark_jobs.kafka.reader import Reader
+from reprise.spark_jobs.kafka.settings import (
     CONSUMER_OWN,
     PRODUCER_OWN,
     SecretError,
@@ -32,9 +32,9 @@ from spark_jobs.kafka.settings import (
     parse_settings,
     shared,
 )
-from spark_jobs.kafka.shares import shares
-from spark_jobs.operators.frames import END_OF_TIME
-from spark_jobs.operators.parameters import choice, duration_us, names, whole
+from reprise.spark_jobs.kafka.shares import shares
+from reprise.spark_jobs.operators.frames import END_OF_TIME
+from reprise.spark_jobs.operators.parameters import choice, duration_us, names, whole
 
 FORMATS = ("json", "avro", "arrow", "raw")
 METADATA = ("key", "topic", "partition", "offset", "timestamp")

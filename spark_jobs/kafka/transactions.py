@@ -27,12 +27,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
-from spark_jobs.errors import FencedError, SinkError
-from spark_jobs.kafka.encode import Keyed
-from spark_jobs.kafka.heard import Heard
-from spark_jobs.kafka.logs import reason
-from spark_jobs.kafka.settings import SecretError, Settings, shared
-from spark_jobs.sinks import Owner
+from reprise.spark_jobs.errors import FencedError, SinkError
+from reprise.spark_jobs.kafka.encode import Keyed
+from reprise.spark_jobs.kafka.heard import Heard
+from reprise.spark_jobs.kafka.logs import reason
+from reprise.spark_jobs.kafka.settings import SecretError, Settings, shared
+from reprise.spark_jobs.sinks import Owner
 
 TIMEOUT_S = 15.0
 REFRESH_S = 3600.0

@@ -1,11 +1,11 @@
 """The operator library: what a topology can say without own code.  Reference: docs/operators.md."""
 
-from spark_jobs.operators.frames import ColumnError
-from spark_jobs.operators.joins import StreamTableJoin, WindowedJoin
-from spark_jobs.operators.keyed import KeyedAggregate, KeyedCount, Latest
-from spark_jobs.operators.rowwise import Filter, FlatMap, Map, Sink, Union
-from spark_jobs.operators.topk import TopK
-from spark_jobs.operators.windows import SlidingWindow, TumblingWindow
+from reprise.spark_jobs.operators.frames import ColumnError
+from reprise.spark_jobs.operators.joins import StreamTableJoin, WindowedJoin
+from reprise.spark_jobs.operators.keyed import KeyedAggregate, KeyedCount, Latest
+from reprise.spark_jobs.operators.rowwise import Filter, FlatMap, Map, Sink, Union
+from reprise.spark_jobs.operators.topk import TopK
+from reprise.spark_jobs.operators.windows import SlidingWindow, TumblingWindow
 
 __all__ = [
     "ColumnError",

@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_jobs.contract import Columns
-from spark_jobs.errors import SpecError
-from spark_jobs.operators.frames import Bools, ColumnError, Ints, column
-from spark_jobs.topology.columns import require
+from reprise.spark_jobs.contract import Columns
+from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.operators.frames import Bools, ColumnError, Ints, column
+from reprise.spark_jobs.topology.columns import require
 
 Array = npt.NDArray[Any]
 Partials = dict[str, Array]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.operators.frames import ColumnError, Ints
+from reprise.spark_jobs.operators.frames import ColumnError, Ints
 
 
 class ChunkStore:

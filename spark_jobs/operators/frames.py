@@ -15,8 +15,8 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from spark_jobs.contract import Inbox
-from spark_jobs.errors import DataPlaneError
+from reprise.spark_jobs.contract import Inbox
+from reprise.spark_jobs.errors import DataPlaneError
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

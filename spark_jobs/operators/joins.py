@@ -14,13 +14,22 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.contract import Columns, Inbox, Operator, Place, Tables
-from spark_jobs.errors import SpecError
-from spark_jobs.operators.frames import Ints, concat, inbox_table, later, one_row, times, to_arrow, to_polars
-from spark_jobs.operators.keys import group
-from spark_jobs.operators.latest import LatestRows, LatestRowsOperator
-from spark_jobs.operators.parameters import choice, duration_us, names
-from spark_jobs.topology.columns import input_of, require
+from reprise.spark_jobs.contract import Columns, Inbox, Operator, Place, Tables
+from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.operators.frames import (
+    Ints,
+    concat,
+    inbox_table,
+    later,
+    one_row,
+    times,
+    to_arrow,
+    to_polars,
+)
+from reprise.spark_jobs.operators.keys import group
+from reprise.spark_jobs.operators.latest import LatestRows, LatestRowsOperator
+from reprise.spark_jobs.operators.parameters import choice, duration_us, names
+from reprise.spark_jobs.topology.columns import input_of, require
 
 _TIME = "__time"
 

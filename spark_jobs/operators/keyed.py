@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from spark_jobs.contract import Columns, Inbox, Operator, Place, Tables
-from spark_jobs.errors import SpecError
-from spark_jobs.operators import slots as slotted
-from spark_jobs.operators.aggregates import ROWS, parse_aggregates, partials, require_columns
-from spark_jobs.operators.frames import inbox_table, one_row, rows
-from spark_jobs.operators.keys import KeyIndex, group
-from spark_jobs.operators.latest import LatestRows, LatestRowsOperator
-from spark_jobs.operators.parameters import names
-from spark_jobs.operators.slots import Accumulators
-from spark_jobs.topology.columns import merged, require
+from reprise.spark_jobs.contract import Columns, Inbox, Operator, Place, Tables
+from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.operators import slots as slotted
+from reprise.spark_jobs.operators.aggregates import ROWS, parse_aggregates, partials, require_columns
+from reprise.spark_jobs.operators.frames import inbox_table, one_row, rows
+from reprise.spark_jobs.operators.keys import KeyIndex, group
+from reprise.spark_jobs.operators.latest import LatestRows, LatestRowsOperator
+from reprise.spark_jobs.operators.parameters import names
+from reprise.spark_jobs.operators.slots import Accumulators
+from reprise.spark_jobs.topology.columns import merged, require
 
 
 @dataclass(slots=True)

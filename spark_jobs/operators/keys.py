@@ -16,8 +16,8 @@ from itertools import repeat
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.operators.chunks import ChunkStore
-from spark_jobs.operators.frames import Ints, column
+from reprise.spark_jobs.operators.chunks import ChunkStore
+from reprise.spark_jobs.operators.frames import Ints, column
 
 
 @dataclass(frozen=True, slots=True)

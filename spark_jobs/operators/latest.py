@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.contract import Operator, Place, Tables
-from spark_jobs.operators.chunks import ChunkStore
-from spark_jobs.operators.frames import Ints
-from spark_jobs.operators.keys import Groups, KeyIndex, group
+from reprise.spark_jobs.contract import Operator, Place, Tables
+from reprise.spark_jobs.operators.chunks import ChunkStore
+from reprise.spark_jobs.operators.frames import Ints
+from reprise.spark_jobs.operators.keys import Groups, KeyIndex, group
 
 _COMPACT_FROM = 4096
 

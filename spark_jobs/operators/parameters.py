@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from spark_jobs.errors import SpecError
-from spark_jobs.topology.quantity import parse_duration_us
-from spark_jobs.topology.schema import nearest
+from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.topology.quantity import parse_duration_us
+from reprise.spark_jobs.topology.schema import nearest
 
 
 def names(value: Any, field: str, least: int = 0) -> tuple[str, ...]:

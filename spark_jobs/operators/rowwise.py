@@ -13,12 +13,12 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from spark_jobs.contract import Columns, Inbox, Operator
-from spark_jobs.errors import SpecError
-from spark_jobs.operators.frames import ColumnError, canonical, inbox_table, to_arrow, to_polars
-from spark_jobs.operators.parameters import names
-from spark_jobs.topology.binding import resolve
-from spark_jobs.topology.columns import merged, require
+from reprise.spark_jobs.contract import Columns, Inbox, Operator
+from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.operators.frames import ColumnError, canonical, inbox_table, to_arrow, to_polars
+from reprise.spark_jobs.operators.parameters import names
+from reprise.spark_jobs.topology.binding import resolve
+from reprise.spark_jobs.topology.columns import merged, require
 
 Function = Callable[[pl.DataFrame], pl.DataFrame]
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.operators.aggregates import ROWS, Partials, combine, identity
-from spark_jobs.operators.frames import ColumnError, Ints
+from reprise.spark_jobs.operators.aggregates import ROWS, Partials, combine, identity
+from reprise.spark_jobs.operators.frames import ColumnError, Ints
 
 _LEAST = 256
 

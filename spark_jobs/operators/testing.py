@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from spark_jobs.contract import Inbox, Input, Operator, Place, Tables
+from reprise.spark_jobs.contract import Inbox, Input, Operator, Place, Tables
 
 PLACE = Place("operator-under-test", 0, 1)
 

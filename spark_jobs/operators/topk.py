@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_jobs.contract import Columns, Inbox, Operator, Place, Tables
-from spark_jobs.operators.frames import Bools, ColumnError, Ints, column, inbox_table, one_row, rows
-from spark_jobs.operators.keys import KeyIndex, group
-from spark_jobs.operators.parameters import choice, names, whole
-from spark_jobs.topology.columns import merged, require
+from reprise.spark_jobs.contract import Columns, Inbox, Operator, Place, Tables
+from reprise.spark_jobs.operators.frames import Bools, ColumnError, Ints, column, inbox_table, one_row, rows
+from reprise.spark_jobs.operators.keys import KeyIndex, group
+from reprise.spark_jobs.operators.parameters import choice, names, whole
+from reprise.spark_jobs.topology.columns import merged, require
 
 Values = npt.NDArray[Any]
 

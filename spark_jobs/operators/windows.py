@@ -17,11 +17,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.contract import Columns, Inbox, Operator, Place, Tables
-from spark_jobs.errors import SpecError
-from spark_jobs.operators import slots as slotted
-from spark_jobs.operators.aggregates import ROWS, Partials, parse_aggregates, partials, require_columns
-from spark_jobs.operators.frames import (
+from reprise.spark_jobs.contract import Columns, Inbox, Operator, Place, Tables
+from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.operators import slots as slotted
+from reprise.spark_jobs.operators.aggregates import (
+    ROWS,
+    Partials,
+    parse_aggregates,
+    partials,
+    require_columns,
+)
+from reprise.spark_jobs.operators.frames import (
     END_OF_TIME,
     Ints,
     inbox_table,
@@ -32,10 +38,10 @@ from spark_jobs.operators.frames import (
     split_rows,
     times,
 )
-from spark_jobs.operators.keys import KeyIndex, group
-from spark_jobs.operators.parameters import choice, duration_us, names
-from spark_jobs.operators.slots import Accumulators
-from spark_jobs.topology.columns import merged, require
+from reprise.spark_jobs.operators.keys import KeyIndex, group
+from reprise.spark_jobs.operators.parameters import choice, duration_us, names
+from reprise.spark_jobs.operators.slots import Accumulators
+from reprise.spark_jobs.topology.columns import merged, require
 
 _COMPACT_FROM = 1024
 

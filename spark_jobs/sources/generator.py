@@ -15,10 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.contract import Columns, Place, Range, Source
-from spark_jobs.errors import SpecError
-from spark_jobs.operators.frames import END_OF_TIME
-from spark_jobs.operators.parameters import duration_us, whole
+from reprise.spark_jobs.contract import Columns, Place, Range, Source
+from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.operators.frames import END_OF_TIME
+from reprise.spark_jobs.operators.parameters import duration_us, whole
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

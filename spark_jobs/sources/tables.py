@@ -26,8 +26,8 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 
-from spark_jobs.errors import DataPlaneError, SpecError
-from spark_jobs.operators.frames import to_arrow
+from reprise.spark_jobs.errors import DataPlaneError, SpecError
+from reprise.spark_jobs.operators.frames import to_arrow
 
 _LAYOUT = 1
 """Raised when what is written to the cache changes."""

@@ -5,12 +5,12 @@
 `from_json` carry a resource to executors.
 """
 
-from spark_jobs.topology.binding import make_operator, make_sink, make_source
-from spark_jobs.topology.check import SpecWarning, check
-from spark_jobs.topology.graph import Downstream, Partition, Query, Topology, Upstream, expand
-from spark_jobs.topology.load import load_text, load_topology
-from spark_jobs.topology.parse import from_json, from_object, override, to_json
-from spark_jobs.topology.resource import (
+from reprise.spark_jobs.topology.binding import make_operator, make_sink, make_source
+from reprise.spark_jobs.topology.check import SpecWarning, check
+from reprise.spark_jobs.topology.graph import Downstream, Partition, Query, Topology, Upstream, expand
+from reprise.spark_jobs.topology.load import load_text, load_topology
+from reprise.spark_jobs.topology.parse import from_json, from_object, override, to_json
+from reprise.spark_jobs.topology.resource import (
     Grouping,
     InputSpec,
     Mode,
@@ -20,8 +20,8 @@ from spark_jobs.topology.resource import (
     SourceSpec,
     StreamTopology,
 )
-from spark_jobs.topology.routing import RoutingError, route, split
-from spark_jobs.topology.schema import json_schema
+from reprise.spark_jobs.topology.routing import RoutingError, route, split
+from reprise.spark_jobs.topology.schema import json_schema
 
 __all__ = [
     "Downstream",

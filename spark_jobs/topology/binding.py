@@ -13,12 +13,13 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from spark_jobs.contract import Operator, Source
-from spark_jobs.credentials import redacted
-from spark_jobs.errors import SpecError
-from spark_jobs.sinks import Sink
-from spark_jobs.topology.resource import OperatorSpec, SourceSpec, StreamTopology
-from spark_jobs.topology.schema import nearest
+from reprise.spark_jobs.contract import Operator, Source
+from reprise.spark_jobs.credentials import redacted
+from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.sinks import Sink
+from reprise.spark_jobs.topology.class_path import current
+from reprise.spark_jobs.topology.resource import OperatorSpec, SourceSpec, StreamTopology
+from reprise.spark_jobs.topology.schema import nearest
 
 T = TypeVar("T", Operator, Source, Sink)
 
@@ -55,7 +56,7 @@ def bind(resource: StreamTopology) -> None:
 
 def resolve(path: str) -> Any:
     """What `package.module:name` names.  ValueError says which part is missing, and why."""
-    module_name, _, name = path.partition(":")
+    module_name, _, name = current(path).partition(":")
     if not name:
         raise ValueError(f"{path!r} must be written package.module:name")
     try:

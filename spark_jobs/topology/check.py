@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from spark_jobs.errors import SpecError
-from spark_jobs.topology.limits import within_limits
-from spark_jobs.topology.resource import InputSpec, Mode, OperatorSpec, StreamTopology
-from spark_jobs.topology.schema import nearest
+from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.topology.limits import within_limits
+from reprise.spark_jobs.topology.resource import InputSpec, Mode, OperatorSpec, StreamTopology
+from reprise.spark_jobs.topology.schema import nearest
 
 LEAST_MEMORY = 450 * 2**20
 """Bytes of an executor's heap below which Spark refuses to start it."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from spark_jobs.contract import Columns
-from spark_jobs.errors import SpecError
-from spark_jobs.topology.binding import make_operator, make_source
-from spark_jobs.topology.resource import Mode, OperatorSpec, SourceSpec, StreamTopology
-from spark_jobs.topology.scalars import nearest
+from reprise.spark_jobs.contract import Columns
+from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.topology.binding import make_operator, make_source
+from reprise.spark_jobs.topology.resource import Mode, OperatorSpec, SourceSpec, StreamTopology
+from reprise.spark_jobs.topology.scalars import nearest
 
 
 def follow(resource: StreamTopology) -> dict[str, Columns]:

@@ -17,10 +17,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from algorithms import UnionSet
-from spark_jobs.contract import Place
-from spark_jobs.topology.limits import Needs, within_limits
-from spark_jobs.topology.resource import Grouping, Mode, OperatorSpec, SourceSpec, StreamTopology
+from reprise.algorithms import UnionSet
+from reprise.spark_jobs.contract import Place
+from reprise.spark_jobs.topology.limits import Needs, within_limits
+from reprise.spark_jobs.topology.resource import Grouping, Mode, OperatorSpec, SourceSpec, StreamTopology
 
 
 @dataclass(frozen=True, slots=True)

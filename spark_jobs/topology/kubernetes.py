@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from spark_jobs.topology.scalars import Bytes, Closed, Cpu, ObjectName
+from reprise.spark_jobs.topology.scalars import Bytes, Closed, Cpu, ObjectName
 
 Label = Annotated[str, Field(max_length=63)]
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from spark_jobs.topology.graph import Partition, Topology
-from spark_jobs.topology.resource import Grouping, Mode
+from reprise.spark_jobs.topology.graph import Partition, Topology
+from reprise.spark_jobs.topology.resource import Grouping, Mode
 
 CELLS_A_ROW = 4
 

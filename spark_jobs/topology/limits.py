@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from spark_jobs.errors import SpecError
-from spark_jobs.topology.resource import Mode, OperatorSpec, SourceSpec, StreamTopology
+from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.topology.resource import Mode, OperatorSpec, SourceSpec, StreamTopology
 
 MAX_PARTITIONS = 10_000
 """Of all sources and operators.  Records of these are a fifth of what ZooKeeper takes at once."""

@@ -18,12 +18,12 @@ from typing import Any
 
 import yaml
 
-from spark_jobs.errors import SpecError
-from spark_jobs.topology.binding import bind, make_source
-from spark_jobs.topology.check import check
-from spark_jobs.topology.columns import follow
-from spark_jobs.topology.parse import STEP, from_object, override
-from spark_jobs.topology.resource import StreamTopology
+from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.topology.binding import bind, make_source
+from reprise.spark_jobs.topology.check import check
+from reprise.spark_jobs.topology.columns import follow
+from reprise.spark_jobs.topology.parse import STEP, from_object, override
+from reprise.spark_jobs.topology.resource import StreamTopology
 
 log = logging.getLogger(__name__)
 _MAX_NODES = 100_000

@@ -13,16 +13,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from spark_jobs.credentials import places
-from spark_jobs.errors import SpecError
-from spark_jobs.topology import resource as r
-from spark_jobs.topology import schema as s
-from spark_jobs.topology.quantity import parse_bytes, parse_cpu, parse_duration
+from reprise.spark_jobs.credentials import places
+from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.topology import resource as r
+from reprise.spark_jobs.topology import schema as s
+from reprise.spark_jobs.topology.class_path import of_library
+from reprise.spark_jobs.topology.quantity import parse_bytes, parse_cpu, parse_duration
 
 STEP = re.compile(r"\[([^\]]+)\]|([^.\[\]]+)")
 """One step of a path: `[name or number]`, or a field."""
-BUILT_IN = "spark_jobs."
-"""How class paths of this library begin."""
 _SERVER_METADATA = re.compile(
     r"uid|resourceVersion|generation|creationTimestamp|deletionTimestamp|deletionGracePeriodSeconds|managedFields"
     r"|finalizers|ownerReferences|selfLink|generateName"
@@ -58,7 +57,7 @@ def _refuse_passwords(spec: s.SpecModel) -> None:
         if x.output is not None and x.output.sink is not None
     ]
     for path, class_path, parameters in parts:
-        if class_path.startswith(BUILT_IN) and (place := next(places(parameters), None)) is not None:
+        if of_library(class_path) and (place := next(places(parameters), None)) is not None:
             raise SpecError(
                 f"spec.{path}.with{place}",
                 "holds a URL with a password or token, which everybody would see who sees the topology: give it to the "

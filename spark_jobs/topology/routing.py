@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.errors import DataPlaneError
-from spark_jobs.topology.resource import Grouping, Mode
+from reprise.spark_jobs.errors import DataPlaneError
+from reprise.spark_jobs.topology.resource import Grouping, Mode
 
 Hashes = npt.NDArray[np.uint64]
 

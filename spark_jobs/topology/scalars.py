@@ -26,7 +26,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
-from spark_jobs.topology.quantity import (
+from reprise.spark_jobs.topology.quantity import (
     DURATION_PATTERN,
     POSITIVE_QUANTITY_PATTERN,
     QUANTITY_PATTERN,

@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from spark_jobs.topology.kubernetes import KubernetesModel
-from spark_jobs.topology.scalars import (
+from reprise.spark_jobs.topology.kubernetes import KubernetesModel
+from reprise.spark_jobs.topology.scalars import (
     CLASS_PATTERN,
     NAME_PATTERN,
     Bytes,
@@ -94,7 +94,7 @@ class OutputModel(Closed):
     format: Literal["jsonl", "parquet"] = "jsonl"
     """File format of the sink output."""
     sink: OutputSinkModel | None = None
-    """Where the output goes instead of files, e.g. `spark_jobs.kafka:KafkaSink`."""
+    """Where the output goes instead of files, e.g. `reprise.spark_jobs.kafka:KafkaSink`."""
 
 
 class OperatorModel(Closed):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.embedded import EmbeddedCluster
+from reprise.controller.local.cluster import EmbeddedCluster
 from tests.e2e import scenario
 
 

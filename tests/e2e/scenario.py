@@ -1,7 +1,7 @@
 """Runs on a real cluster against the definition of the output: the checker of all end-to-end tests.
 
 A scenario is a topology, a number of nodes and a fault schedule.  Its verdict is always the same: every output partition has
-exactly one file for every batch, with the bytes that `spark_jobs.topology.local` says (invariant E1).
+exactly one file for every batch, with the bytes that `reprise.spark_jobs.operators.local` says (invariant E1).
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from controller.embedded import ClusterConfig, EmbeddedCluster
-from controller.report.compare import compare
-from controller.run.config import Outcome, RunConfig, RunResult
-from controller.run.faults import parse_faults
-from controller.run.supervisor import Watcher, run_topology
-from spark_jobs.contract import Place
-from spark_jobs.sinks import FileSink
-from spark_jobs.topology import StreamTopology, load_topology, override
-from spark_jobs.topology.local import run_local
+from reprise.controller.local.cluster import ClusterConfig, EmbeddedCluster
+from reprise.controller.local.faults.faults import parse_faults
+from reprise.controller.local.report.compare import compare
+from reprise.controller.local.run.config import Outcome, RunConfig, RunResult
+from reprise.controller.local.run.supervisor import Watcher, run_topology
+from reprise.spark_jobs.contract import Place
+from reprise.spark_jobs.operators.local import run_local
+from reprise.spark_jobs.sinks import FileSink
+from reprise.spark_jobs.topology import StreamTopology, load_topology, override
 
 BATCHES = 40
 TIMEOUT_S = 420.0

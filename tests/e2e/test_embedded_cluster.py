@@ -16,13 +16,15 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
-from controller.embedded import ClusterConfig, EmbeddedCluster, node_tree, processes
-from controller.embedded.errors import NodeExistsError, UnknownNodeError
-from controller.embedded.java import FORCE_BUNDLED
-from controller.embedded.processes import Session
-from controller.embedded.warden import marked
-from controller.embedded.zk_client import make_client
-from tests.waiting import until
+from reprise.controller.agent import processes
+from reprise.controller.agent.java import FORCE_BUNDLED
+from reprise.controller.agent.processes import Session
+from reprise.controller.errors import NodeExistsError, UnknownNodeError
+from reprise.controller.local.cluster import ClusterConfig, EmbeddedCluster
+from reprise.controller.local.cluster.warden import marked
+from reprise.controller.zookeeper import node_record as node_tree
+from reprise.controller.zookeeper.client import make_client
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 ROOT = "/reprise/default/first"
@@ -273,7 +275,7 @@ def test_stop_leaves_nothing_and_two_clusters_do_not_clash(cluster: EmbeddedClus
 
 _OWNER = """
 import sys, time
-from controller.embedded import ClusterConfig, EmbeddedCluster
+from reprise.controller.local.cluster import ClusterConfig, EmbeddedCluster
 cluster = EmbeddedCluster(ClusterConfig(nodes=2))
 cluster.start()
 print(cluster.token, cluster.scratch, flush=True)
@@ -294,7 +296,9 @@ def test_sigkill_of_the_owner_leaves_nothing() -> None:
 
 def test_ctrl_c_by_hand_leaves_nothing() -> None:
     hand = subprocess.Popen(
-        [sys.executable, "-m", "controller.embedded", "--nodes", "1"], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "reprise.controller.local.cluster", "--nodes", "1"],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert hand.stdout is not None
     printed = []

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from controller.embedded import EmbeddedCluster
+from reprise.controller.local.cluster import EmbeddedCluster
 from tests.e2e import scenario
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

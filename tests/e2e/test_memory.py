@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from benchmarks.overhead_data import Data, write
-from controller.embedded import EmbeddedCluster
-from controller.run.state import RunState
-from spark_jobs.buffers import IN_FLIGHT
-from spark_jobs.topology import StreamTopology, from_json
+from reprise.controller.local.cluster import EmbeddedCluster
+from reprise.controller.status.query_state import RunState
+from reprise.spark_jobs.node.buffers import IN_FLIGHT
+from reprise.spark_jobs.topology import StreamTopology, from_json
 from tests.e2e import scenario
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
@@ -39,14 +39,14 @@ bundle and as reply that is kept for a re-run; and the reserves of Arrow and the
 
 def topology(data: Data) -> StreamTopology:
     """Source and parsers leave no room for a count on their nodes."""
-    count = {"name": "count", "class": "spark_jobs.operators:KeyedCount", "parallelism": 2}
-    parser = {"name": "parser", "class": "spark_jobs.operators:FlatMap", "parallelism": 2}
+    count = {"name": "count", "class": "reprise.spark_jobs.operators:KeyedCount", "parallelism": 2}
+    parser = {"name": "parser", "class": "reprise.spark_jobs.operators:FlatMap", "parallelism": 2}
     spec = {
         "batch": {"interval": f"{INTERVAL_S * 1000:g}ms"},
         "sources": [
             {
                 "name": "tweets",
-                "class": "spark_jobs.sources:FileSource",
+                "class": "reprise.spark_jobs.sources:FileSource",
                 "with": {"paths": data.paths, "rows": data.rows},
                 "resources": {"cpu": "20m"},
             }

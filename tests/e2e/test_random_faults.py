@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from controller.embedded import EmbeddedCluster
-from spark_jobs.topology import StreamTopology, load_topology, override
+from reprise.controller.local.cluster import EmbeddedCluster
+from reprise.spark_jobs.topology import StreamTopology, load_topology, override
 from tests.e2e import scenario
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

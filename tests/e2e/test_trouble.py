@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from controller.embedded import EmbeddedCluster
-from controller.report.compare import pieces
-from controller.run.config import Outcome
-from controller.run.state import RunState
-from spark_jobs.topology import StreamTopology, load_text, load_topology, override
+from reprise.controller.local.cluster import EmbeddedCluster
+from reprise.controller.local.report.compare import pieces
+from reprise.controller.local.run.config import Outcome
+from reprise.controller.status.query_state import RunState
+from reprise.spark_jobs.topology import StreamTopology, load_text, load_topology, override
 from tests.e2e import scenario
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -28,11 +28,11 @@ metadata: {name: branches}
 spec:
   batch: {interval: 300ms}
   sources:
-    - {name: tweets, class: "spark_jobs.sources:HashtagSource", with: {rate: 200, batches: 30, tags: 50}}
+    - {name: tweets, class: "reprise.spark_jobs.sources:HashtagSource", with: {rate: 200, batches: 30, tags: 50}}
   operators:
-    - {name: bad, class: "tests.unit.engine.coin:RaisesAt", with: {batch: 12}, parallelism: 2,
+    - {name: bad, class: "tests.support.coin:RaisesAt", with: {batch: 12}, parallelism: 2,
        inputs: [{from: tweets, by: [tweet]}], output: {}}
-    - {name: good, class: "spark_jobs.operators:Sink", inputs: [{from: tweets}], output: {priority: 9}}
+    - {name: good, class: "reprise.spark_jobs.operators:Sink", inputs: [{from: tweets}], output: {priority: 9}}
   checkpoint: {everyBatches: 5}
   nodes: {count: 3, cpu: 200m}
 """

@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.waiting import until
+from tests.support.waiting import until
 
 _NUMBERS = itertools.count(1)
 TIMEOUT_S = 150.0

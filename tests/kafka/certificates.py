@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from controller.embedded.errors import StartError
+from reprise.controller.errors import StartError
 
 
 class Authority:

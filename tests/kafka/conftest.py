@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from controller.embedded.kafka import KafkaCluster
 from tests.kafka.broker import Broker
+from tools.kafka.server import KafkaCluster
 
 RUNNING = "REPRISE_TEST_KAFKA"
 """Environment variable with the address of a broker to use, for many runs in a row."""

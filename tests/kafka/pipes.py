@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_jobs.topology import StreamTopology, from_json
+from reprise.spark_jobs.topology import StreamTopology, from_json
 from tests.kafka.broker import Broker
-from tests.unit.engine.local import World
+from tests.support.local_engine import World
 
 COLUMNS = {"id": "int64", "time": "int64", "name": "string"}
 
@@ -38,7 +38,7 @@ def pipe(
             "sources": [
                 {
                     "name": "in",
-                    "class": "spark_jobs.kafka:KafkaSource",
+                    "class": "reprise.spark_jobs.kafka:KafkaSource",
                     "parallelism": readers,
                     "with": dict(source),
                 }
@@ -46,11 +46,11 @@ def pipe(
             "operators": [
                 {
                     "name": "out",
-                    "class": "spark_jobs.operators:Filter",
+                    "class": "reprise.spark_jobs.operators:Filter",
                     "parallelism": writers,
                     "with": {"where": "id >= 0"},
                     "inputs": [{"from": "in", **({"by": ["id"]} if writers > 1 else {})}],
-                    "output": {"sink": {"class": "spark_jobs.kafka:KafkaSink", "with": dict(sink)}},
+                    "output": {"sink": {"class": "reprise.spark_jobs.kafka:KafkaSink", "with": dict(sink)}},
                 }
             ],
             "checkpoint": {"everyBatches": 3},

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from controller.embedded.kafka import KafkaCluster
-from controller.run import demo_kafka_data as data
-from controller.run.config import load
-from controller.run.demo import EXAMPLES
-from tests.unit.engine.local import World
+from examples.demo import kafka_data as data
+from examples.demo.flights import EXAMPLES
+from reprise.controller.local.run.config import load
+from tests.support.local_engine import World
+from tools.kafka.server import KafkaCluster
 
 pytestmark = pytest.mark.slow
 ROWS = 6000

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.chain import ChainError
+from reprise.spark_jobs.engine.chain import ChainError
 from tests.kafka import pipes
 from tests.kafka.broker import Broker, wait_for
-from tests.unit.engine.local import World
+from tests.support.local_engine import World
 
 pytestmark = pytest.mark.slow
 ROWS = 120

@@ -21,14 +21,14 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from controller.embedded.kafka import KafkaCluster, with_passwords
-from spark_jobs.kafka.settings import Settings
-from spark_jobs.kafka.transactions import Marker, Session
-from spark_jobs.sinks import Owner
-from spark_jobs.topology.resource import StreamTopology
+from reprise.spark_jobs.kafka.settings import Settings
+from reprise.spark_jobs.kafka.transactions import Marker, Session
+from reprise.spark_jobs.sinks import Owner
+from reprise.spark_jobs.topology.resource import StreamTopology
 from tests.kafka import pipes
 from tests.kafka.broker import Broker, wait_for
-from tests.unit.engine.local import World
+from tests.support.local_engine import World
+from tools.kafka.server import KafkaCluster, with_passwords
 
 pytestmark = pytest.mark.slow
 ROWS = 200

@@ -12,8 +12,8 @@ from typing import Any
 import fastavro
 import pytest
 
-from spark_jobs.errors import SourceError
-from spark_jobs.kafka.decode import DecodeError, Registry, decode, make_decoder, parse_columns
+from reprise.spark_jobs.errors import SourceError
+from reprise.spark_jobs.kafka.decode import DecodeError, Registry, decode, make_decoder, parse_columns
 from tests.kafka import pipes
 from tests.kafka.broker import Broker
 from tests.kafka.registry import CONTENT, SchemaRegistry

@@ -11,10 +11,10 @@ import pytest
 
 from tests.kafka import pipes
 from tests.kafka.broker import Broker
-from tests.waiting import until
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-REPRISE = [sys.executable, "-c", "from controller.cli import main; main()"]
+REPRISE = [sys.executable, "-c", "from reprise.controller.cli import main; main()"]
 ROWS = 120
 PATIENCE_S = 240.0
 

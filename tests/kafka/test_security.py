@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from controller.embedded.kafka import KafkaCluster, with_certificate, with_passwords
 from tests.kafka import pipes
 from tests.kafka.broker import Broker
 from tests.kafka.certificates import Authority
-from tests.unit.engine.local import World
+from tests.support.local_engine import World
+from tools.kafka.server import KafkaCluster, with_certificate, with_passwords
 
 pytestmark = pytest.mark.slow
 PASSWORD, KEY_PASSWORD = "hunter2", "key-hunter3"

@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.cimpl import NewPartitions
 
-from spark_jobs.contract import Place, Range
-from spark_jobs.errors import NotYetError, SourceError
-from spark_jobs.kafka import KafkaSource
-from spark_jobs.kafka.reader import OffsetsLostError
+from reprise.spark_jobs.contract import Place, Range
+from reprise.spark_jobs.errors import NotYetError, SourceError
+from reprise.spark_jobs.kafka import KafkaSource
+from reprise.spark_jobs.kafka.reader import OffsetsLostError
 from tests.kafka import pipes
 from tests.kafka.broker import TIMEOUT_S, Broker, wait_for
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from controller.run import demo_kafka
+from examples.demo import flights_kafka as demo_kafka
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 FAULTS = """

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.contract import Place
-from spark_jobs.errors import FencedError, SinkError, StepError
-from spark_jobs.kafka import KafkaSink, transactions
-from spark_jobs.kafka.transactions import Session
-from spark_jobs.sinks import Opening, Owner
+from reprise.spark_jobs.contract import Place
+from reprise.spark_jobs.errors import FencedError, SinkError, StepError
+from reprise.spark_jobs.kafka import KafkaSink, transactions
+from reprise.spark_jobs.kafka.transactions import Session
+from reprise.spark_jobs.sinks import Opening, Owner
 from tests.kafka import pipes
 from tests.kafka.broker import Broker, wait_for
 

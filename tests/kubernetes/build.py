@@ -19,8 +19,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from controller.embedded.class_archive import cache_dir
-from tests.cached import made_once
+from reprise.controller.local.cluster.class_archive import cache_dir
+from tests.support.cached import made_once
 
 MODULE = Path(__file__).parent / "controlplane"
 SERVERS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")

@@ -1,7 +1,7 @@
 """A Kubernetes cluster of local processes for tests: control plane, ZooKeeper, nodes that can be killed and frozen.
 
 Nodes are killed and frozen as a set, as a correlated failure is what the tests are about.  Everything ends with the
-process that made it, however that ends (`controller.embedded.warden`).
+process that made it, however that ends (`reprise.controller.local.cluster.warden`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from controller.embedded import addresses, launch, processes
-from controller.embedded.class_archive import ensure_archive
-from controller.embedded.java import find_java
-from controller.embedded.jvm import Jvm
-from controller.embedded.processes import Process
-from controller.embedded.warden import Warden
-from controller.embedded.zookeeper import ZooKeeperServer
+from reprise.controller.agent import processes
+from reprise.controller.agent.java import find_java
+from reprise.controller.agent.jvm import Jvm
+from reprise.controller.agent.processes import Process
+from reprise.controller.local.cluster import addresses, launch
+from reprise.controller.local.cluster.class_archive import ensure_archive
+from reprise.controller.local.cluster.warden import Warden
+from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
 from tests.kubernetes.control_plane import ControlPlane
 
 REPOSITORY = Path(__file__).parents[2]
@@ -79,7 +80,7 @@ class KubeCluster:
             "PYSPARK_PYTHON": sys.executable,
             "REPRISE_JAVA_OPTIONS": " ".join(self.jvm.flags()),
         }
-        reprise = {"entrypoint": [sys.executable, "-m", "controller.pod"], "env": environment}
+        reprise = {"entrypoint": [sys.executable, "-m", "reprise.controller.image"], "env": environment}
         return {"reprise": reprise, "busybox": {"entrypoint": [], "cmd": ["sleep", "3600"]}}
 
     def stop(self) -> None:

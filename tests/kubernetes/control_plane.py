@@ -1,7 +1,7 @@
 """A real Kubernetes control plane on a loopback address: etcd, API server, controller manager, scheduler.
 
 Invariant: nothing outlives the owner.  Every process carries the mark of the caller's warden
-(`controller.embedded.warden`), so an error half-way through the start, Ctrl-C or SIGKILL of the owner ends
+(`reprise.controller.local.cluster.warden`), so an error half-way through the start, Ctrl-C or SIGKILL of the owner ends
 them all.  The times are those of a cluster that is quick to give up on a node (12 s without a heartbeat), so that tests
 see in seconds what takes minutes elsewhere.
 """
@@ -15,9 +15,9 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from controller.embedded import addresses, launch
-from controller.embedded.processes import Session, kill, members
-from controller.embedded.warden import Warden
+from reprise.controller.agent.processes import Session, kill, members
+from reprise.controller.local.cluster import addresses, launch
+from reprise.controller.local.cluster.warden import Warden
 from tests.kubernetes import build
 from tests.kubernetes.rest import Rest, RestError
 

@@ -33,12 +33,12 @@ def body(name: str) -> dict[str, Any]:
     rows = {"inputs": [{"from": "in"}], "output": {}}
     user = "tests.kubernetes.numbers:"
     operators = [
-        {"name": "all", "class": "spark_jobs.operators:Filter", "with": {"where": "n >= 0"}, **rows},
-        {"name": "pick", "class": "spark_jobs.operators:Filter", "with": {"where": EVEN}, **rows},
+        {"name": "all", "class": "reprise.spark_jobs.operators:Filter", "with": {"where": "n >= 0"}, **rows},
+        {"name": "pick", "class": "reprise.spark_jobs.operators:Filter", "with": {"where": EVEN}, **rows},
         {"name": "seen", "class": f"{user}Seen", **rows},
         {"name": "shaky", "class": f"{user}Shaky", "with": {"breaks": f"{folder}/{numbers.BROKEN}"}, **rows},
-        {"name": "toss", "class": "tests.unit.engine.coin:Toss", "deterministic": False, "inputs": [{"from": "in"}]},
-        {"name": "total", "class": "tests.unit.engine.coin:Total", "inputs": [{"from": "toss"}], "output": {}},
+        {"name": "toss", "class": "tests.support.coin:Toss", "deterministic": False, "inputs": [{"from": "in"}]},
+        {"name": "total", "class": "tests.support.coin:Total", "inputs": [{"from": "toss"}], "output": {}},
     ]  # fmt: skip
     spec = {
         "batch": {"interval": "500ms"},

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from spark_jobs.contract import Inbox, Operator, Place, Range, Source, Tables
+from reprise.spark_jobs.contract import Inbox, Operator, Place, Range, Source, Tables
 
 END, STOP, BROKEN = "end", "stop", "broken"
 """Files: the number of rows with which the stream ends; the driver that removes it stops itself; `Shaky` raises."""

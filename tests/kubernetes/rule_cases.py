@@ -11,23 +11,32 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from algorithms.model import CODES
-from controller.resources.base import TopologyReference
-from controller.resources.convert import incident_object, incident_status, plan_object
-from scheduler.incident import Candidate, Event, Incident, Kind, LostNode, Phase, PlanRecord, QueryTimeline
+from reprise.algorithms.model import CODES
+from reprise.controller.crd.base import TopologyReference
+from reprise.controller.crd.convert import incident_object, incident_status, plan_object
+from reprise.scheduler.incident import (
+    Candidate,
+    Event,
+    Incident,
+    Kind,
+    LostNode,
+    Phase,
+    PlanRecord,
+    QueryTimeline,
+)
 
 Object = dict[str, Any]
 Change = Callable[[Object], None]
 NAMESPACE = "streams"
 
-_KEYED = {"name": "count", "class": "spark_jobs.operators:KeyedCount", "parallelism": 3, "with": {"keys": ["tag"]},
+_KEYED = {"name": "count", "class": "reprise.spark_jobs.operators:KeyedCount", "parallelism": 3, "with": {"keys": ["tag"]},
           "inputs": [{"from": "parser", "by": ["tag"]}], "output": {"priority": 3, "priorities": {"1": 7}}}  # fmt: skip
-_PARSER = {"name": "parser", "class": "spark_jobs.operators:FlatMap", "parallelism": 2,
+_PARSER = {"name": "parser", "class": "reprise.spark_jobs.operators:FlatMap", "parallelism": 2,
            "with": {"explode": ["hashtags"], "select": ["hashtags AS tag"]},
            "inputs": [{"from": "tweets", "forward": True}]}  # fmt: skip
 _TWEETS = {
     "name": "tweets",
-    "class": "spark_jobs.sources:HashtagSource",
+    "class": "reprise.spark_jobs.sources:HashtagSource",
     "parallelism": 2,
     "with": {"rate": 10},
 }

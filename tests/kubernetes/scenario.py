@@ -10,12 +10,12 @@ from typing import Any
 
 import yaml
 
-from controller.report.compare import compare
-from spark_jobs.topology import StreamTopology, from_json
-from tests import waiting
+from reprise.controller.local.report.compare import compare
+from reprise.spark_jobs.topology import StreamTopology, from_json
 from tests.e2e.scenario import write_expected
 from tests.kubernetes.cluster import REPOSITORY, KubeCluster
 from tests.kubernetes.install import DATA, NAMESPACE, data_folder
+from tests.support import waiting
 
 GROUP = "/apis/reprise.dev/v1alpha1"
 FOLDER = f"{GROUP}/namespaces/{NAMESPACE}"
@@ -117,8 +117,8 @@ def horizon(cluster: KubeCluster, name: str) -> int:
 
 def progress(cluster: KubeCluster, name: str) -> dict[str, Any]:
     """The driver's own record: the truth behind the status."""
-    from controller.coordination.znode import unpack
-    from controller.embedded.zk_client import make_client
+    from reprise.controller.zookeeper.client import make_client
+    from reprise.controller.zookeeper.znode import unpack
 
     client = make_client(cluster.zookeeper.hosts, 10.0)
     client.start(timeout=30)

@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 import yaml
 
-from controller.embedded import launch
-from controller.resources.base import TopologyReference
-from controller.resources.convert import incident_object, incident_status, plan_object
-from controller.resources.crds import KINDS
+from reprise.controller.crd.base import TopologyReference
+from reprise.controller.crd.convert import incident_object, incident_status, plan_object
+from reprise.controller.crd.crds import KINDS
+from reprise.controller.local.cluster import launch
 from tests.kubernetes import tools
 from tests.kubernetes.cluster import REPOSITORY, KubeCluster
 from tests.kubernetes.rest import Rest
-from tests.unit import oncall
+from tests.support import oncall
 
 NAMESPACE = "on-call"
 FOLDER = f"/apis/reprise.dev/v1alpha1/namespaces/{NAMESPACE}"

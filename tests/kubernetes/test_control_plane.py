@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from controller.embedded.warden import marked
+from reprise.controller.local.cluster.warden import marked
 from tests.kubernetes import build, tools
 from tests.kubernetes.cluster import REPOSITORY, KubeCluster
 from tests.kubernetes.control_plane import NODE_GRACE_S

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from controller.embedded import processes
-from controller.operator.topology import document_of
-from spark_jobs.revision import revision_of
+from reprise.controller.agent import processes
+from reprise.controller.operator.topology import document_of
+from reprise.spark_jobs.state.revision import revision_of
 from tests.kubernetes import numbers, scenario
 from tests.kubernetes.cluster import KubeCluster
 from tests.kubernetes.counted import LARGE, Counted

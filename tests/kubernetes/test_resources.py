@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from controller.embedded import launch
-from controller.resources.crds import KINDS
-from spark_jobs.topology import load_topology
+from reprise.controller.crd.crds import KINDS
+from reprise.controller.local.cluster import launch
+from reprise.spark_jobs.topology import load_topology
 from tests.kubernetes import tools
 from tests.kubernetes.cluster import REPOSITORY, KubeCluster
 from tests.kubernetes.rest import Rest, RestError
@@ -31,7 +31,7 @@ from tests.kubernetes.rule_cases import (
     at,
     changed,
 )
-from tests.unit.chart.render import render
+from tests.support.chart import render
 from tests.unit.chart.test_templates import CHOICES, EVERYTHING
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

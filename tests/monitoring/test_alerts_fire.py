@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from controller.alerts.rules import ALERTS
-from controller.dashboards.panels import DASHBOARDS
-from controller.embedded import ClusterConfig, EmbeddedCluster
-from controller.embedded.zk_client import make_client
-from controller.metrics.catalogue import METRICS
-from controller.report.from_logs import incidents_in
-from controller.run.state import RunState, Status
+from reprise.controller.analysis.from_logs import incidents_in
+from reprise.controller.local.cluster import ClusterConfig, EmbeddedCluster
+from reprise.controller.observability.alerts import ALERTS
+from reprise.controller.observability.dashboards import DASHBOARDS
+from reprise.controller.observability.metrics.catalogue import METRICS
+from reprise.controller.status.query_state import RunState, Status
+from reprise.controller.zookeeper.client import make_client
 from tests.monitoring.watched import Watched
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -33,7 +33,7 @@ FROZEN_DRIVER = {"RepriseRecoveryStalled", "RepriseDriverSilent"}
 ZK = "RepriseZooKeeperSuspended"
 HANGS_S = 300.0
 """What has not come by then will not come; how soon an alert fires is a matter of the machine, too."""
-COORDINATOR, DRIVER = "controller.coordination", "controller.driver"
+COORDINATOR, DRIVER = "reprise.controller.coordinator", "reprise.controller.driver"
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from controller.alerts.rules import ALERTS, defaults
+from reprise.controller.observability.alerts import ALERTS, defaults
 from tests.monitoring import tools
 
 pytestmark = pytest.mark.slow  # Prometheus is fetched once

@@ -11,8 +11,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from controller.embedded.class_archive import cache_dir
-from tests.cached import made_once
+from reprise.controller.local.cluster.class_archive import cache_dir
+from tests.support.cached import made_once
 
 PROGRAMS = ("prometheus", "promtool")
 MISSING = (

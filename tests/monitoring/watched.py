@@ -19,15 +19,15 @@ from typing import Self
 
 import psutil
 
-from controller.alerts.render import rules_file
-from controller.alerts.rules import defaults
-from controller.embedded import EmbeddedCluster
-from controller.metrics.endpoint import RunMetrics
-from controller.run.config import RunConfig, RunResult
-from controller.run.state import RunState
-from controller.run.supervisor import run_topology
-from spark_jobs.topology import load_text
+from reprise.controller.local.cluster import EmbeddedCluster
+from reprise.controller.local.run.config import RunConfig, RunResult
+from reprise.controller.local.run.supervisor import run_topology
+from reprise.controller.observability.alerts import defaults
+from reprise.controller.observability.metrics.endpoint import RunMetrics
+from reprise.controller.status.query_state import RunState
+from reprise.spark_jobs.topology import load_text
 from tests.monitoring.prometheus import Prometheus
+from tools.alerts_render import rules_file
 
 TOPOLOGY = """
 apiVersion: reprise.dev/v1alpha1
@@ -36,14 +36,16 @@ metadata: {name: watched, namespace: streams}
 spec:
   batch: {interval: 500ms}
   sources:
-    - {name: tweets, class: "spark_jobs.sources:HashtagSource", resources: {cpu: 200m},
+    - {name: tweets, class: "reprise.spark_jobs.sources:HashtagSource", resources: {cpu: 200m},
        with: {rate: 200, interval: 500ms, batches: 100000, tags: 1000}}
   operators:
-    - {name: parser, class: "spark_jobs.operators:FlatMap", resources: {cpu: 200m}, inputs: [{from: tweets}],
+    - {name: parser, class: "reprise.spark_jobs.operators:FlatMap", resources: {cpu: 200m}, inputs: [{from: tweets}],
        with: {explode: [hashtags], select: [time, hashtags AS tag]}}
-    - {name: hot, class: "spark_jobs.operators:KeyedCount", parallelism: 2, resources: {cpu: 840m}, with: {keys: [tag]},
+    - {name: hot, class: "reprise.spark_jobs.operators:KeyedCount", parallelism: 2, resources: {cpu: 840m},
+        with: {keys: [tag]},
        inputs: [{from: parser, by: [tag]}], output: {priority: 9}}
-    - {name: cold, class: "spark_jobs.operators:KeyedCount", parallelism: 2, resources: {cpu: 840m}, with: {keys: [tag]},
+    - {name: cold, class: "reprise.spark_jobs.operators:KeyedCount", parallelism: 2, resources: {cpu: 840m},
+        with: {keys: [tag]},
        inputs: [{from: parser, by: [tag]}], output: {priority: 2}}
   checkpoint: {everyBatches: 6}
   recovery: {bufferMemory: 64Ki, bufferDisk: 64Ki}

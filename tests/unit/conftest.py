@@ -1,4 +1,5 @@
-"""Unit tests lose nodes and drivers, never power: what is on disk before a loss of power is `data_plane/test_files.py`."""
+"""Unit tests lose nodes and drivers, never power: what is on disk before a loss of power is
+`tests/unit/spark_jobs/storage/test_files.py`."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ from typing import Any
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-from controller.embedded.class_archive import cache_dir
-from tests.cached import made_once
+from reprise.controller.local.cluster.class_archive import cache_dir
+from tests.support.cached import made_once
 
 PACKAGES = ("chromium", "chromium-driver", "fonts-dejavu-core")
 LIBRARIES = ("usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu/pulseaudio")

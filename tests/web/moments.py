@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from controller.coordination.topology_view import policy_of, view_of
-from controller.run.observation import Observation
-from controller.view import document, plain
-from spark_jobs.topology import StreamTopology, expand, load_topology, override
-from tests.unit.scheduler.recovery_simulator import World
+from reprise.controller.status import document, plain
+from reprise.controller.topology_view import policy_of, view_of
+from reprise.controller.zookeeper.observation import Observation
+from reprise.spark_jobs.topology import StreamTopology, expand, load_topology, override
+from tests.support.recovery_simulator import World
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 START = 1_790_000_000.0

@@ -15,10 +15,10 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from controller.run.observation import Observation
-from controller.web import Board, WebServer
-from controller.web.app import STREAMS
-from spark_jobs.topology import StreamTopology, expand
+from reprise.controller.web import Board, WebServer
+from reprise.controller.web.app import STREAMS
+from reprise.controller.zookeeper.observation import Observation
+from reprise.spark_jobs.topology import StreamTopology, expand
 from tests.web import moments
 from tests.web.browser import complaints, requests, window
 from tests.web.pages import CELLS, accessible, assert_shows, picture, show, until
@@ -193,7 +193,7 @@ def test_pages_left_behind_or_in_other_tabs_hold_no_stream_and_catch_up(
 def test_without_a_stream_the_page_asks_from_time_to_time(
     browser: WebDriver, server: WebServer, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controller.web.app.MAX_STREAMS", 0)
+    monkeypatch.setattr("reprise.controller.web.app.MAX_STREAMS", 0)
     life = moments.topology2()
     board.show("default", "asked", *moments.of(life))
     browser.get(f"{server.url}/t/default/asked")

@@ -11,9 +11,9 @@ from typing import Any
 import click
 import pytest
 
-from controller.cli.web_option import web_page
-from controller.run.state import run_state
-from spark_jobs.topology import expand
+from reprise.controller.cli.web_option import web_page
+from reprise.controller.status.query_state import run_state
+from reprise.spark_jobs.topology import expand
 from tests.web import moments
 
 
@@ -23,8 +23,8 @@ def get(url: str) -> Any:
 
 
 def test_the_page_is_there_from_the_start_and_goes_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.web.board.FRESH_S", 0.0)
-    monkeypatch.setattr("controller.web.board.FRESH_TIMES", 0.0)
+    monkeypatch.setattr("reprise.controller.web.board.FRESH_S", 0.0)
+    monkeypatch.setattr("reprise.controller.web.board.FRESH_TIMES", 0.0)
     life = moments.topology2()
     with web_page(life.resource, 0) as page:
         assert get(page.url)["phase"] == "starting"

@@ -15,8 +15,8 @@ import pytest
 from selenium.webdriver.chrome.webdriver import WebDriver
 from selenium.webdriver.common.by import By
 
-from controller.cli import exits
-from tests.waiting import until
+from reprise.controller.cli import exits
+from tests.support.waiting import until
 from tests.web.browser import complaints, requests, window
 from tests.web.pages import accessible, assert_shows, picture, show
 

@@ -15,13 +15,13 @@ from urllib.parse import urlencode
 
 import pytest
 
-from controller.run.observation import Observation
-from controller.view import document, observation
-from controller.web import Board, Token, WebError, WebServer, app, server
-from controller.web.assets import assets
-from controller.web.guard import HEADERS
-from spark_jobs.topology import override
-from tests.waiting import until
+from reprise.controller.status import document, observation
+from reprise.controller.web import Board, Token, WebError, WebServer, app, server
+from reprise.controller.web.assets import assets
+from reprise.controller.web.guard import HEADERS
+from reprise.controller.zookeeper.observation import Observation
+from reprise.spark_jobs.topology import override
+from tests.support.waiting import until
 from tests.web import moments
 
 ONE = "/api/v1/topologies/default/topology2"
@@ -344,7 +344,7 @@ def test_any_number_of_viewers_cost_one_document(monkeypatch: pytest.MonkeyPatch
         made.append(seen)
         return document(topology, seen)
 
-    monkeypatch.setattr("controller.web.board.document", counted)
+    monkeypatch.setattr("reprise.controller.web.board.document", counted)
     board = Board(lambda: now[0])
     key = ("default", "t")
     board.show(*key, *SEEN)
@@ -375,7 +375,7 @@ def test_a_document_that_is_dear_is_made_less_often_and_news_wait_for_it(
         made[0] += 1
         return document(topology, seen)
 
-    monkeypatch.setattr("controller.web.board.document", slow)
+    monkeypatch.setattr("reprise.controller.web.board.document", slow)
     board = Board(lambda: now[0])
     board.show(*key, *SEEN)
     first = board.version(key)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.web import vendor
-from controller.web.errors import WebError
+from reprise.controller.web.errors import WebError
+from tools import web_vendor as vendor
 
 STATIC = vendor.ROOT / "controller" / "web" / "static"
 
@@ -55,7 +55,7 @@ def test_no_page_names_another_server_or_holds_code_or_styles_of_its_own() -> No
 
 def test_every_static_file_is_package_data() -> None:
     project = tomllib.loads((vendor.ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    patterns = project["tool"]["setuptools"]["package-data"]["controller.web"]
+    patterns = project["tool"]["setuptools"]["package-data"]["reprise.controller.web"]
     package = STATIC.parent
     packed = {file for pattern in patterns for file in package.glob(pattern) if file.is_file()}
     assert packed == {file for file in STATIC.rglob("*") if file.is_file()}

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from controller.embedded import addresses
+from reprise.controller.local.cluster import addresses
 from tests.kubernetes.kubelet.images import Images
 from tests.kubernetes.kubelet.node import Node
 from tests.kubernetes.rest import Rest

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from controller.embedded import processes
-from controller.embedded.processes import Session
-from controller.embedded.warden import MARK
+from reprise.controller.agent import processes
+from reprise.controller.agent.processes import Session
+from reprise.controller.local.cluster.warden import MARK
 from tests.kubernetes.kubelet.images import Image
 from tests.kubernetes.kubelet.volumes import field
 from tests.kubernetes.rest import Rest

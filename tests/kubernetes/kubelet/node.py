@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from controller.embedded.addresses import HostPool
+from reprise.controller.local.cluster.addresses import HostPool
 from tests.kubernetes.kubelet.images import Images
 from tests.kubernetes.kubelet.pod import PodRunner, now
 from tests.kubernetes.rest import MERGE, Rest, RestError

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planning_cases import instances
 
-from algorithms import FailedQuery, Instance, InstanceError, NodeCapacity, PartitionCost
-from algorithms.arrivals import Arrival, anticipatory, myopic, replanned
-from algorithms.dp import dp
-from algorithms.forecast import TraceError, losses, parse_trace, scenarios
-from algorithms.problem import Deadline, Problem, StepClock
+from reprise.algorithms import FailedQuery, Instance, InstanceError, NodeCapacity, PartitionCost
+from reprise.algorithms.arrivals.arrivals import Arrival, anticipatory, myopic, replanned
+from reprise.algorithms.arrivals.forecast import TraceError, losses, parse_trace, scenarios
+from reprise.algorithms.dp import dp
+from reprise.algorithms.problem import Deadline, Problem, StepClock
+from tests.support.planning_cases import instances
 
 
 def best(problem: Problem) -> tuple[int, ...]:

@@ -8,8 +8,8 @@ import types
 
 import pytest
 
-from algorithms import compiled, solve
-from algorithms.generators import sukp
+from reprise.algorithms import compiled, solve
+from reprise.algorithms.generators import sukp
 
 
 @pytest.fixture

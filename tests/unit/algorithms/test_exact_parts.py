@@ -8,15 +8,15 @@ from itertools import accumulate
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planning_cases import brute_force, instances
 
-from algorithms import FailedQuery, Instance, PartitionCost, exact, solve
-from algorithms.candidate_run import all_candidates
-from algorithms.frontier import Frontier, long_sums, short_sums
-from algorithms.generators import sukp
-from algorithms.problem import Deadline, StepClock, compile_problem
-from algorithms.reduce import components, reduce_problem, restrict
-from algorithms.structure import frontier_of, laminar_forest
+from reprise.algorithms import FailedQuery, Instance, PartitionCost, exact, solve
+from reprise.algorithms.candidate_run import all_candidates
+from reprise.algorithms.frontier import Frontier, long_sums, short_sums
+from reprise.algorithms.generators import sukp
+from reprise.algorithms.problem import Deadline, StepClock, compile_problem
+from reprise.algorithms.reduce import components, reduce_problem, restrict
+from reprise.algorithms.structure import frontier_of, laminar_forest
+from tests.support.planning_cases import brute_force, instances
 
 
 @given(instance=instances())

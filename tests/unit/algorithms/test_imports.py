@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-import algorithms
+from reprise import algorithms
 
 HEAVY = {"numba", "pulp", "highspy"}
 
@@ -21,24 +21,26 @@ def imported_by(statement: str) -> set[str]:
 
 
 def test_the_model_comes_without_the_planners() -> None:
-    found = imported_by("from algorithms import UnionSet, FailedQuery, loads_instance, plan_from_json")
-    assert "algorithms.union_set" in found
-    assert not found & {"numpy", "algorithms.registry", "algorithms.compiled", *HEAVY}
+    found = imported_by(
+        "from reprise.algorithms import UnionSet, FailedQuery, loads_instance, plan_from_json"
+    )
+    assert "reprise.algorithms.union_set" in found
+    assert not found & {"numpy", "reprise.algorithms.registry", "reprise.algorithms.compiled", *HEAVY}
 
 
 def test_a_partition_host_starts_without_the_planners() -> None:
-    found = imported_by("import spark_jobs.host_process")
-    assert "spark_jobs.topology.graph" in found
-    assert not found & {"algorithms.registry", "algorithms.compiled", *HEAVY}
+    found = imported_by("import reprise.spark_jobs.node.host_process")
+    assert "reprise.spark_jobs.topology.graph" in found
+    assert not found & {"reprise.algorithms.registry", "reprise.algorithms.compiled", *HEAVY}
 
 
 # Each name is imported in a process of its own, forked where the interpreter has the state that matters.
 _ONE_BY_ONE = """
 import os, sys
-import algorithms.registry, algorithms.strict
+import reprise.algorithms.registry, reprise.algorithms.strict
 for name in sys.argv[1:]:
     if os.fork() == 0:
-        exec(f"from algorithms import {name}")
+        exec(f"from reprise.algorithms import {name}")
         os._exit(type(locals()[name]).__name__ == "module")
     print(name, os.wait()[1])
 """

@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planning_cases import instances
 
-from algorithms import Instance, compiled
-from algorithms.best_density import best_density_literal
-from algorithms.best_density_fast import best_density_fast
-from algorithms.candidate_run import CandidateRun, all_candidates
-from algorithms.generators import Setting, sukp, topology
-from algorithms.kernels import density, swaps
-from algorithms.kernels.cover import Cover, make_cover
-from algorithms.local_search import SearchRun
-from algorithms.problem import Problem, compile_problem
+from reprise.algorithms import Instance, compiled
+from reprise.algorithms.best_density import best_density_literal
+from reprise.algorithms.best_density_fast import best_density_fast
+from reprise.algorithms.candidate_run import CandidateRun, all_candidates
+from reprise.algorithms.generators import Setting, sukp, topology
+from reprise.algorithms.kernels import density, swaps
+from reprise.algorithms.kernels.cover import Cover, make_cover
+from reprise.algorithms.local_search import SearchRun
+from reprise.algorithms.problem import Problem, compile_problem
+from tests.support.planning_cases import instances
 
 KERNELS = [kernel for module in (density, swaps) for kernel in compiled._PUBLISHED[module]]
 
@@ -109,7 +109,7 @@ def trace(problem: Problem, portions: int, steps: int) -> list[tuple[int, int]]:
 def test_a_compiled_search_takes_the_steps_of_an_interpreted_one(
     shape: tuple[int, int, float, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("algorithms.local_search.STALL", 30)  # so that rounds of both kinds are met
+    monkeypatch.setattr("reprise.algorithms.local_search.STALL", 30)  # so that rounds of both kinds are met
     problem = compile_problem(sukp(random.Random(1), *shape))
     fast = trace(problem, 30, 25)
     with interpreted():
@@ -118,7 +118,7 @@ def test_a_compiled_search_takes_the_steps_of_an_interpreted_one(
 
 
 def test_how_a_search_is_cut_into_portions_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("algorithms.local_search.STALL", 50)
+    monkeypatch.setattr("reprise.algorithms.local_search.STALL", 50)
     problem = compile_problem(sukp(random.Random(4), 60, 60, 0.1, 0.75))
     coarse, fine = dict(map(reversed, trace(problem, 40, 100))), dict(map(reversed, trace(problem, 4000, 1)))
     assert {step: value for step, value in fine.items() if step in coarse} == coarse

@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planning_cases import brute_force, instances
 
-from algorithms import Instance, solve
-from algorithms.bounds import split_bound
-from algorithms.candidate_run import all_candidates
-from algorithms.generators import Setting, sukp, topology
-from algorithms.local_search import search
-from algorithms.problem import compile_problem
+from reprise.algorithms import Instance, solve
+from reprise.algorithms.bounds import split_bound
+from reprise.algorithms.candidate_run import all_candidates
+from reprise.algorithms.generators import Setting, sukp, topology
+from reprise.algorithms.local_search import search
+from reprise.algorithms.problem import compile_problem
+from tests.support.planning_cases import brute_force, instances
 
 
 def steps(count: int) -> Callable[[], bool]:

@@ -6,12 +6,12 @@ from itertools import product
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planning_cases import instances
 
-from algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost, compiled, fit, solve
-from algorithms.fit import within_reach
-from algorithms.packing import most_free, pack
-from algorithms.problem import Problem, bits, compile_problem
+from reprise.algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost, compiled, fit, solve
+from reprise.algorithms.fit import within_reach
+from reprise.algorithms.packing import most_free, pack
+from reprise.algorithms.problem import Problem, bits, compile_problem
+from tests.support.planning_cases import instances
 
 
 def packable(costs: list[int], free: list[int]) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hypothesis import given, settings
-from planning_cases import brute_force, instances
 
-from algorithms import FailedQuery, Instance, PartitionCost, solve
+from reprise.algorithms import FailedQuery, Instance, PartitionCost, solve
+from tests.support.planning_cases import brute_force, instances
 
 
 def small() -> Instance:

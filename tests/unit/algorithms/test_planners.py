@@ -8,13 +8,21 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planning_cases import brute_force, instances, share_frequency
 
-from algorithms import ALGORITHMS, FailedQuery, Instance, PartitionCost, Plan, UnknownAlgorithm, solve
-from algorithms.best_density import best_density_literal
-from algorithms.best_density_fast import best_density_fast
-from algorithms.dp import dp_literal
-from algorithms.problem import compile_problem
+from reprise.algorithms import (
+    ALGORITHMS,
+    FailedQuery,
+    Instance,
+    PartitionCost,
+    Plan,
+    UnknownAlgorithm,
+    solve,
+)
+from reprise.algorithms.best_density import best_density_literal
+from reprise.algorithms.best_density_fast import best_density_fast
+from reprise.algorithms.dp import dp_literal
+from reprise.algorithms.problem import compile_problem
+from tests.support.planning_cases import brute_force, instances, share_frequency
 
 QUERY_PLANNERS = sorted(set(ALGORITHMS) - {"operator-centric"})
 EXACT = ["dp", "ilp", "auto"]

@@ -6,9 +6,9 @@ from itertools import combinations
 
 import pytest
 from hypothesis import given, settings
-from planning_cases import instances
 
-from algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost, solve, solve_strict
+from reprise.algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost, solve, solve_strict
+from tests.support.planning_cases import instances
 
 
 def costs(instance: Instance, queries: tuple[FailedQuery, ...]) -> int:

@@ -11,8 +11,8 @@ from benchmarks.kafka_measure import Memory
 from benchmarks.kafka_topics import COLUMNS, Seen, row, until
 from benchmarks.overhead_measure import Latency
 from benchmarks.overhead_report import verdicts
-from spark_jobs.topology import expand
-from spark_jobs.topology.resource import Mode
+from reprise.spark_jobs.topology import expand
+from reprise.spark_jobs.topology.resource import Mode
 
 
 def test_the_rate_is_that_of_the_steady_part() -> None:

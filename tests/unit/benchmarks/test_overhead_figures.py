@@ -17,10 +17,10 @@ from benchmarks.overhead_report import Measured
 from benchmarks.overhead_reprise import Sample, desired, placement
 from benchmarks.overhead_structured import Trigger, parse
 from benchmarks.overhead_topology import FASTEST, NEVER, counting, files, nearly_empty
-from controller.driver.channel import parse_desired
-from spark_jobs.topology import expand
-from spark_jobs.topology.local import run_local
-from tests.waiting import until
+from reprise.controller.driver.channel import parse_desired
+from reprise.spark_jobs.operators.local import run_local
+from reprise.spark_jobs.topology import expand
+from tests.support.waiting import until
 
 DATA = Data(Path("nowhere"), rows=100, fill=2, batches=40)
 

@@ -18,7 +18,7 @@ from benchmarks.recovery_measure import (
 )
 from benchmarks.recovery_schedule import ACQUIRE_S, arrivals, lost, schedule
 from benchmarks.recovery_show import Grid, spread
-from controller.run.faults import most_killed, parse_faults
+from reprise.controller.local.faults.faults import most_killed, parse_faults
 
 
 def curve(**changes: Any) -> Curve:

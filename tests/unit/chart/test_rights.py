@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tests.kubernetes import rbac
-from tests.unit.chart.render import of_kind, render
+from tests.support.chart import of_kind, render
 
 Right = tuple[str, str, str]
 """API group, resource, verb."""

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
-from controller.alerts.render import rules_file
-from controller.alerts.rules import defaults
-from controller.operator.__main__ import _parser, _settings
-from controller.operator.manifests import labels
-from controller.pod.zookeeper import SECURE_CLIENT
-from controller.resources.crds import KINDS
-from tests.unit.chart.render import CHART, HelmError, environment, helm, of_kind, one, pod_specs, render
+from reprise.controller.crd.crds import KINDS
+from reprise.controller.image.zookeeper import SECURE_CLIENT
+from reprise.controller.observability.alerts import defaults
+from reprise.controller.operator.__main__ import _parser, _settings
+from reprise.controller.operator.manifests import labels
+from tests.support.chart import CHART, HelmError, environment, helm, of_kind, one, pod_specs, render
+from tools.alerts_render import rules_file
 
 pytestmark = pytest.mark.slow  # helm is downloaded once, and started for each set of values
 OPERATOR = "rec-operator"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler import (
+from reprise.scheduler import (
     CloseIncident,
     Desired,
     Incident,
@@ -21,11 +21,11 @@ from scheduler import (
     back,
     decide,
 )
-from scheduler.back import FLOOR, TOLERANCE, Recovery, limit, recovery_of, spread, summary
-from scheduler.incident import Considered
-from scheduler.model import PartitionView, QueryView, TopologyView
-from scheduler.observe import last_look, observe
-from scheduler.view import look
+from reprise.scheduler.back import FLOOR, TOLERANCE, Recovery, limit, recovery_of, spread, summary
+from reprise.scheduler.incident import Considered
+from reprise.scheduler.model import PartitionView, QueryView, TopologyView
+from reprise.scheduler.observe import last_look, observe
+from reprise.scheduler.view import look
 
 TOPOLOGY = TopologyView(
     "pair",

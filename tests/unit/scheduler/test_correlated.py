@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import inf
 
 import pytest
-from recovery_simulator import World, diamond
 
-from scheduler import Kind, PartitionStats, Phase, Policy, Strategy
+from reprise.scheduler import Kind, PartitionStats, Phase, Policy, Strategy
+from tests.support.recovery_simulator import World, diamond
 
 
 def world(strategy: Strategy = Strategy.INCREMENTAL, deterministic: bool = True, cpu: int = 200) -> World:

@@ -7,11 +7,11 @@ from itertools import count
 from math import inf
 
 import pytest
-from recovery_simulator import World, diamond
 
-from algorithms import PlanningError
-from scheduler import Outcome, Phase, Policy, decide
-from scheduler.decide import State, foresee, settling, state_of
+from reprise.algorithms import PlanningError
+from reprise.scheduler import Outcome, Phase, Policy, decide
+from reprise.scheduler.decide import State, foresee, settling, state_of
+from tests.support.recovery_simulator import World, diamond
 
 
 def world(cpu: int = 200, **policy: object) -> World:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from recovery_simulator import World, diamond
 
-from algorithms import Plan, solve
-from scheduler import Decision, Foreseen, Policy, Strategy, decide, foresight
-from scheduler.decide import foresee
-from scheduler.situation import answer_on_record
+from reprise.algorithms import Plan, solve
+from reprise.scheduler import Decision, Foreseen, Policy, Strategy, decide, foresight
+from reprise.scheduler.decide import foresee
+from reprise.scheduler.situation import answer_on_record
+from tests.support.recovery_simulator import World, diamond
 
 PLANNING = [s for s in Strategy if s is not Strategy.BLOCKING]
 

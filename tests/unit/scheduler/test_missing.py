@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from algorithms import UnionSet
-from scheduler.missing import Missing
+from reprise.algorithms import UnionSet
+from reprise.scheduler.missing import Missing
 
 ORDER = {f"p.{k}": k for k in range(10)}
 SHARED = frozenset({"p.1", "p.4", "p.7"})

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from recovery_simulator import World
 
-from scheduler import PartitionView, Policy, QueryView, TopologyView
-from scheduler.model import Order
+from reprise.scheduler import PartitionView, Policy, QueryView, TopologyView
+from reprise.scheduler.model import Order
+from tests.support.recovery_simulator import World
 
 
 def queries(**sizes: tuple[int, int]) -> TopologyView:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from recovery_simulator import World, diamond
 
-from scheduler import Kind, Phase, Policy, Strategy
+from reprise.scheduler import Kind, Phase, Policy, Strategy
+from tests.support.recovery_simulator import World, diamond
 
 
 def world(cpu: int = 50, **policy: object) -> World:

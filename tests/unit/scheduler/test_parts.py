@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recovery_simulator import World, diamond
 
-from scheduler import (
+from reprise.scheduler import (
     Decision,
     Desired,
     Incident,
@@ -22,10 +21,11 @@ from scheduler import (
     WriteDesired,
     WriteIncident,
 )
-from scheduler.costs import free_capacity, normal_costs
-from scheduler.invariants import check
-from scheduler.placement import spread
-from scheduler.view import look
+from reprise.scheduler.costs import free_capacity, normal_costs
+from reprise.scheduler.invariants import check
+from reprise.scheduler.placement import spread
+from reprise.scheduler.view import look
+from tests.support.recovery_simulator import World, diamond
 
 
 def running(cpu: int = 100) -> World:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from recovery_simulator import World, diamond
 
-from scheduler import Decision, PartitionStats, Policy, Strategy
+from reprise.scheduler import Decision, PartitionStats, Policy, Strategy
+from tests.support.recovery_simulator import World, diamond
 
 NODES = 4
 ACTIONS = [

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from recovery_simulator import World, diamond
 
-from scheduler import (
+from reprise.scheduler import (
     Decision,
     Desired,
     Incident,
@@ -20,8 +19,9 @@ from scheduler import (
     Strategy,
     decide,
 )
-from scheduler.incident import Considered
-from scheduler.rules import ANSWER_S
+from reprise.scheduler.incident import Considered
+from reprise.scheduler.rules import ANSWER_S
+from tests.support.recovery_simulator import World, diamond
 
 
 def world(cpu: int = 50, **policy: object) -> World:

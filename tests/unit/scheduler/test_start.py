@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from recovery_simulator import World, diamond
-
-from scheduler import Kind, Outcome, Policy, decide
+from reprise.scheduler import Kind, Outcome, Policy, decide
+from tests.support.recovery_simulator import World, diamond
 
 
 def world(cpu: int = 100, nodes_wanted: int = 4, parallelism: int = 2) -> World:

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler import Desired, Node, Policy, Progress, Snapshot, Strategy
-from scheduler.model import PartitionView, QueryView, TopologyView
-from scheduler.whatif import Change, Durations, NothingRuns, foresee
+from reprise.scheduler import Desired, Node, Policy, Progress, Snapshot, Strategy
+from reprise.scheduler.model import PartitionView, QueryView, TopologyView
+from reprise.scheduler.simulation.whatif import Change, Durations, NothingRuns, foresee
 
 TOPOLOGY = TopologyView(
     "pair",

@@ -1,0 +1,285 @@
+"""The agent of one node: leads the node's session, runs its Spark Worker, and is its heartbeat in ZooKeeper.
+
+Invariants
+- The znode `<root>/nodes/<node>` is there only while a Worker of this incarnation is registered with the
+  master.
+- Whatever the others have seen leave never comes back as the same incarnation: when the ZooKeeper session has
+  expired
+  the agent kills all processes of its session but itself, starts a fresh Worker and registers with
+  incarnation + 1.
+- A lost connection is not a lost session: as long as ZooKeeper does not answer, the node works on. A session
+  that
+  expired only because ZooKeeper was away is registered again as the same incarnation; `fencing` says how that
+  is told from a frozen node.
+- A node that finds that it was frozen stops its processes at once and lets them go on only when ZooKeeper
+  confirms
+  the session: between thaw and verdict a zombie would otherwise have time to write. Its znode stays meanwhile: while the
+  session lives, nobody has seen the node leave.
+"""
+
+import argparse
+import contextlib
+import logging
+import os
+import queue
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KazooState
+
+from reprise.controller import logs
+from reprise.controller.agent import processes
+from reprise.controller.agent.fencing import LifeRecord, Verdict
+from reprise.controller.agent.worker import WorkerProcess
+from reprise.controller.zookeeper import node_record as node_tree
+from reprise.controller.zookeeper.client import make_client
+from reprise.controller.zookeeper.node_record import NodeRecord
+
+log = logging.getLogger("reprise.node_agent")
+TICK_S = 0.1
+"""How soon a thawed node stops its zombies."""
+_IDLE_LOOK_S = 0.3
+"""How soon a dead Worker is noticed while nothing else happens."""
+
+
+class NodeAgent:
+    """One thread decides; the ticker and kazoo's threads only put events into its queue."""
+
+    def __init__(self, options: argparse.Namespace, worker: WorkerProcess) -> None:
+        self._node: str = options.node
+        self._host: str = options.host
+        self._cpu_milli: int = options.cpu_milli
+        self._timeout: float = options.session_timeout_ms / 1000
+        self._worker = worker
+        self._zk = make_client(options.zk, self._timeout)
+        self._events: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._life = LifeRecord(self._timeout, time.monotonic())
+        self._life_lock = threading.Lock()
+        self._incarnation = 0
+        self._started = time.time()
+        self._roots: frozenset[str] = frozenset()
+        self._registered_in: frozenset[str] = frozenset()
+        self._held = False
+        self._dirty = True
+
+    def run(self) -> None:
+        """Never returns; the node ends by SIGKILL, or, if the agent itself fails, by its own hand: a node without an
+        agent would be one that nobody can fence."""
+        try:
+            self._run()
+        finally:
+            self._worker.end_all()
+
+    def _run(self) -> None:
+        self._worker.start()
+        self._zk.add_listener(self._listen)
+        self._zk.start(timeout=60)
+        self._join()
+        threading.Thread(target=self._tick_forever, name="ticker", daemon=True).start()
+        while True:
+            self._next_event()
+
+    def _next_event(self) -> None:
+        try:
+            event = self._events.get(timeout=_IDLE_LOOK_S if self._registered_in else TICK_S)
+        except queue.Empty:
+            self._look_around()
+        else:
+            self._handle(event)
+
+    def _join(self) -> None:
+        for path in (node_tree.ROOTS, node_tree.INCARNATIONS):
+            self._zk.ensure_path(path)
+        self._incarnation = self._stored_incarnation() + 1
+        self._zk.ChildrenWatch(node_tree.ROOTS, self._see_roots)
+
+    # events, put from other threads
+
+    def _listen(self, state: str) -> None:
+        with self._life_lock:
+            if state == KazooState.SUSPENDED:
+                self._life.suspended(time.monotonic())
+        self._events.put(state)
+
+    def _see_roots(self, names: list[str]) -> None:
+        self._roots = frozenset(node_tree.root_of(name) for name in names)
+        self._events.put("roots")
+
+    def _tick_forever(self) -> None:
+        while True:
+            time.sleep(TICK_S)
+            with self._life_lock:
+                was_frozen = self._life.tick(time.monotonic())
+            if was_frozen:
+                processes.freeze(self._worker.others)
+                self._events.put("woke")
+
+    # the deciding thread
+
+    def _handle(self, event: str) -> None:
+        log.info("event=%s node=%s incarnation=%d", event.lower(), self._node, self._incarnation)
+        if event == KazooState.LOST:
+            self._lost()
+        elif event == KazooState.CONNECTED:
+            with self._life_lock:
+                self._life.connected()
+        elif event == "woke":
+            self._held = True
+        self._dirty = True
+        self._look_around()
+
+    def _lost(self) -> None:
+        with self._life_lock:
+            now = time.monotonic()
+            self._life.tick(now)
+            verdict = self._life.judge(now)
+        log.info("event=session_expired node=%s verdict=%s", self._node, verdict.value.replace(" ", "_"))
+        self._registered_in = frozenset()
+        if verdict is Verdict.FENCE:
+            self._seen_leaving()
+
+    def _seen_leaving(self) -> None:
+        """Others may run by now what runs here, and no record says whether they do."""
+        self._renew()
+
+    def _renew(self) -> None:
+        """End this incarnation and begin the next."""
+        self._worker.end_all()
+        self._held = False
+        self._incarnation += 1
+        self._started = time.time()
+        self._worker.start()
+        self._dirty = True
+        log.info("event=renewed node=%s incarnation=%d", self._node, self._incarnation)
+
+    def _look_around(self) -> None:
+        if self._held:
+            self._release_if_confirmed()
+        if not self._worker.alive:
+            log.warning("event=worker_ended node=%s incarnation=%d", self._node, self._incarnation)
+            self._renew()
+            self._dirty = True
+        if self._held:
+            return
+        if (self._dirty or not self._worker.registered or not self._registered_in) and self._zk.connected:
+            try:
+                self._bring_up_to_date()
+            except (KazooException, KazooTimeoutError) as error:
+                log.warning("event=not_registered node=%s error=%r", self._node, error)
+
+    def _release_if_confirmed(self) -> None:
+        """Let stopped processes go on when ZooKeeper has confirmed that they may."""
+        try:
+            self._confirm()
+        except (KazooException, KazooTimeoutError):
+            return
+        if self._events.empty():  # a LOST would be in the queue before a new session could answer
+            processes.thaw(self._worker.others)
+            self._held = False
+            self._dirty = True
+            log.info("event=released node=%s incarnation=%d", self._node, self._incarnation)
+
+    def _confirm(self) -> None:
+        """Returns when this very session has answered after the freeze; raises what kazoo raises."""
+        self._wait(self._zk.exists_async("/"))
+
+    def _bring_up_to_date(self) -> None:
+        """Make the znodes say what is: none without a registered Worker, one a served root with it."""
+        wanted = self._served() if self._worker.registered else frozenset()
+        for root in self._registered_in - wanted:
+            self._erase(root)
+        if wanted:
+            self._store_incarnation()
+        for root in sorted(wanted):
+            self._write(root)
+        self._registered_in = wanted
+        self._dirty = False
+
+    # znodes
+
+    def _served(self) -> frozenset[str]:
+        """Where the node stands while it is well."""
+        return self._roots | {node_tree.CONTROL}
+
+    def _record(self) -> bytes:
+        return NodeRecord(
+            self._node,
+            self._host,
+            self._incarnation,
+            os.getpid(),
+            self._cpu_milli,
+            self._started,
+            self._timeout,
+        ).encode()
+
+    def _path(self, root: str) -> str:
+        return f"{node_tree.nodes_path(root)}/{self._node}"
+
+    def _erase(self, root: str) -> None:
+        with contextlib.suppress(NoNodeError):
+            self._wait(self._zk.delete_async(self._path(root)))
+
+    def _write(self, root: str) -> None:
+        """Create or update; a znode left by an older session of this node is replaced, or it would vanish
+        later."""
+        path = self._path(root)
+        self._zk.ensure_path(node_tree.nodes_path(root))
+        try:
+            self._create(path)
+        except NodeExistsError:
+            raw, stat = self._wait(self._zk.get_async(path))
+            if stat.ephemeralOwner == self._zk.client_id[0]:
+                if raw != self._record():
+                    self._wait(self._zk.set_async(path, self._record()))
+            else:
+                self._erase(root)
+                self._create(path)
+
+    def _create(self, path: str) -> None:
+        self._wait(self._zk.create_async(path, self._record(), ephemeral=True))
+
+    def _stored_incarnation(self) -> int:
+        path = f"{node_tree.INCARNATIONS}/{self._node}"
+        try:
+            return int(self._wait(self._zk.get_async(path))[0])
+        except NoNodeError:
+            return 0
+
+    def _store_incarnation(self) -> None:
+        path = f"{node_tree.INCARNATIONS}/{self._node}"
+        data = str(self._incarnation).encode()
+        try:
+            self._wait(self._zk.set_async(path, data))
+        except NoNodeError:
+            self._wait(self._zk.create_async(path, data, makepath=True))
+
+    def _wait(self, result: Any) -> Any:
+        return result.get(timeout=self._timeout)
+
+
+def main(arguments: list[str]) -> None:
+    """Command line: options of the node, then the Worker's command after `--`."""
+    parser = argparse.ArgumentParser(prog="node_agent")
+    parser.add_argument("--node", required=True)
+    parser.add_argument("--host", required=True)
+    parser.add_argument("--zk", required=True)
+    parser.add_argument("--cpu-milli", type=int, required=True)
+    parser.add_argument("--session-timeout-ms", type=int, required=True)
+    parser.add_argument("--scratch", type=Path, required=True)
+    parser.add_argument("--log", type=Path, required=True)
+    parser.add_argument("worker", nargs="+", help="command line of the Worker")
+    options = parser.parse_args(arguments)
+    if os.getsid(0) != os.getpid():
+        os.setsid()
+    logs.setup(level=logging.WARNING)
+    log.setLevel(logging.INFO)
+    NodeAgent(options, WorkerProcess(options.worker, options.scratch, options.log)).run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

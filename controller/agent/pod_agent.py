@@ -1,0 +1,154 @@
+"""The agent of an executor's pod: the container's first process, Spark's executor below it, its heartbeat in ZooKeeper.
+
+Invariants, beside those of `reprise.controller.agent.agent`, whose heartbeat this is, and in place of its second
+- A pod that was given up (`membership`) ends itself as soon as it learns of it, and never registers again.
+- Without an executor there is no agent and without an agent no executor: the one ends the other, and the pod fails, which
+  makes Spark ask for another one.
+- ZooKeeper that does not answer ends nothing: the executor works on.
+- A session that expired ends nothing either: others have seen the heartbeat go, but only the membership record says that
+  they have given the pod up.  An agent that was frozen or starved for so long stops the executor's processes, and either
+  registers again and lets them go on, or is refused and ends them.
+- SIGTERM (eviction, drain, deletion) takes the heartbeat away before the executor goes: the loss is seen at once and
+  not when the session expires.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import signal
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError, RolledBackError
+from kazoo.handlers.threading import KazooTimeoutError
+
+from reprise.controller import logs
+from reprise.controller.agent import processes
+from reprise.controller.agent.agent import NodeAgent
+from reprise.controller.agent.executor import ExecutorProcess
+from reprise.controller.agent.worker import WorkerProcess
+from reprise.controller.zookeeper import membership
+from reprise.controller.zookeeper.node_record import SESSION_S
+
+log = logging.getLogger("reprise.node_agent")
+FENCED, LEFT, EXECUTOR_ENDED = 3, 143, 1
+ALIVE = "alive"
+"""File that is touched by the deciding thread: the probe asks for its age, and for nothing outside of the pod."""
+_REFUSED = (BadVersionError, NoNodeError)
+
+
+class PodEnds(SystemExit):
+    """The pod has nothing left to do; carries the exit code."""
+
+
+class ExecutorAgent(NodeAgent):
+    """One deciding thread, as its base; ends by PodEnds."""
+
+    def __init__(self, options: argparse.Namespace, worker: WorkerProcess, root: str, alive: Path) -> None:
+        super().__init__(options, worker)
+        self._root, self._alive = root, alive
+        self._joined = False
+
+    def _run(self) -> None:
+        self._incarnation = 1
+        self._worker.start()
+        self._zk.add_listener(self._listen)
+        self._zk.start_async()
+        threading.Thread(target=self._tick_forever, name="ticker", daemon=True).start()
+        signal.signal(signal.SIGTERM, lambda *_: self._events.put("leaving"))
+        while True:
+            self._alive.touch()
+            self._next_event()
+
+    def _handle(self, event: str) -> None:
+        if event == "leaving":
+            log.info("event=leaving node=%s", self._node)
+            if self._zk.connected:
+                with contextlib.suppress(KazooException, KazooTimeoutError):
+                    self._erase(self._root)
+            raise PodEnds(LEFT)
+        if event == "fenced":
+            self._fenced("membership record rewritten")
+        super()._handle(event)
+
+    def _renew(self) -> None:
+        """No second life in a pod, which ends with its executor."""
+        raise PodEnds(EXECUTOR_ENDED)
+
+    def _seen_leaving(self) -> None:
+        """The executor stands still until it is known whether the pod was given up."""
+        processes.freeze(self._worker.others)
+        self._held = True
+
+    def _confirm(self) -> None:
+        """Returns when the pod is registered in this very session and was not given up; ends it if it was."""
+        if not self._registered_in:
+            self._bring_up_to_date()
+        found = self._wait(self._zk.exists_async(membership.path_of(self._root, self._node)))
+        if found is None or found.version != membership.JOINED_VERSION:
+            self._fenced("membership record rewritten")
+
+    def _fenced(self, why: str) -> None:
+        log.warning("event=fenced node=%s reason=%r", self._node, why)
+        self._worker.end_all()
+        raise PodEnds(FENCED)
+
+    def _bring_up_to_date(self) -> None:
+        if not self._joined:
+            self._join()
+        super()._bring_up_to_date()
+
+    def _join(self) -> None:
+        path = membership.path_of(self._root, self._node)
+        self._zk.ensure_path(f"{self._root}/{membership.FOLDER}")
+        with contextlib.suppress(NodeExistsError):
+            self._wait(self._zk.create_async(path, membership.joined()))
+        self._zk.DataWatch(path, self._see_membership)
+        self._joined = True
+
+    def _see_membership(self, data: bytes | None, stat: object, _event: object = None) -> None:
+        version = getattr(stat, "version", None)
+        if data is None or version != membership.JOINED_VERSION:
+            self._events.put("fenced")
+
+    def _served(self) -> frozenset[str]:
+        return frozenset({self._root})
+
+    def _store_incarnation(self) -> None:
+        """A pod has one."""
+
+    def _create(self, path: str) -> None:
+        """Registers, if the pod is still a member: both in one transaction."""
+        transaction = self._zk.transaction()
+        transaction.check(membership.path_of(self._root, self._node), membership.JOINED_VERSION)
+        transaction.create(path, self._record(), ephemeral=True)
+        results = self._wait(transaction.commit_async())
+        if any(isinstance(result, _REFUSED) for result in results):
+            self._fenced("not a member any more")
+        for result in results:
+            if isinstance(result, Exception) and not isinstance(result, RolledBackError):
+                raise result
+
+
+def main(environment: Mapping[str, str]) -> None:
+    """Run until the pod ends.  REPRISE_ZK, REPRISE_ROOT and REPRISE_CPU_MILLI come from the pod's template, the rest
+    from Spark."""
+    logs.setup(level=logging.WARNING)
+    log.setLevel(logging.INFO)
+    if os.getsid(0) != os.getpid():
+        os.setsid()
+    scratch = Path(environment.get("REPRISE_SCRATCH", "/tmp/reprise"))
+    scratch.mkdir(parents=True, exist_ok=True)
+    options = argparse.Namespace(
+        node=environment["SPARK_EXECUTOR_POD_NAME"],
+        host=environment["SPARK_EXECUTOR_POD_IP"],
+        zk=environment["REPRISE_ZK"],
+        cpu_milli=int(environment["REPRISE_CPU_MILLI"]),
+        session_timeout_ms=int(environment.get("REPRISE_SESSION_TIMEOUT_MS", SESSION_S * 1000)),
+    )
+    worker = ExecutorProcess.of(environment, scratch)
+    ExecutorAgent(options, worker, environment["REPRISE_ROOT"], scratch / ALIVE).run()

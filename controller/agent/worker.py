@@ -1,0 +1,73 @@
+"""The Spark Worker of a node, as its agent sees it: start it, ask whether it has registered, end all that it
+started."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from reprise.controller.agent import processes
+from reprise.controller.agent.jvm import REGISTERED
+from reprise.controller.agent.processes import Process, Session
+from reprise.controller.zookeeper.access import AUTH, TLS
+
+
+@dataclass(slots=True)
+class WorkerProcess:
+    """At most one Worker at a time, in the session of this process."""
+
+    command: Sequence[str]
+    """Everything but the working folder, which is appended by the caller's `--work-dir`."""
+    scratch: Path
+    """Folders of the node; emptied with each new Worker."""
+    log: Path
+    _process: subprocess.Popen[bytes] | None = None
+    _log_start: int = 0
+    _registered: bool = False
+
+    def start(self) -> None:
+        """A fresh Worker with fresh folders."""
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        folders = {name: self.scratch / name for name in ("work", "local", "tmp")}
+        for folder in folders.values():
+            folder.mkdir(parents=True)
+        own = {
+            name: value for name, value in os.environ.items() if name not in (AUTH, TLS)
+        }  # the agent's alone
+        environment = own | {"SPARK_LOCAL_DIRS": str(folders["local"]), "TMPDIR": str(folders["tmp"])}
+        self._registered = False
+        with self.log.open("ab") as out:
+            self._log_start = out.tell()
+            self._process = subprocess.Popen(
+                self.command, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT
+            )
+
+    @property
+    def alive(self) -> bool:
+        """Whether the Worker runs."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def registered(self) -> bool:
+        """Whether the master has accepted this Worker. Read from its log: nothing else tells it without
+        polling the master from every node."""
+        if not self._registered:
+            with self.log.open("rb") as text:
+                text.seek(self._log_start)
+                self._registered = REGISTERED.encode() in text.read()
+        return self._registered
+
+    def others(self) -> list[Process]:
+        """Every process of this session but the caller: Worker, executor, Python workers and what they
+        started."""
+        own = os.getpid()
+        return [p for p in processes.members([Session.of(os.getsid(0))]) if p.pid != own]
+
+    def end_all(self) -> None:
+        """Kill them."""
+        processes.kill(self.others)
+        if self._process is not None:
+            self._process.wait()
+        self._process = None

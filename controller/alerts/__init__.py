@@ -1,1 +1,0 @@
-"""Alerts for Prometheus: `rules` declares them, `render` makes the chart's and the plain rules file of them."""

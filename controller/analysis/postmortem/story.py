@@ -1,0 +1,133 @@
+"""An incident with all that its post-mortem rests on, and the facts that follow from the records alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from reprise.algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost
+from reprise.controller.errors import ReportError
+from reprise.scheduler.back import Recovery, recovery_of
+from reprise.scheduler.incident import Incident, PlanRecord
+from reprise.scheduler.missing import Missing
+from reprise.spark_jobs.topology import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Downtime:
+    """Of one query; `caught_up_at` is None where it had not been seen back when the record ends."""
+
+    query: str
+    priority: int
+    lost_at: float
+    restored_at: float | None
+    caught_up_at: float | None
+    losses: int
+    took: Recovery
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """`plans`: those of the incident, oldest first.  `end`: when it was closed, else when the records were read."""
+
+    topology: Topology
+    incident: Incident
+    plans: tuple[PlanRecord, ...]
+    end: float
+    heartbeats: tuple[tuple[float, str], ...] = ()
+    """(time, name) of nodes that were seen to arrive, where something but the plans recorded it."""
+
+    @property
+    def priorities(self) -> Mapping[str, int]:
+        return {query.id: query.priority for query in self.topology.queries.values()}
+
+    @property
+    def downtimes(self) -> tuple[Downtime, ...]:
+        """The most valuable first."""
+        priorities = self.priorities
+        found = [
+            Downtime(
+                q,
+                priorities.get(q, 1),
+                t.lost_at,
+                t.restored_at,
+                t.caught_up_at,
+                t.losses,
+                recovery_of(t, self.end),
+            )
+            for q, t in self.incident.queries.items()
+        ]
+        return tuple(sorted(found, key=lambda entry: (-entry.priority, entry.query)))
+
+    @property
+    def lost_s(self) -> float:
+        """Seconds of the whole topology lost: downtime weighted by priority, over the summed priority of all queries.  Where
+        a query was not measured it counts until the end of the record, so this is a lower bound then."""
+        total = sum(self.priorities.values()) or 1
+        return sum(d.priority * d.took.seconds for d in self.downtimes) / total
+
+    @property
+    def arrivals(self) -> tuple[tuple[float, str, int], ...]:
+        """(time, node, free milli-CPU) of each node that a later plan could use and the one before could not; and of those
+        that came when nothing was left to plan, where their heartbeats are on record."""
+        found = []
+        for before, after in pairwise(self.plans):
+            new = sorted(after.free.keys() - before.free.keys())
+            found += [(after.time, node, after.free[node]) for node in new]
+        known = {node.rpartition("#")[0] for plan in self.plans for node in plan.free}
+        size = max((free for _, _, free in found), default=0)
+        late = [(at, name, size) for at, name in self.heartbeats if name not in known]
+        inside = [entry for entry in late if self.incident.opened_at <= entry[0] <= self.end]
+        return tuple(sorted([*found, *inside]))
+
+
+def make_story(
+    topology: Topology,
+    incident: Incident,
+    plans: Sequence[PlanRecord],
+    now: float,
+    heartbeats: Sequence[tuple[float, str]] = (),
+) -> Story:
+    """`plans`: of any incidents."""
+    mine = sorted((p for p in plans if p.incident == incident.id), key=lambda plan: (plan.time, plan.id))
+    end = incident.closed_at if incident.closed_at is not None else now
+    return Story(topology, incident, tuple(mine), end, tuple(heartbeats))
+
+
+def instance_of(
+    plan: PlanRecord, incident: Incident, topology: Topology, source: str, edges: bool = False
+) -> Instance:
+    """The question that a plan answered; with `edges` for who asks the operator-centric baseline, which alone looks at them:
+    there may be millions.  ReportError names `source` and what in it does not belong together."""
+    for partition in plan.failed:
+        if partition not in topology.partitions:
+            raise ReportError(
+                f"{source}: plan {plan.id}: failed: topology.json has no partition {partition!r}"
+            )
+    for candidate in plan.candidates:
+        if candidate.query not in topology.queries:
+            raise ReportError(
+                f"{source}: plan {plan.id}: candidates: topology.json has no query {candidate.query!r}"
+            )
+    place = {p: k for k, p in enumerate(topology.order)}
+    missing = Missing(place, frozenset(plan.failed))
+    needs = {c.query: missing(topology.queries[c.query].partitions) for c in plan.candidates}
+    wanted = set[str]().union(*needs.values())
+    for partition in sorted(wanted):
+        if partition not in incident.costs:
+            raise ReportError(f"{source}: incident {incident.id}: costs: no partition {partition!r}")
+    order = [p for p in topology.order if p in wanted]
+    upstream = (
+        (u.partition, p)
+        for p in order
+        for u in topology.partitions[p].upstream
+        if u.partition in wanted and not u.feedback
+    )
+    return Instance(
+        capacity=sum(plan.free.values()),
+        partitions=tuple(PartitionCost(p, incident.costs[p]) for p in order),
+        queries=tuple(FailedQuery(c.query, c.priority, needs[c.query]) for c in plan.candidates),
+        nodes=tuple(NodeCapacity(node, room) for node, room in plan.free.items()),
+        edges=tuple(upstream) if edges else (),
+    )

@@ -1,0 +1,185 @@
+"""The coordinator's loop: read, decide, commit; it keeps nothing that its successor would miss.
+
+One coordinator acts at a time, the one that holds the ephemeral znode `coordinator`; that is for quiet, safety
+comes from the versions in each transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from reprise.algorithms import PlanningError
+from reprise.controller import logs
+from reprise.controller.coordinator import history
+from reprise.controller.coordinator.store import Reading, Store
+from reprise.controller.coordinator.told import tell, tell_again
+from reprise.controller.zookeeper import paths
+from reprise.controller.zookeeper.errors import RecordError, SessionError, StaleError, TooLargeError
+from reprise.scheduler import (
+    Decision,
+    Foreseen,
+    InvariantViolation,
+    Outcome,
+    Policy,
+    Snapshot,
+    decide,
+    foresee,
+    settling,
+)
+from reprise.scheduler.steps import CloseIncident
+
+log = logging.getLogger("reprise.coordinator")
+
+TICK_S = 0.3
+"""Between looks when no watch wakes the loop: settling and windows are a matter of time alone."""
+
+
+@dataclass(slots=True)
+class Coordinator:
+    """`permits`: asked before a decision is carried out; one that it holds back is taken again at the next look,
+    as it may look different by then."""
+
+    store: Store
+    policy: Policy
+    permits: Callable[[Decision], bool] = lambda _: True
+    kept: history.Kept = field(default_factory=history.Kept)
+    clock: Callable[[], float] = time.monotonic
+    stop: threading.Event = field(default_factory=threading.Event)
+    problem: str = ""
+    """Why the last look could not decide, or could not carry out what it had decided; empty when it could."""
+    _leading: bool | None = None
+    _said: tuple[str, str] = ("", "")
+    _told: bool = False
+    _settling: tuple[Snapshot, Decision] | None = None
+    """The last look, if it found that a burst settles."""
+    _foreseen: Foreseen | None = None
+    _ahead: threading.Lock = field(default_factory=threading.Lock)
+    """Held while a plan is made ahead: a decision that finds it begun waits, as it would take as long itself."""
+
+    def run(self) -> None:
+        """Until `stop`."""
+        while not self.stop.is_set():
+            self.store.changed.clear()
+            try:
+                self.turn()
+                self.foresee()
+            except Exception:
+                log.exception("event=turn-failed")
+            self.store.changed.wait(TICK_S)
+
+    def turn(self) -> Decision | None:
+        """One look, and one decision at most; None when this coordinator is not the one to act, or could not."""
+        self._settling, self.problem = None, ""
+        if not self._lead():
+            return None
+        try:
+            reading = self.store.read()
+            if not reading.led:
+                self.store.changed.set()
+                return None
+            self._look_at(reading)
+            with self._ahead:
+                foreseen = self._foreseen
+            decision = decide(reading.snapshot, self.policy, self.clock, foreseen)
+        except (RecordError, InvariantViolation, PlanningError) as error:
+            self._refuse(f"{type(error).__name__}: {error}")
+            return None
+        if decision.outcome is Outcome.ACT and not self.permits(decision):
+            self._say("held-back", f"{decision.rule}: {decision.reason}")
+            return None
+        if decision.outcome is Outcome.ACT:
+            if not self._carry_out(reading, decision):
+                return None
+        else:
+            self._say(decision.rule, decision.reason)
+        if settling(reading.snapshot, decision):
+            self._settling = reading.snapshot, decision
+        else:
+            self._foreseen = None
+        return decision
+
+    def foresee(self) -> None:
+        """After a turn that found that a burst settles: make the plan that will be due, so that it need not be made when
+        it is.  Nothing else follows from it, so it may be left out; from any thread."""
+        with self._ahead:
+            found, self._settling = self._settling, None
+            if found is not None:
+                self._foreseen = foresee(*found, self.policy, self.clock, self._foreseen)
+
+    def _look_at(self, reading: Reading) -> None:
+        """The incident whose ids the following lines of the log have."""
+        incident = reading.snapshot.incident
+        plans = incident.plans if incident else ()
+        logs.about(incident=incident.id if incident else None, plan=plans[-1] if plans else None)
+        if reading.snapshot.session and not self._told:
+            self._told = True
+            tell_again(self.store.client, self.store.root, incident)
+
+    def _carry_out(self, reading: Reading, decision: Decision) -> bool:
+        try:
+            self.store.commit(reading, decision)
+        except StaleError as error:
+            log.info("event=stale rule=%s reason=%r", decision.rule, str(error))
+            self.store.changed.set()
+            return False
+        except SessionError as error:
+            log.warning("event=uncertain rule=%s reason=%r", decision.rule, str(error))
+            return False
+        except TooLargeError as error:
+            self._refuse(f"{decision.rule} cannot be written down: {error}")
+            return False
+        _log_decision(reading, decision)
+        tell(reading.snapshot.incident, decision.incident, [decision.plan] if decision.plan else [])
+        if any(isinstance(step, CloseIncident) for step in decision.steps):
+            history.prune(self.store.client, self.store.root, self.kept)
+        if decision.rule != "observed":
+            self._say(decision.rule, decision.reason)
+        self.store.changed.set()
+        return True
+
+    def _lead(self) -> bool:
+        leading = self.store.lead(self._who())
+        if leading != self._leading:
+            log.info("event=%s pid=%d", "leading" if leading else "standing-by", os.getpid())
+            self._told = False
+        self._leading = leading
+        return leading
+
+    def _refuse(self, reason: str) -> None:
+        """Nothing can be decided before somebody changes something."""
+        self.problem = reason
+        self._say(paths.ERROR, reason, logging.ERROR)
+
+    def _say(self, rule: str, reason: str, level: int = logging.INFO) -> None:
+        """To the log and to the leader's znode, once; the seconds in a reason are no news."""
+        known = (rule, "" if rule == "settling" else reason)
+        if known != self._said:
+            self._said = known
+            log.log(level, "event=%s reason=%r", rule, reason)
+            self.store.tell({**self._who(), "rule": rule, "reason": reason, "time": self.store.clock()})
+
+    def _who(self) -> dict[str, object]:
+        return {"pid": os.getpid()}
+
+
+def _log_decision(reading: Reading, decision: Decision) -> None:
+    desired = decision.desired or reading.snapshot.desired
+    incident = decision.incident or reading.snapshot.incident
+    plan = decision.plan
+    log.info(
+        "event=decided rule=%s incident=%s phase=%s plan=%s seq=%s generation=%s checkpoint=%s assigned=%s reason=%r",
+        decision.rule,
+        incident.id if incident else "-",
+        incident.phase if incident else "-",
+        plan.id if plan else "-",
+        desired.seq if desired else "-",
+        desired.generation if desired else "-",
+        desired.checkpoint if desired else "-",
+        len(desired.assignment) if desired else 0,
+        decision.reason,
+    )

@@ -1,0 +1,356 @@
+"""The coordinator's side of ZooKeeper: a snapshot in, a decision out as one transaction.
+
+Invariants. Every transaction checks the version of the desired state that its snapshot was read with, and of
+each record that it rewrites: of two coordinators, or one that was frozen in the middle, only one gets through.
+A snapshot is only called valid when the session was connected before and after all reads; right after a loss
+of the connection nothing is known for a while, because nodes whose sessions are being renewed would look lost.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import (
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+
+from reprise.controller.coordinator.lag_window import LagWindow
+from reprise.controller.coordinator.node_list import NodeList
+from reprise.controller.coordinator.stats_window import StatsWindow
+from reprise.controller.coordinator.suspects import Suspects
+from reprise.controller.coordinator.transaction import Operation, Versions, check_size, operations
+from reprise.controller.zookeeper import paths
+from reprise.controller.zookeeper.errors import RecordError, SessionError, StaleError
+from reprise.controller.zookeeper.node_record import absence_counts_after_s
+from reprise.controller.zookeeper.records import parse_desired, parse_poison, parse_progress, parse_stats
+from reprise.controller.zookeeper.recovery_records import parse_incident
+from reprise.scheduler.incident import Incident
+from reprise.scheduler.model import Desired, PartitionStats, Progress, Snapshot, TopologyView
+from reprise.scheduler.steps import Decision
+
+log = logging.getLogger("reprise.coordinator")
+
+ANSWER_S = 10.0
+"""Longest wait for one answer of the server; after it the outcome is unknown."""
+_WRITTEN: Mapping[str, Callable[[bytes, str], Any]] = MappingProxyType(
+    {paths.DESIRED: parse_desired, paths.INCIDENT: parse_incident, paths.POISON: parse_poison}
+)
+"""Records that the coordinator itself writes."""
+DOUBT_S = 0.3
+"""Until the next look while a node stands without a heartbeat; as often as the driver reports."""
+_NO_SESSION = (ConnectionLoss, ConnectionClosedError, SessionExpiredError, KazooTimeoutError)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A snapshot with the versions that a decision on it depends on."""
+
+    snapshot: Snapshot
+    versions: Versions
+    led: bool = True
+    """Whether this coordinator still had the place when it was read."""
+
+
+def _nothing_more(_snapshot: Snapshot, _decision: Decision) -> Iterable[Operation]:
+    return ()
+
+
+@dataclass(slots=True)
+class Store:
+    """One topology's records. `keep`: how many of the newest checkpoint records the data plane still has files
+    for. `also`: what else belongs into the transaction of a decision. `changed` is set when nodes, progress or
+    the session may have changed."""
+
+    client: KazooClient
+    root: str
+    topology: TopologyView
+    clock: Callable[[], float]
+    paused: bool = False
+    keep: int = 3
+    grace_s: float = absence_counts_after_s()
+    """How long after a reconnection nothing is believed: for as long as living agents may be absent."""
+    elapsed: Callable[[], float] = time.monotonic
+    """Seconds that only grow, for how long ago something was: `clock` may be set while we run."""
+    also: Callable[[Snapshot, Decision], Iterable[Operation]] = _nothing_more
+    changed: threading.Event = field(default_factory=threading.Event)
+    reported: threading.Event | None = None
+    """Set in place of `changed` by a report of the driver; None: `changed` stands for that as well."""
+    _connections: int = 0
+    _trusted_from: float = float("-inf")
+    _nodes: NodeList = field(init=False)
+    _suspects: Suspects = field(init=False)
+    _leads: bool = False
+    """By the last answer in this session."""
+    _commanded: int = 0
+    _kept: dict[str, tuple[Any, int]] = field(default_factory=dict)
+    """Desired state and incident with their versions, as this coordinator has written them last, while an incident is open:
+    only the leader writes them, and its next transaction checks their versions."""
+    _window: StatsWindow = field(default_factory=StatsWindow)
+    _lags: LagWindow = field(default_factory=LagWindow)
+
+    def __post_init__(self) -> None:
+        folder = self._path(paths.NODES)
+        self._nodes = NodeList(self.client, folder, self.changed.set, self._await)
+        self._suspects = Suspects(self.grace_s, self.elapsed)
+
+    def open(self) -> None:
+        """Create the folders; the client has been started. Raises SessionError."""
+        self.client.add_listener(self._listen)
+        try:
+            for folder in paths.FOLDERS:
+                self.client.ensure_path(f"{self.root}/{folder}")
+        except KazooException as error:
+            raise SessionError(f"{self.root}: folders not created: {error!r}") from error
+
+    def close(self) -> None:
+        """The client, which others may share, lives on."""
+        self.client.remove_listener(self._listen)
+
+    @property
+    def trusted_for_s(self) -> float:
+        """Since when absence means something again, in seconds; negative while sessions are being renewed."""
+        return self.elapsed() - self._trusted_from
+
+    @property
+    def connected(self) -> bool:
+        """Whether the session is valid now."""
+        return bool(self.client.state == KazooState.CONNECTED)
+
+    @property
+    def commanded(self) -> int:
+        """When somebody had last told this topology to pause, or to go on, at the last reading; a transaction's number."""
+        return self._commanded
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def read(self) -> Reading:
+        """What the records say now; a snapshot without session when that cannot be known. Raises RecordError
+        for a record that is needed and cannot be read."""
+        try:
+            connections = self._connections
+            if self.connected and self.trusted_for_s >= 0:
+                reading = self._read()
+                if self.connected and connections == self._connections:
+                    return reading
+        except _NO_SESSION as error:
+            log.warning("event=read-failed error=%r", error)
+        except NoAuthError as error:
+            raise RecordError(
+                self.root, "$", "ZooKeeper does not let this process read all records"
+            ) from error
+        return Reading(Snapshot(self.clock(), self.topology, session=False), Versions())
+
+    def _read(self) -> Reading:
+        # Desired state first: what is read after it is at least as new, so a node that it names and that is
+        # not there any more is gone, and not yet to come.
+        # All are asked before the first is waited for: a session answers in order, and a wait is a change of threads.
+        leader = self.client.exists_async(self._path(paths.COORDINATOR))
+        kept = dict(self._kept)
+        first = {name: self._ask(name) for name in _WRITTEN if name not in kept}
+        nodes = self._nodes.read()
+        folder = self.client.get_children_async(f"{self.root}/{paths.CHECKPOINTS}")
+        asked, commands = self._ask(paths.STATS), self._ask(paths.PAUSED)
+        progress = self._found(self._ask(paths.PROGRESS, self._saw_report))  # with the last all are there
+        found = {name: self._parsed(name, answer) for name, answer in first.items()} | kept
+        desired, incident, poison = (found.get(name) for name in _WRITTEN)
+        stats, paused = self._found(asked), self._await(commands)
+        self._commanded = int(paused[1].mzxid) if paused else 0
+        self._leads = self._mine(self._await(leader))
+        if not self._leads:
+            self._kept.clear()
+        records = self._await(folder) or []
+        now = self.clock()
+        report = progress and parse_progress(progress[0], self._path(paths.PROGRESS))
+        nodes = self._suspects.add(nodes, desired and desired[0], report)
+        if self._suspects.doubtful:
+            self._look_again()
+        snapshot = Snapshot(
+            now=now,
+            topology=self.topology,
+            nodes=nodes,
+            progress=report,
+            stats=self._window.add(now, stats and stats[0], self._stats),
+            checkpoints=frozenset(sorted(int(k) for k in records if k.isdigit())[-self.keep :]),
+            desired=desired and desired[0],
+            incident=incident and incident[0],
+            poison=poison and poison[0],
+            paused=self._paused(paused and paused[0]),
+        )
+        self.note_lags(snapshot.progress, snapshot.desired, snapshot.incident)
+        if snapshot.incident is None:
+            snapshot = replace(snapshot, steady=self._lags.steady(now))
+        versions = Versions(desired and desired[1], incident and incident[1], poison and poison[1])
+        return Reading(snapshot, versions, self._leads)
+
+    def note_lags(
+        self, progress: Progress | None, desired: Desired | None, incident: Incident | None
+    ) -> None:
+        """What somebody has just read of this topology, so that its steady lag is known when a failure is noticed."""
+        outputs = [query.id for query in self.topology.queries]
+        self._lags.note(self.clock(), outputs, progress, desired, incident)
+
+    def ask_for_sample(self) -> Callable[[], None]:
+        """The statistics alone, so that the window is full when a failure is noticed: asked for now, read when what is
+        returned is called. That raises SessionError."""
+        asked = self._ask(paths.STATS)
+        return lambda: self._sample(asked)
+
+    def _sample(self, asked: Any) -> None:
+        try:
+            found = self._found(asked)
+        except (KazooException, KazooTimeoutError) as error:
+            raise SessionError(f"{self._path(paths.STATS)}: {error!r}") from error
+        self._window.note(self.clock(), found and found[0], self._stats)
+
+    def _parsed(self, name: str, answer: Any) -> tuple[Any, int] | None:
+        raw = self._found(answer)
+        return raw and (_WRITTEN[name](raw[0], self._path(name)), raw[1])
+
+    def _stats(self, raw: bytes) -> Mapping[str, PartitionStats]:
+        """Without statistics the declared costs hold."""
+        try:
+            return parse_stats(raw, self._path(paths.STATS))
+        except RecordError as error:
+            log.warning("event=stats-ignored reason=%r", str(error))
+            return {}
+
+    def _ask(self, name: str, watch: Callable[[Any], None] | None = None) -> Any:
+        return self.client.get_async(self._path(name), watch=watch)
+
+    def _found(self, answer: Any) -> tuple[bytes, int] | None:
+        found = self._await(answer)
+        return None if found is None else (found[0], found[1].version)
+
+    def _await(self, answer: Any) -> Any:
+        """None where there is no such znode."""
+        try:
+            return answer.get(timeout=ANSWER_S)
+        except NoNodeError:
+            return None
+
+    def _paused(self, raw: bytes | None) -> bool:
+        if raw is None:
+            return self.paused
+        try:
+            value = json.loads(raw)
+        except ValueError:
+            value = None
+        if not isinstance(value, bool):
+            raise RecordError(self._path(paths.PAUSED), "$", "must be true or false")
+        return value
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def commit(self, reading: Reading, decision: Decision) -> None:
+        """All steps of a decision or none. Raises StaleError when someone has written since the reading, and
+        SessionError when it is not known whether the decision is carried out; either way: read again.  TooLargeError:
+        nothing was sent."""
+        self._kept.clear()
+        if not self.connected:
+            raise SessionError("no session: the decision is dropped")
+        connections = self._connections
+        transaction = self.client.transaction()
+        more = self.also(reading.snapshot, decision)
+        for operation in (*operations(self.root, reading.versions, decision), *more):
+            operation(transaction)
+        check_size(self.root, transaction)
+        try:
+            results = transaction.commit_async().get(timeout=ANSWER_S)
+        except _NO_SESSION as error:
+            raise SessionError(f"commit not acknowledged: {error!r}") from error
+        failures = [result for result in results if isinstance(result, Exception)]
+        if failures:
+            raise StaleError(f"refused: {', '.join(type(f).__name__ for f in failures)}")
+        if connections == self._connections:
+            self._kept |= _left_by(reading, decision)
+
+    def lead(self, who: Mapping[str, object]) -> bool:
+        """Whether this coordinator is the one to act; takes the place when it is free.  One that has it is not asked about
+        again before each reading, which asks as well: two that act are refused by versions, not by this."""
+        path = self._path(paths.COORDINATOR)
+        try:
+            if not self.connected or self.client.client_id is None:
+                return False
+            if self._leads:
+                return True
+            stat = self._await(self.client.exists_async(path, watch=self._saw))
+            if stat is not None:
+                return self._mine(stat)
+            data = json.dumps(who, sort_keys=True).encode()
+            self._await(self.client.create_async(path, data, ephemeral=True))
+            return True
+        except (NodeExistsError, *_NO_SESSION):
+            return False
+
+    def _mine(self, stat: Any) -> bool:
+        client = self.client.client_id
+        return stat is not None and client is not None and bool(stat.ephemeralOwner == client[0])
+
+    def tell(self, who: Mapping[str, object]) -> None:
+        """Say in the leader's znode what is going on; for people, nothing depends on it, so nobody waits for it."""
+        if self.connected:
+            data = json.dumps(who, sort_keys=True).encode()
+            self.client.set_async(self._path(paths.COORDINATOR), data)
+
+    # -- watching ------------------------------------------------------------------------------------------------
+
+    def _listen(self, state: str) -> None:
+        self._connections += 1
+        self._leads = False
+        self._nodes.forget()
+        self._suspects.forget()
+        self._kept.clear()
+        if state == KazooState.CONNECTED:
+            self._trusted_from = self.elapsed() + self.grace_s
+        log.info("event=zookeeper state=%s", state)
+        self.changed.set()
+
+    def _look_again(self) -> None:
+        """Soon, whether anything is heard or not."""
+        timer = threading.Timer(DOUBT_S, self.changed.set)
+        timer.daemon = True
+        timer.start()
+
+    def _saw(self, _: Any) -> None:
+        self.changed.set()
+
+    def _saw_report(self, _: Any) -> None:
+        (self.reported or self.changed).set()
+
+    def _path(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+
+def _left_by(reading: Reading, decision: Decision) -> dict[str, tuple[Any, int]]:
+    """Desired state and incident after `decision` on what was read, with their versions; nothing where no incident is open
+    then."""
+    snapshot, versions = reading.snapshot, reading.versions
+    desired, incident = decision.desired or snapshot.desired, decision.incident or snapshot.incident
+    if incident is None or incident.closed_at is not None or desired is None:
+        return {}
+    return {
+        paths.DESIRED: (desired, _next(versions.desired, decision.desired is not None)),
+        paths.INCIDENT: (incident, _next(versions.incident, decision.incident is not None)),
+    }
+
+
+def _next(version: int | None, written: bool) -> int:
+    """Of a record: new ones begin at 0."""
+    if version is None:
+        return 0
+    return version + written

@@ -1,0 +1,69 @@
+"""What happened in an incident, into the log: every line of its time line and every plan, when they are committed.
+
+ZooKeeper has the same, but for as long as it keeps closed incidents, and where somebody can ask it.  A coordinator that was
+killed between committing and logging owes a line, so whoever takes the lead tells the open incident, or the newest closed
+one, from its beginning: said twice is no harm (`reprise.controller.analysis.from_logs` takes each once), said never would
+be.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+
+from reprise.controller.plan_summary import plan_summary
+from reprise.controller.zookeeper import paths
+from reprise.controller.zookeeper.errors import RecordError
+from reprise.controller.zookeeper.recovery_records import parse_incident, parse_plan
+from reprise.scheduler.incident import Incident, PlanRecord
+
+log = logging.getLogger("reprise.coordinator")
+ANSWER_S = 10.0
+
+
+def tell(before: Incident | None, after: Incident | None, plans: Iterable[PlanRecord]) -> None:
+    """What a decision has added."""
+    if after is not None:
+        known = set(before.events) if before is not None and before.id == after.id else set()
+        for event in (e for e in after.events if e not in known):
+            log.info(
+                "event=incident incident=%s kind=%s name=%s time=%r detail=%r",
+                after.id, after.kind.value, event.name, event.time, event.detail,
+            )  # fmt: skip
+    for plan in plans:
+        log.info(
+            "event=plan incident=%s plan=%s time=%r trigger=%s summary=%r",
+            plan.incident, plan.id, plan.time, plan.trigger, plan_summary(plan),
+        )  # fmt: skip
+
+
+def tell_again(client: KazooClient, root: str, now_open: Incident | None) -> None:
+    """For a coordinator that has just taken the lead.  Trouble is logged, as nothing depends on it."""
+    try:
+        incident = now_open or _newest_closed(client, root)
+        if incident is not None:
+            raw = [(name, _get(client, f"{root}/{paths.PLANS}/{name}")) for name in incident.plans]
+            tell(None, incident, [parse_plan(data, name) for name, data in raw if data])
+    except (KazooException, KazooTimeoutError, RecordError) as error:
+        log.warning("event=not-told-again error=%r", error)
+
+
+def _newest_closed(client: KazooClient, root: str) -> Incident | None:
+    try:
+        names = sorted(client.get_children_async(f"{root}/{paths.INCIDENTS}").get(timeout=ANSWER_S))
+    except NoNodeError:
+        return None
+    raw = _get(client, f"{root}/{paths.INCIDENTS}/{names[-1]}") if names else None
+    return parse_incident(raw, names[-1]) if raw else None
+
+
+def _get(client: KazooClient, path: str) -> bytes | None:
+    try:
+        raw: bytes = client.get_async(path).get(timeout=ANSWER_S)[0]
+    except NoNodeError:
+        return None
+    return raw or None

@@ -1,0 +1,156 @@
+"""What an API server checks beyond the shape: rules over several fields, and what may not change any more.
+
+The same mistakes are refused by `reprise.spark_jobs.topology.check` when a file is loaded; these rules refuse them at
+`kubectl apply`, before anything is stored.  What the expression language cannot say (that the graph has no cycle, that a
+class takes its parameters) the operator checks and reports as the condition Valid.
+
+Two limits shape them.  A server multiplies the cost of a rule by the longest lists that the schema allows and refuses
+the schema when the product is too large: so names are gathered into one list first (`[names].all(n, ...)` binds a
+variable) and searched with `in`.  And a rule sees only what is below its place: rules that need the status stand at the
+root.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from reprise.spark_jobs.topology.limits import MAX_PARTITIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A CEL expression that must be true, and what to say when it is not."""
+
+    rule: str
+    message: str
+
+    def as_object(self) -> dict[str, Any]:
+        """As `x-kubernetes-validations` has it."""
+        return {"rule": " ".join(self.rule.split()), "message": self.message}
+
+
+_STARTED = "has(oldSelf.status) && has(oldSelf.status.startedAt)"
+
+
+def _same_partitions(part: str, one: str, what: str) -> Rule:
+    """Names and parallelism of a list stay; `what` is kept by partition."""
+    return Rule(
+        f"""!({_STARTED}) || (size(oldSelf.spec.{part}) == size(self.spec.{part})
+        && oldSelf.spec.{part}.all({one}, self.spec.{part}.exists(n,
+        n.name == {one}.name && n.parallelism == {one}.parallelism)))""",
+        f"names and parallelism of {part} are immutable while the topology is running: {what} kept by partition; "
+        "delete it and create it anew",
+    )
+
+
+TOPOLOGY: dict[str, tuple[Rule, ...]] = {
+    "": (
+        _same_partitions("sources", "s", "the records of what was read are"),
+        _same_partitions("operators", "o", "state is"),
+        Rule(
+            f"""!({_STARTED}) || oldSelf.spec.operators.all(o,
+            self.spec.operators.all(n, n.name != o.name || n.inputs == o.inputs))""",
+            "inputs are immutable while the topology is running: what is in flight belongs to the old graph",
+        ),
+        Rule(
+            f"""!({_STARTED}) || (has(oldSelf.spec.checkpoint.location) == has(self.spec.checkpoint.location)
+            && (!has(self.spec.checkpoint.location)
+            || oldSelf.spec.checkpoint.location == self.spec.checkpoint.location))""",
+            "checkpoint.location is immutable while the topology is running: its state would be left behind",
+        ),
+    ),
+    "spec": (
+        Rule(
+            "[self.operators.map(o, o.name)].all(names, self.sources.all(s, !(s.name in names)))",
+            "a source and an operator have the same name",
+        ),
+        Rule(
+            """[self.sources.map(s, s.name) + self.operators.map(o, o.name)].all(names,
+            self.operators.all(o, o.inputs.all(i, i.from in names)))""",
+            "an input reads from a source or operator that is not there",
+        ),
+        Rule(
+            f"""self.sources.map(s, s.parallelism).sum() + self.operators.map(o, o.parallelism).sum()
+            <= {MAX_PARTITIONS}""",
+            f"sources and operators have more than {MAX_PARTITIONS} partitions together (parallelism)",
+        ),
+        Rule(
+            "self.operators.exists(o, has(o.output))",
+            "no operator has an `output`, so no query would be recovered; give at least one",
+        ),
+        Rule(
+            """[self.sources.map(s, s.name) + self.operators.map(o, o.name)].all(names,
+            [self.sources.map(s, s.parallelism) + self.operators.map(o, o.parallelism)].all(sizes,
+            self.operators.all(o, o.inputs.all(i,
+            !i.forward || !(i.from in names) || sizes[names.indexOf(i.from)] == o.parallelism))))""",
+            "an input with `forward` needs the same parallelism on both sides",
+        ),
+    ),
+    "spec.operators[]": (
+        Rule(
+            "self.inputs.exists(i, !i.feedback)",
+            "inputs are all feedback; at least one must not be, or nothing drives the operator",
+        ),
+        Rule(
+            "self.parallelism == 1 || self.inputs.all(i, has(i.by) || i.broadcast || i.forward)",
+            "an operator of several partitions must say how rows reach them: `by`, `broadcast` or `forward`",
+        ),
+        Rule(
+            """!has(self.output) || !has(self.output.priorities)
+            || self.output.priorities.all(index, int(index) >= 0 && int(index) < self.parallelism)""",
+            "output.priorities names a partition that is not there: they count from 0 and are fewer than parallelism",
+        ),
+    ),
+    "spec.operators[].inputs[]": (
+        Rule(
+            "(has(self.by) ? 1 : 0) + (self.broadcast ? 1 : 0) + (self.forward ? 1 : 0) <= 1",
+            "give only one of `by`, `broadcast` and `forward`",
+        ),
+    ),
+    "spec.checkpoint": (
+        Rule(
+            "!(has(self.interval) && has(self.everyBatches))",
+            "give only one of `interval` and `everyBatches`",
+        ),
+    ),
+    "spec.kubernetes.tolerations[]": (
+        Rule(
+            "has(self.key) || self.operator == 'Exists'",
+            "without `key` the operator must be Exists",
+        ),
+        Rule(
+            "!has(self.value) || self.operator == 'Equal'",
+            "`value` goes with the operator Equal only",
+        ),
+    ),
+}
+
+_IMMUTABLE = Rule(
+    "self == oldSelf", "is a record of what happened and immutable; the controller writes the status"
+)
+INCIDENT: dict[str, tuple[Rule, ...]] = {
+    "spec": (_IMMUTABLE,),
+    "status": (
+        Rule(
+            "!has(oldSelf.closedAt) || has(self.closedAt)",
+            "a closed incident stays closed; a new failure is a new incident",
+        ),
+    ),
+}
+PLAN: dict[str, tuple[Rule, ...]] = {
+    "spec": (_IMMUTABLE,),
+    "status": (
+        Rule(
+            "!(oldSelf.state in ['Done', 'Superseded']) || self.state == oldSelf.state",
+            "a plan that is done or superseded stays so",
+        ),
+    ),
+}
+LIST_KEYS = {
+    "spec.sources": ["name"],
+    "spec.operators": ["name"],
+    "spec.operators[].inputs": ["from"],
+    "spec.kubernetes.volumes": ["mountPath"],
+}
+"""Lists that merge by key, so that two field managers may own different items; keys are unique in them."""

@@ -1,0 +1,103 @@
+"""Status of a StreamTopology: how many queries are available, on how many nodes, how fresh the newest checkpoint is."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from reprise.controller.crd.base import (
+    MAX_LISTED,
+    Conditions,
+    Count,
+    Label,
+    ObjectName,
+    Reason,
+    Summary,
+    Time,
+    WaitingQuery,
+    Written,
+)
+
+
+class QueriesStatus(Written):
+    available: Count
+    """Queries all of whose partitions are at work and whose output is not behind."""
+    recovering: Count = 0
+    """Queries that are placed and being restored, or catching up."""
+    waiting: Count = 0
+    """Queries that nothing is done for yet."""
+    total: Count
+    """All queries of the topology."""
+    summary: Summary
+    """`available/total`."""
+    value: Summary
+    """Summed priority of the available queries, of all: `45/120`."""
+
+
+class NodesStatus(Written):
+    ready: Count
+    """Nodes that can host partitions, by heartbeat and by Spark."""
+    wanted: Count
+    """`spec.nodes.count`."""
+    lost: Count = 0
+    """Nodes lost in the open incident."""
+    pending: Count = 0
+    """Executor pods that have no machine yet."""
+    expected: Count = 0
+    """Executors that were asked for and are on their way: starting, or an autoscaler adds a machine."""
+    room: Count | None = None
+    """More executors that machines have room for now; absent where the operator may not read all pods."""
+    outlook: Reason | None = None
+    """Whether waiting will help, for people."""
+    summary: Summary
+    """`ready/wanted`."""
+
+
+class CheckpointStatus(Written):
+    position: Count
+    """Batch of the newest complete global checkpoint; 0 is the initial state."""
+    completed_at: Time | None = None
+    """When it was complete."""
+
+
+class DriverStatus(Written):
+    pod: ObjectName | None = None
+    """The driver's pod."""
+    epoch: Count = 0
+    """How often a driver of this topology has started; commands of lower epochs are refused."""
+
+
+class TopologyStatus(Written):
+    observed_generation: Annotated[int, Field(ge=0)] | None = None
+    """The generation of the spec that the rest speaks of."""
+    conditions: Conditions = Field(default_factory=list)
+    """Ready (every query is available), Recovering (an incident is open), Degraded (some query is not available),
+    Paused, Valid (the spec can be run), Observed (ZooKeeper and the API server both answer, so the rest is current)."""
+    started_at: Time | None = None
+    """When the first batch was released; from then on the shape of the graph and the checkpoint location are
+    immutable."""
+    queries: QueriesStatus | None = None
+    """How many queries are available."""
+    waiting: Annotated[list[WaitingQuery], Field(max_length=MAX_LISTED)] = Field(default_factory=list)
+    """The most valuable queries that are not available, and why; at most 50."""
+    waiting_total: Count = 0
+    """How many are not available."""
+    nodes: NodesStatus | None = None
+    """The nodes."""
+    partitions: Count = 0
+    """Partitions of the topology; where each one runs is kept in ZooKeeper."""
+    checkpoint: CheckpointStatus | None = None
+    """The newest global checkpoint."""
+    position: Count = 0
+    """The newest batch that was released."""
+    lag_batches: Count = 0
+    """Batches between the last one that is due, released or not, and the output of the query that is furthest behind."""
+    incident: Label | None = None
+    """Name of the open Incident."""
+    driver: DriverStatus | None = None
+    """The Spark driver."""
+    coordinator: Label | None = None
+    """Who decides at present."""
+    root: Reason | None = None
+    """Path of the records in ZooKeeper."""

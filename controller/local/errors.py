@@ -1,0 +1,27 @@
+"""What can go wrong with a run on this machine and with its files."""
+
+from __future__ import annotations
+
+from reprise.controller.errors import ReportError, RunError
+
+
+class OutDirError(ReportError):
+    """A folder that cannot take the results of a run."""
+
+
+class FaultFileError(RunError):
+    """A fault or trace file that does not say what to do: file, field (as a path) and reason."""
+
+    def __init__(self, file: str, field: str, reason: str) -> None:
+        super().__init__(f"{file}: {field}: {reason}" if field else f"{file}: {reason}")
+        self.file = file
+        self.field = field
+        self.reason = reason
+
+    def at(self, line: int | None) -> FaultFileError:
+        """The same with the line of the file, where it is known."""
+        return self if line is None else FaultFileError(self.file, self.field, f"{self.reason} (line {line})")
+
+
+class ServiceError(RunError):
+    """Driver or coordinator end again and again; the message carries the end of the log."""

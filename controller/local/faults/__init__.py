@@ -1,0 +1,1 @@
+"""Fault files and traces: what is to break in a run, and when."""

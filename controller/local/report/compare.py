@@ -1,0 +1,71 @@
+"""Are the outputs of two runs the same, byte for byte?
+
+The answer to invariant E1: the sink holds one file for each (output partition, batch), so two runs over the same input
+agree exactly when their folders have the same files with the same bytes.  Unfinished files (hidden names) are no output.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from reprise.controller.errors import ReportError
+
+Piece = tuple[str, int]
+"""Output partition and batch."""
+_FILE = re.compile(r"batch-(\d+)\.\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What differs in `b` as seen from `a`; each sorted by partition and batch."""
+
+    equal: int
+    missing: tuple[Piece, ...]
+    extra: tuple[Piece, ...]
+    different: tuple[Piece, ...]
+    twice: tuple[Piece, ...]
+    """Pieces of which one of the sides has two files (of different formats)."""
+
+    @property
+    def identical(self) -> bool:
+        return not (self.missing or self.extra or self.different or self.twice)
+
+
+def compare(a: str | Path, b: str | Path) -> Comparison:
+    """Compare the sink output of two run folders (or of two sink folders).  ReportError when one is not there."""
+    left, twice_left = pieces(a)
+    right, twice_right = pieces(b)
+    common = left.keys() & right.keys()
+    different = [piece for piece in common if not _same(left[piece], right[piece])]
+    return Comparison(
+        equal=len(common) - len(different),
+        missing=tuple(sorted(left.keys() - right.keys())),
+        extra=tuple(sorted(right.keys() - left.keys())),
+        different=tuple(sorted(different)),
+        twice=tuple(sorted(twice_left | twice_right)),
+    )
+
+
+def pieces(folder: str | Path) -> tuple[Mapping[Piece, Path], set[Piece]]:
+    """The output files of a run by (partition, batch), and the pieces that are there more than once."""
+    root = Path(folder) / "sink" if (Path(folder) / "sink").is_dir() else Path(folder)
+    if not root.is_dir():
+        raise ReportError(f"{folder}: no such folder")
+    found: dict[Piece, Path] = {}
+    twice: set[Piece] = set()
+    for path in root.glob("*/*/batch-*"):
+        match = _FILE.fullmatch(path.name)
+        if match is None:
+            continue
+        piece = (f"{path.parent.parent.name}.{path.parent.name}", int(match[1]))
+        if piece in found:
+            twice.add(piece)
+        found[piece] = path
+    return found, twice
+
+
+def _same(a: Path, b: Path) -> bool:
+    return a.suffix == b.suffix and a.stat().st_size == b.stat().st_size and a.read_bytes() == b.read_bytes()

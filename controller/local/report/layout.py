@@ -1,0 +1,197 @@
+"""The folder of a run: what is where, who may use it, and the record `run.json`.
+
+Invariant: a folder belongs to one topology and to one process at a time; results of an earlier run are continued
+(`resume`) or left alone, never mixed with new ones.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reprise.controller.agent.processes import inspect
+from reprise.controller.local.errors import OutDirError
+from reprise.spark_jobs.errors import CheckpointError, SpecError
+from reprise.spark_jobs.state.checkpoints import CheckpointStore
+from reprise.spark_jobs.state.revision import differences, made_by_another, revision_of
+from reprise.spark_jobs.topology import StreamTopology, from_json, to_json
+
+KEPT_PER_ATTEMPT = ("run.json", "incident.json", "plans.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Paths below OUT."""
+
+    out: Path
+    location: str
+    """Where checkpoints are: the resource's, or a folder of OUT."""
+
+    @property
+    def topology(self) -> Path:
+        return self.out / "topology.json"
+
+    @property
+    def sink(self) -> Path:
+        return self.out / "sink"
+
+    @property
+    def events(self) -> Path:
+        return self.out / "events.jsonl"
+
+    @property
+    def record(self) -> Path:
+        return self.out / "run.json"
+
+    @property
+    def incident(self) -> Path:
+        return self.out / "incident.json"
+
+    @property
+    def plans(self) -> Path:
+        return self.out / "plans.json"
+
+    @property
+    def plot(self) -> Path:
+        """Without suffix."""
+        return self.out / "queries"
+
+    def log(self, name: str) -> Path:
+        return self.out / "logs" / f"{name}.log"
+
+
+def layout_of(out: Path, resource: StreamTopology) -> Layout:
+    """The layout, nothing is touched."""
+    return Layout(out, resource.checkpoint.location or str((out / "checkpoints").resolve()))
+
+
+def prepare(out: Path, resource: StreamTopology, resume: bool) -> Layout:
+    """Make or check the folder.  OutDirError when it holds another run, or another process works in it."""
+    layout = layout_of(out, resource)
+    before = read_record(out)
+    if before is not None and is_running(before):
+        raise OutDirError(f"--out: {out} is in use by process {before['pid']}")
+    if resume:
+        _check_same(layout, resource)
+        _keep_attempt(out)
+    elif layout.topology.exists() or layout.sink.exists() or before is not None:
+        raise OutDirError(
+            f"--out: {out} holds an earlier run; give --resume to go on with it, or another folder"
+        )
+    try:
+        (out / "logs").mkdir(parents=True, exist_ok=True)
+        layout.sink.mkdir(exist_ok=True)
+        write_atomically(layout.topology, to_json(resource))
+    except OSError as error:
+        raise OutDirError(f"--out: {out} cannot be used: {error}") from error
+    return layout
+
+
+def _check_same(layout: Layout, resource: StreamTopology) -> None:
+    """The same graph: checkpoints and offsets mean nothing to another one."""
+    if not layout.topology.exists():
+        raise OutDirError(f"--out: {layout.out} holds no run to resume (no topology.json)")
+    before, now = json.loads(layout.topology.read_text()), json.loads(to_json(resource))
+    if before.get("metadata", {}).get("name") != now["metadata"]["name"]:
+        raise OutDirError(f"--resume: metadata.name differs from the run in {layout.out}")
+    for part in ("sources", "operators"):
+        if _graph(before, part) != _graph(now, part):
+            raise OutDirError(f"--resume: the graph of spec.{part} differs from the run in {layout.out}")
+    _check_code(layout, resource)
+
+
+def _check_code(layout: Layout, resource: StreamTopology) -> None:
+    """What the driver would say after it was started: no batch that may have been shown is made again by other code."""
+    if resource.upgrade == "replay":
+        return
+    try:
+        complete = CheckpointStore(layout.location, resource.checkpoint.standby).positions()
+        newest = max(complete, default=0)
+        shown = made_by_another(layout.location, newest, revision_of(resource))
+    except CheckpointError:  # the driver waits for its store, and says what is damaged
+        return
+    if shown is None:
+        return
+    raise OutDirError(
+        f"--resume: {_changed(layout, resource)} changed since the run in {layout.out}, whose batches after checkpoint "
+        f"{newest} (up to {shown} at most) may have been shown and would come out differently.  Go on with the former "
+        f"topology ({layout.topology}) until the stream has ended, set `upgrade: replay` in the spec to make them anew, or "
+        "give another --out"
+    )
+
+
+def _changed(layout: Layout, resource: StreamTopology) -> str:
+    try:
+        paths = differences(from_json(layout.topology.read_text()), resource)
+    except (OSError, SpecError):
+        paths = []
+    more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
+    return ", ".join(f"spec.{path}" for path in paths[:5]) + more if paths else "the topology"
+
+
+def _graph(document: dict[str, Any], part: str) -> list[Any]:
+    """What partitions there are and who reads whom: what checkpoints and offsets rest on."""
+    found = document.get("spec", {}).get(part, [])
+    return sorted(json.dumps([x.get(k) for k in ("name", "parallelism", "inputs")]) for x in found)
+
+
+def _keep_attempt(out: Path) -> None:
+    """Rename the records of the attempt before to `<name>-<n>.json`."""
+    number = 1
+    while (out / f"run-{number}.json").exists():
+        number += 1
+    for name in KEPT_PER_ATTEMPT:
+        if (out / name).exists():
+            (out / name).rename(out / name.replace(".json", f"-{number}.json"))
+
+
+def read_record(out: Path) -> dict[str, Any] | None:
+    """`run.json`, None when there is none.  OutDirError when it is damaged."""
+    try:
+        found = json.loads((out / "run.json").read_text())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise OutDirError(f"{out / 'run.json'}: not a run record: {error}") from error
+    if not isinstance(found, dict):
+        raise OutDirError(f"{out / 'run.json'}: not a run record")
+    return found
+
+
+def is_running(record: dict[str, Any]) -> bool:
+    """Whether the process that wrote the record still lives and has not finished."""
+    process = inspect(int(record.get("pid", 0)))
+    alive = process is not None and process.started == record.get("pid_started")
+    return alive and record.get("outcome") == "running" and record.get("pid") != os.getpid()
+
+
+def new_record(resource: StreamTopology, **more: Any) -> dict[str, Any]:
+    """The beginning of `run.json`."""
+    me = inspect(os.getpid())
+    return {
+        "topology": resource.name,
+        "namespace": resource.namespace,
+        "strategy": resource.recovery.strategy,
+        "nodes": resource.nodes.count,
+        "outcome": "running",
+        "pid": os.getpid(),
+        "pid_started": me.started if me else None,
+        "started": time.time(),
+        "actions": [],
+        **more,
+    }
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Whole or not at all: `status` reads while a run writes."""
+    write_atomically(path, json.dumps(value, indent=1) + "\n")
+
+
+def write_atomically(path: Path, text: str) -> None:
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text)
+    part.replace(path)

@@ -1,0 +1,87 @@
+"""The driver's metrics: the data plane's figures, which only this process has.
+
+Histograms are fed on the driver's own thread after each job, a few additions a job; everything else is read from the engine
+when somebody scrapes.  The engine's dictionaries are copied first, as jobs go on meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry, Histogram
+
+from reprise.controller.observability.metrics import catalogue
+from reprise.controller.observability.metrics.collect import histogram
+from reprise.controller.observability.metrics.metric import Sample
+from reprise.controller.observability.metrics.process import own_samples, registry_of
+from reprise.spark_jobs.engine.engine import Engine
+from reprise.spark_jobs.engine.figures import JobTimes
+from reprise.spark_jobs.topology import Topology
+
+
+@dataclass(slots=True)
+class DriverMetrics:
+    """Of one driver process.  `session`: one of the catalogue's SESSIONS."""
+
+    engine: Engine
+    session: Callable[[], str]
+    registry: CollectorRegistry = field(init=False)
+    _name: str = field(init=False)
+    _latency: Histogram = field(init=False)
+    _steps: Histogram = field(init=False)
+    _query_label: dict[str, str] = field(init=False)
+    _written: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        resource = self.engine.resource
+        self._name = f"{resource.namespace}/{resource.name}"
+        self.registry = registry_of(self._samples)
+        self._latency = histogram("reprise_latency_seconds", self.registry)
+        self._steps = histogram("reprise_superstep_seconds", self.registry)
+        self._query_label = query_labels(self.engine.topology)
+
+    def take(self, written: Iterable[tuple[str, int, float, float]]) -> None:
+        """After a job.  `written`: query, batch, when it was written and when it was due, unix seconds.  What is written
+        again after a rollback is no news: its reader has had it."""
+        while self.engine.figures.jobs:
+            self._observe(self.engine.figures.jobs.popleft())
+        for query, batch, at, due in written:
+            if batch > self._written.get(query, 0):
+                self._written[query] = batch
+                self._latency.labels(self._name, self._query_label[query]).observe(max(0.0, at - due))
+
+    def _observe(self, job: JobTimes) -> None:
+        times = (job.prepare_s, job.compute_s, job.exchange_s, job.settle_s)
+        for step, seconds in zip(catalogue.STEPS, times, strict=True):
+            self._steps.labels(self._name, step).observe(seconds)
+
+    def _samples(self) -> Iterator[Sample]:
+        yield from own_samples("driver", self.session())
+        for name, value in self._values():
+            yield Sample(name, {"topology": self._name}, value)
+        buffers = list(self.engine.buffers.values())
+        for index, medium in enumerate(("memory", "disk")):
+            labels = {"topology": self._name, "medium": medium}
+            yield Sample("reprise_buffer_bytes", labels, sum(node[index] for node in buffers))
+
+    def _values(self) -> Iterator[tuple[str, float]]:
+        engine, figures = self.engine, self.engine.figures
+        policy = engine.resource.recovery
+        limit = policy.buffer_memory_bytes + policy.buffer_disk_bytes
+        fullest = max((memory + disk for memory, disk in list(engine.buffers.values())), default=0)
+        yield "reprise_buffer_fill_ratio", fullest / limit if limit else float(fullest > 0)
+        yield "reprise_spilled_bytes_total", figures.spilled_bytes
+        yield "reprise_restore_bytes_total", figures.restore_bytes
+        yield "reprise_restore_seconds_total", figures.restore_s
+        yield "reprise_restored_partitions_total", figures.restored
+        yield "reprise_replay_bytes_total", figures.replay_bytes
+        yield "reprise_replay_seconds_total", figures.replay_s
+        yield "reprise_failed_jobs_total", figures.failed_jobs
+
+
+def query_labels(topology: Topology) -> dict[str, str]:
+    """The label value of each query: its own for the most valuable, `other` for the rest."""
+    ranked = sorted(topology.queries.values(), key=lambda query: (-query.priority, query.id))
+    named = {query.id for query in ranked[: catalogue.QUERY_LABELS]}
+    return {query: query if query in named else "other" for query in topology.queries}

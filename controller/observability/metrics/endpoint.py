@@ -1,0 +1,81 @@
+"""The controller's endpoint: of the operator with all its topologies, or of a run with its one."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry
+
+from reprise.controller.observability.metrics import catalogue
+from reprise.controller.observability.metrics.collect import serve
+from reprise.controller.observability.metrics.control import topology_samples
+from reprise.controller.observability.metrics.look import Look
+from reprise.controller.observability.metrics.metric import Sample
+from reprise.controller.observability.metrics.process import own_samples, registry_of
+from reprise.controller.status.query_state import RunState
+from reprise.controller.topology_view import view_of
+from reprise.scheduler.model import TopologyView
+from reprise.spark_jobs.topology import StreamTopology
+
+
+def controller_registry(
+    component: str,
+    looks: Callable[[], Iterable[Look]],
+    session: Callable[[], str],
+    refused: Callable[[], Mapping[str, int]] = dict,
+    leading: Callable[[], bool] = lambda: True,
+) -> CollectorRegistry:
+    """`session`: one of the catalogue's SESSIONS.  `refused`: failed requests to the API server, by reason.
+    One that does not lead has no session yet, and nothing to say of topologies."""
+
+    def samples() -> Iterator[Sample]:
+        now = time.time()
+        yield from own_samples(component, session() if leading() else None)
+        yield Sample("reprise_leader", {"component": component}, leading())
+        counts = refused()
+        for reason in catalogue.REFUSALS:
+            yield Sample("reprise_api_errors_total", {"reason": reason}, counts.get(reason, 0))
+        for look in looks():
+            yield from topology_samples(look, now)
+
+    return registry_of(samples)
+
+
+@dataclass(slots=True)
+class RunMetrics:
+    """Of `reprise run`: is shown the run's state several times a second, and answers with the last one."""
+
+    resource: StreamTopology
+    since: float = field(default_factory=time.time)
+    _topology: TopologyView = field(init=False)
+    _state: RunState | None = None
+
+    def __post_init__(self) -> None:
+        self._topology = view_of(self.resource)
+
+    def watch(self, state: RunState) -> None:
+        self._state = state
+
+    def looks(self) -> list[Look]:
+        state = self._state
+        return [] if state is None else [Look(self.resource, self._topology, state, self.since)]
+
+    @property
+    def session(self) -> str:
+        """A run does not give up: it is connected, or waits for ZooKeeper to come back."""
+        return "connected" if self._state is not None and self._state.observation.connected else "suspended"
+
+    @contextlib.contextmanager
+    def served(self, port: int) -> Iterator[None]:
+        """At `port` of 127.0.0.1; nowhere for 0.  Raises ServeError."""
+        end = None
+        if port:
+            end = serve("127.0.0.1", port, controller_registry("run", self.looks, lambda: self.session))
+        try:
+            yield
+        finally:
+            if end is not None:
+                end()

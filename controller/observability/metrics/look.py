@@ -1,0 +1,25 @@
+"""What the metrics of one topology are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reprise.controller.status.query_state import RunState
+from reprise.scheduler.model import TopologyView
+from reprise.spark_jobs.topology import StreamTopology
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What is known of one topology."""
+
+    resource: StreamTopology
+    topology: TopologyView
+    state: RunState
+    since: float
+    """Unix seconds: when this process saw the topology for the first time."""
+
+    @property
+    def name(self) -> str:
+        """As the label `topology` has it."""
+        return f"{self.resource.namespace}/{self.resource.name}"

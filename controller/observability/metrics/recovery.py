@@ -1,0 +1,123 @@
+"""The part of the controller's metrics that speaks of recovery: incident, plans, and what capacity there is for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from reprise.controller.observability.metrics import catalogue
+from reprise.controller.observability.metrics.look import Look
+from reprise.controller.observability.metrics.metric import Sample
+from reprise.controller.status.query_state import Status, current_plan
+from reprise.scheduler.incident import Incident, PlanRecord
+from reprise.scheduler.placement import spread
+
+
+def recovery_samples(look: Look, now: float) -> Iterator[Sample]:
+    """Without the label `topology`, which the caller adds."""
+    seen = look.state.observation
+    yield from _incident(seen.incident, now)
+    kinds = Counter(incident.kind.value for incident in seen.closed.values())
+    for kind in catalogue.KINDS:
+        yield Sample("reprise_incidents_total", {"kind": kind}, kinds[kind])
+    yield from _plans(look)
+    yield from _capacity(look)
+    yield Sample("reprise_recovery_progress_batches", {}, _progress(look))
+
+
+def _incident(incident: Incident | None, now: float) -> Iterator[Sample]:
+    for kind in catalogue.KINDS:
+        is_open = incident is not None and incident.kind.value == kind
+        yield Sample("reprise_incident_open", {"kind": kind}, is_open)
+    for phase in catalogue.PHASES:
+        stands = incident is not None and incident.phase.value == phase
+        yield Sample("reprise_incident_phase", {"phase": phase}, stands)
+    age = max(0.0, now - incident.opened_at) if incident else 0.0
+    yield Sample("reprise_incident_age_seconds", {}, age)
+    yield Sample("reprise_incident_lost_nodes", {}, len(incident.lost) if incident else 0)
+
+
+def _plans(look: Look) -> Iterator[Sample]:
+    seen = look.state.observation
+    plans = seen.plans.values()
+    counts = Counter((_algorithm(plan), _outcome(plan)) for plan in plans)
+    for algorithm in catalogue.PLANNED_BY:
+        for outcome in catalogue.OUTCOMES:
+            labels = {"algorithm": algorithm, "outcome": outcome}
+            yield Sample("reprise_plans_total", labels, counts[algorithm, outcome])
+    yield Sample("reprise_planning_seconds", observations=tuple(plan.seconds for plan in plans))
+    yield Sample("reprise_plan_gap_ratio", {}, _gap(seen.newest_plan))
+    current = current_plan(seen)
+    infeasible = current is not None and not current.added and bool(current.left_out)
+    yield Sample("reprise_plan_infeasible", {}, infeasible)
+
+
+def _algorithm(plan: PlanRecord) -> str:
+    name = str(plan.plan.get("algorithm"))
+    return name if name in catalogue.PLANNED_BY else "other"
+
+
+def _outcome(plan: PlanRecord) -> str:
+    if not plan.added:
+        return "nothing"
+    return "partial" if plan.left_out else "complete"
+
+
+def _gap(plan: PlanRecord | None) -> float:
+    value, bound = (plan.plan.get(name) for name in ("value", "bound")) if plan else (0, 0)
+    if not isinstance(value, int | float) or not isinstance(bound, int | float) or bound <= 0:
+        return 0.0
+    return max(0.0, (bound - value) / bound)
+
+
+def _capacity(look: Look) -> Iterator[Sample]:
+    costs, homeless = _costs(look), _homeless(look)
+    free = _free(look, costs)
+    yield Sample("reprise_free_cpu_cores", {}, sum(free.values()) / 1000)
+    yield Sample("reprise_waiting_cpu_cores", {}, sum(costs[p] for p in homeless) / 1000)
+    waiting = [q.id for q in look.state.queries if q.status is Status.WAITING]
+    fitting = scattered = 0
+    needs = {query.id: query.partitions for query in look.topology.queries}
+    for query in waiting:
+        missing = [p.id for p in look.topology.partitions if p.id in needs[query] & homeless]
+        if missing and spread(missing, costs, free) is not None:
+            fitting += 1
+        elif missing and sum(costs[p] for p in missing) <= sum(free.values()):
+            scattered += 1
+    yield Sample("reprise_waiting_queries_that_fit", {}, fitting)
+    yield Sample("reprise_waiting_queries_without_a_node", {}, scattered)
+
+
+def _costs(look: Look) -> Mapping[str, int]:
+    """Milli-CPU, as the plans of the open incident count them; what is declared outside of incidents."""
+    incident = look.state.observation.incident
+    frozen = incident.costs if incident else {}
+    return {p.id: frozen.get(p.id, p.cpu_milli) for p in look.topology.partitions}
+
+
+def _free(look: Look, costs: Mapping[str, int]) -> dict[str, int]:
+    """Milli-CPU under the cap of each living node; also of those that the driver does not use yet."""
+    seen = look.state.observation
+    free = {node.id: int(node.cpu_milli * look.resource.recovery.cpu_cap) for node in seen.nodes.values()}
+    for partition, node in (seen.desired.assignment if seen.desired else {}).items():
+        if node in free:
+            free[node] -= costs.get(partition, 1)
+    return {node: max(0, room) for node, room in free.items()}
+
+
+def _homeless(look: Look) -> frozenset[str]:
+    seen = look.state.observation
+    placed = seen.desired.assignment if seen.desired else {}
+    return frozenset(p.id for p in look.topology.partitions if placed.get(p.id) not in seen.nodes)
+
+
+def _progress(look: Look) -> int:
+    progress = look.state.observation.progress
+    if progress is None:
+        return 0
+    total, needs = 0, {query.id: query.partitions for query in look.topology.queries}
+    for query in look.state.queries:
+        if query.status is not Status.AVAILABLE:
+            working = needs[query.id] & progress.positions.keys()
+            total += progress.positions.get(query.id, 0) + len(working)
+    return total

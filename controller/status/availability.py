@@ -1,0 +1,95 @@
+"""Availability over time, against what the capacity of each moment allowed.
+
+Taken from the time lines of the incidents, which say when each query was lost and had caught up.  The bound is the plans':
+what runs, is coming back or was never lost, and at most `plan.bound` of what a plan had to choose from.  From the loss of a
+node until the next plan nobody has asked what the rest allows, so the bound is unknown, and so is it where a plan's record
+does not say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from reprise.controller.status.incidents import Answers
+from reprise.controller.status.model import AvailabilityPoint, AvailabilityView
+from reprise.controller.zookeeper.observation import Observation
+from reprise.scheduler.incident import MAX_EVENTS, Incident, PlanRecord
+
+
+def availability(
+    priorities: Mapping[str, int], seen: Observation, answers: Answers, share: float, available: int
+) -> AvailabilityView:
+    """A step function; the last point is now, with the share and count that the rest of the document gives."""
+    curve = _Curve(dict(priorities), answers)
+    complete = True
+    for incident in seen.incidents:
+        complete = complete and incident.whole and len(incident.events) < MAX_EVENTS
+        curve.incident(incident, seen.plans_of(incident))
+    points = [*curve.points, AvailabilityPoint(seen.time, share, available, curve.bound)]
+    return AvailabilityView(tuple(points), complete)
+
+
+@dataclass(slots=True)
+class _Curve:
+    priorities: dict[str, int]
+    answers: Answers
+    down: set[str] = field(default_factory=set)
+    bound: float | None = 1.0
+    points: list[AvailabilityPoint] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        return sum(self.priorities.values()) or 1
+
+    def incident(self, incident: Incident, plans: list[PlanRecord]) -> None:
+        """Its events and plans in the order of time."""
+        steps: list[tuple[float, int, str, str | PlanRecord]] = [
+            (event.time, 0, event.name, event.detail) for event in incident.events
+        ]
+        steps += [(plan.time, 1, "planned", plan) for plan in plans]
+        for at, _, name, what in sorted(steps, key=lambda step: step[:2]):
+            if isinstance(what, PlanRecord):
+                self.bound = self._allowed(what)
+            elif not self._event(name, what.split(), incident):
+                continue
+            self._point(at)
+
+    def _event(self, name: str, names: list[str], incident: Incident) -> bool:
+        """Whether it has changed anything here."""
+        match name:
+            case "queries-lost" | "queries-behind":
+                self.down.update(names)
+            case "queries-caught-up":
+                self.down.difference_update(names)
+            case "node-lost" | "driver-started":
+                self.bound = None
+            case "closed" | "false-alarm":
+                self.down -= {q for q, times in incident.queries.items() if times.restored_at is not None}
+                if name == "false-alarm":
+                    self.down.clear()
+                self.bound = self._share(self.down)
+            case "restored":
+                self.bound = self._share(set())
+            case _:
+                return False
+        return True
+
+    def _allowed(self, plan: PlanRecord) -> float | None:
+        answer = self.answers[plan.id]
+        if answer is None:
+            return None
+        open_ = {candidate.query for candidate in plan.candidates} | set(plan.left_out)
+        whole = sum(priority for query, priority in self.priorities.items() if query not in open_)
+        return min(1.0, (whole + answer.bound) / self.total)
+
+    def _share(self, down: set[str]) -> float:
+        return 1.0 - sum(self.priorities.get(query, 0) for query in down) / self.total
+
+    def _point(self, at: float) -> None:
+        down = self.down & set(self.priorities)
+        point = AvailabilityPoint(at, self._share(down), len(self.priorities) - len(down), self.bound)
+        if self.points and self.points[-1].time == at:
+            self.points[-1] = point
+        elif not self.points or self.points[-1] != replace(point, time=self.points[-1].time):
+            self.points.append(point)

@@ -1,0 +1,175 @@
+"""The status document of a topology: each part from the records, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from reprise.controller.plural import counted
+from reprise.controller.status.availability import availability
+from reprise.controller.status.incidents import MAX_MISSING, incident_view, planner_answers
+from reprise.controller.status.model import (
+    FORMAT,
+    CheckpointView,
+    EdgeView,
+    GraphView,
+    NodeView,
+    OperatorView,
+    PartitionView,
+    QueriesView,
+    QueryView,
+    StatusDocument,
+)
+from reprise.controller.status.partition_state import node_states
+from reprise.controller.status.partitions import LOST, partition_views
+from reprise.controller.status.query_state import QueryState, Status, run_state
+from reprise.controller.zookeeper.advance import FEW
+from reprise.controller.zookeeper.observation import Observation
+from reprise.scheduler.incident import Incident
+from reprise.scheduler.missing import Missing
+from reprise.spark_jobs.topology import Topology
+from reprise.spark_jobs.topology.layout import by_operator, edges, place
+from reprise.spark_jobs.topology.resource import Mode
+
+
+def document(topology: Topology, seen: Observation) -> StatusDocument:
+    """All that the records say, at one moment."""
+    partitions = partition_views(topology, seen)
+    priorities = {query.id: query.priority for query in topology.queries.values()}
+    queries = _queries(topology, seen, partitions)
+    answers = planner_answers(seen)
+    opened = incident_view(seen.incident, seen, topology.queries, answers) if seen.incident else None
+    closed = max(seen.closed.values(), key=lambda incident: incident.opened_at, default=None)
+    return StatusDocument(
+        format=FORMAT,
+        topology=topology.name,
+        time=seen.time,
+        connected=seen.connected,
+        phase=phase_of(seen),
+        batch=seen.progress.horizon if seen.progress else 0,
+        due=seen.progress.newest if seen.progress else 0,
+        ended=seen.progress.ended if seen.progress else False,
+        queries=queries,
+        incident=opened,
+        plan=opened.plans[-1] if opened and opened.plans else None,
+        last_incident=incident_view(closed, seen, topology.queries, answers) if closed else None,
+        incidents=len(seen.incidents),
+        nodes=_nodes(seen, partitions),
+        checkpoint=_checkpoint(seen),
+        buffers=dict(seen.progress.buffers) if seen.progress else {},
+        problems=(
+            *filter(None, [seen.undecided, _one_look(seen, queries)]),
+            *seen.problems,
+            *seen.unreadable,
+        ),
+        graph=_graph(topology),
+        partitions=tuple(partitions.values()),
+        availability=availability(priorities, seen, answers, queries.share, queries.available),
+    )
+
+
+def _one_look(seen: Observation, queries: QueriesView) -> str:
+    """What a look alone cannot say of queries that are further behind than usual: whether they advance."""
+    if seen.watched_since != seen.time or not seen.connected:
+        return ""
+    behind = [q.lag for q in queries.items if q.lag > FEW and q.id in seen.still]
+    many = f"{counted(len(behind), 'query is', 'queries are')} up to {max(behind)}" if behind else ""
+    return f"{many} batches behind; one look cannot say whether they advance, so look again" if many else ""
+
+
+def phase_of(seen: Observation) -> str:
+    """One word for how the whole stands."""
+    if seen.progress is None or seen.desired is None:
+        return "starting"
+    if seen.incident is not None:
+        return seen.incident.phase.value
+    if seen.progress.done:
+        return "ended"
+    return "paused" if seen.desired.paused else "steady"
+
+
+def _graph(topology: Topology) -> GraphView:
+    boxes = place(topology).boxes
+    operators = []
+    for name, partitions in by_operator(topology).items():
+        output = any(p.id in topology.queries for p in partitions)
+        kind = "source" if partitions[0].is_source else "output" if output else "operator"
+        box = boxes[name]
+        operators.append(OperatorView(name, kind, tuple(p.id for p in partitions), box.layer, box.y))
+    found = [
+        EdgeView(e.origin, e.target, e.label, e.feedback, e.grouping.mode is Mode.FORWARD)
+        for e in edges(topology)
+    ]
+    return GraphView(tuple(operators), tuple(found))
+
+
+def _queries(topology: Topology, seen: Observation, partitions: Mapping[str, PartitionView]) -> QueriesView:
+    state = run_state(topology, seen)
+    down = {p for p, view in partitions.items() if view.state in LOST}
+    missing = Missing({p: k for k, p in enumerate(partitions)}, down)
+    items = tuple(_query(topology, query, seen.incident, missing) for query in state.queries)
+    total = sum(query.priority for query in items)
+    ready = sum(query.priority for query in items if query.state is Status.AVAILABLE)
+    return QueriesView(
+        total=len(items),
+        available=state.count(Status.AVAILABLE),
+        recovering=state.count(Status.RECOVERING),
+        waiting=state.count(Status.WAITING),
+        priority_total=total,
+        priority_available=ready,
+        share=state.share,
+        items=items,
+    )
+
+
+def _query(
+    topology: Topology,
+    state: QueryState,
+    incident: Incident | None,
+    missing: Missing,
+) -> QueryView:
+    needs = topology.queries[state.id].partitions
+    times = incident.queries.get(state.id) if incident else None
+    return QueryView(
+        id=state.id,
+        priority=state.priority,
+        state=state.status,
+        lag=state.lag,
+        reason=state.reason,
+        partitions=len(needs),
+        missing=missing.first(needs, MAX_MISSING),
+        missing_total=missing.count(needs),
+        lost_at=times.lost_at if times else None,
+        restored_at=times.restored_at if times else None,
+        caught_up_at=times.caught_up_at if times else None,
+        stalled_since=state.stalled_since,
+    )
+
+
+def _nodes(seen: Observation, partitions: Mapping[str, PartitionView]) -> tuple[NodeView, ...]:
+    """Alive ones, and those that the open incident has lost."""
+    assignment = seen.desired.assignment if seen.desired else {}
+    hosted: dict[str, list[str]] = {}
+    for partition, node in assignment.items():
+        hosted.setdefault(node, []).append(partition)
+    lost = {entry.node for entry in seen.incident.lost} if seen.incident else set()
+    found = []
+    for node, state in node_states({*seen.nodes, *hosted, *lost}, seen).items():
+        members = hosted.get(node, [])
+        record = seen.nodes.get(node)
+        used = sum(partitions[p].cost for p in members if p in partitions)
+        name = node.rpartition("#")[0]
+        found.append(NodeView(node, name, state, record.cpu_milli if record else None, len(members), used))
+    return tuple(sorted(found, key=lambda node: (len(node.name), node.id)))
+
+
+def _checkpoint(seen: Observation) -> CheckpointView | None:
+    progress, desired = seen.progress, seen.desired
+    if progress is None:
+        return None
+    return CheckpointView(
+        newest=progress.checkpoint,
+        announced=progress.punctuation,
+        age_batches=max(0, progress.horizon - progress.checkpoint),
+        restored_from=desired.checkpoint if desired else 0,
+        enabled=desired is not None and desired.punctuate and not desired.paused,
+    )

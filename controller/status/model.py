@@ -1,0 +1,281 @@
+"""The parts of the status document.  Times are unix seconds, CPU is in milli-cores, positions and checkpoints are batches.
+
+The document grows with partitions, queries and plans, and not with how many of them need each other: ten million edges
+between ten thousand partitions are a few between their operators.
+
+Invariant: what is not known is None, never 0 or an empty text.  A field may be added; one that is there keeps its name and
+meaning as long as `FORMAT` stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reprise.controller.status.partition_state import NodeState, PartitionState
+from reprise.controller.status.query_state import Status
+
+FORMAT = "reprise.dev/status/v2"
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorView:
+    name: str
+    kind: str
+    """source | operator | output"""
+    partitions: tuple[str, ...]
+    layer: int
+    """Longest way from a source, feedback edges left aside: a column of the drawn graph."""
+    height: float
+    """Middle of its place within the column, in rows of partitions: few edges cross when it is drawn so."""
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeView:
+    origin: str
+    target: str
+    label: str
+    """How rows are spread: by keys, forward, broadcast; empty for a single partition."""
+    feedback: bool
+    forward: bool
+    """Partition k of the target reads partition k of the origin alone; else each reads all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphView:
+    operators: tuple[OperatorView, ...]
+    """In topological order."""
+    edges: tuple[EdgeView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    id: str
+    operator: str
+    state: PartitionState
+    reason: str
+    """Empty while it is running."""
+    position: int | None
+    """Last batch applied; None where it is not at work."""
+    lag: int | None
+    node: str | None
+    """`node#incarnation`: where it is, or is being restored."""
+    cost: int
+    """Milli-CPU that plans count: frozen by the open incident, else the greater of declared and measured."""
+    needed_by: int
+    """How many queries need it.  Which these are, and what it reads, follows from the edges between operators."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryView:
+    id: str
+    priority: int
+    state: Status
+    lag: int
+    reason: str
+    partitions: int
+    missing: tuple[str, ...]
+    """The first of its partitions that are waiting, being restored or poisoned, in topological order."""
+    missing_total: int
+    """How many there are."""
+    lost_at: float | None
+    """In the open incident, as the two following."""
+    restored_at: float | None
+    caught_up_at: float | None
+    stalled_since: float | None = None
+    """All of its partitions are at work, and its output has not advanced since then although batches are due."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueriesView:
+    total: int
+    available: int
+    recovering: int
+    waiting: int
+    priority_total: int
+    priority_available: int
+    share: float
+    """Priority-weighted share of available queries, 0..1."""
+    items: tuple[QueryView, ...]
+    """The most valuable first."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    id: str
+    name: str
+    state: NodeState
+    cpu: int | None
+    """Milli-CPU; None of a node that is gone."""
+    partitions: int
+    used: int
+    """Milli-CPU of the partitions that are assigned to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointView:
+    newest: int
+    """The newest complete global checkpoint; 0 is the initial state."""
+    announced: int
+    """The newest that was begun."""
+    age_batches: int
+    restored_from: int
+    """What the newest desired state restores from."""
+    enabled: bool
+    """False from the detection of a failure until everything is back, and while the topology is paused."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenView:
+    query: str
+    priority: int
+    cost: int
+    """What it adds to the queries before it."""
+    restores: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOutView:
+    query: str
+    priority: int
+    reason: str
+    code: str | None
+    """too-large | outbid | packing | not-completed | not-found | order; None where another than the planner left it out."""
+    missing: tuple[str, ...]
+    missing_capacity: int | None
+    competes_with: tuple[str, ...]
+    enters_at: int | None
+    """Least free capacity at which it comes in."""
+    entry_exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PlanView:
+    id: str
+    time: float
+    trigger: str
+    summary: str
+    rollback: bool
+    checkpoint: int
+    algorithm: str | None
+    why: str
+    """Why this algorithm."""
+    value: int | None
+    """Summed priority of the queries that it brings back."""
+    bound: int | None
+    """No plan for the same capacity is worth more."""
+    optimal: bool | None
+    seconds: float
+    """Spent on planning."""
+    free: Mapping[str, int]
+    added: Mapping[str, str]
+    at_work: int
+    """Of the partitions in `added`."""
+    chosen: tuple[ChosenView, ...]
+    left_out: tuple[LeftOutView, ...]
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventView:
+    time: float
+    name: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class LostNodeView:
+    node: str
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTimesView:
+    query: str
+    priority: int
+    lost_at: float
+    restored_at: float | None
+    caught_up_at: float | None
+    """Since when it is back."""
+    losses: int
+    relapses: int = 0
+    """How often it was back and went down again."""
+    down_s: float = 0.0
+    """How long it was down, without the time for which it was back in between."""
+    measured: bool = False
+    """False: it has not been seen back, so it is `down_s` at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentView:
+    id: str
+    kind: str
+    phase: str
+    opened_at: float
+    closed_at: float | None
+    checkpoint: int
+    nodes_before: int
+    lost: tuple[LostNodeView, ...]
+    queries_lost: int
+    queries_back: int
+    queries: tuple[QueryTimesView, ...]
+    """Each that it affected, the most valuable first."""
+    plans: tuple[PlanView, ...]
+    """Oldest first."""
+    events: tuple[EventView, ...]
+    """The time line: plans with their summary among them."""
+    recovery: str = ""
+    """How many queries are back, in which time, and what of the others is known; one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class AvailabilityPoint:
+    """From `time` on, until the next point."""
+
+    time: float
+    share: float
+    available: int
+    bound: float | None
+    """The share that the capacity of then allows at most; None where no plan has looked at it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AvailabilityView:
+    points: tuple[AvailabilityPoint, ...]
+    complete: bool
+    """False when an incident had more events than its record holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusDocument:
+    format: str
+    topology: str
+    time: float
+    connected: bool
+    """False: ZooKeeper does not answer, and the rest is what was known last."""
+    phase: str
+    """starting | steady | paused | ended, or the phase of the open incident."""
+    batch: int
+    """The newest that was released."""
+    due: int
+    """The last that should be released by now."""
+    ended: bool
+    queries: QueriesView
+    incident: IncidentView | None
+    """The open one."""
+    plan: PlanView | None
+    """The newest of the open incident."""
+    last_incident: IncidentView | None
+    """The newest closed one."""
+    incidents: int
+    """How many there have been, all together."""
+    nodes: tuple[NodeView, ...]
+    checkpoint: CheckpointView | None
+    buffers: Mapping[str, int]
+    """Bytes kept for replay: memory, disk."""
+    problems: tuple[str, ...]
+    """What the driver complains of, and records that could not be read."""
+    graph: GraphView
+    partitions: tuple[PartitionView, ...]
+    """In topological order."""
+    availability: AvailabilityView

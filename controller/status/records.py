@@ -1,0 +1,99 @@
+"""An observation as one JSON object, and back: for those who cannot reach ZooKeeper, and for bundles.
+
+The records keep the form that they have in ZooKeeper (docs/recovery.md) and pass the same total parsers, so whoever reads
+them from here knows exactly what one who reads ZooKeeper knows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from reprise.controller.zookeeper.fields import Fields, as_integer, as_text, loads
+from reprise.controller.zookeeper.observation import Observation
+from reprise.controller.zookeeper.records import (
+    encode_desired,
+    encode_poison,
+    encode_progress,
+    encode_stats,
+    parse_desired,
+    parse_node,
+    parse_poison,
+    parse_progress,
+    parse_stats,
+)
+from reprise.controller.zookeeper.recovery_records import (
+    encode_incident,
+    encode_plan,
+    parse_incident,
+    parse_plan,
+)
+
+T = TypeVar("T")
+
+
+def records(seen: Observation) -> dict[str, Any]:
+    """JSON-ready."""
+    return {
+        "time": seen.time,
+        "connected": seen.connected,
+        "nodes": [
+            {"node": n.name, "incarnation": n.incarnation, "cpu_milli": n.cpu_milli}
+            for n in sorted(seen.nodes.values(), key=lambda node: node.id)
+        ],
+        "progress": _decoded(encode_progress, seen.progress),
+        "problems": list(seen.problems),
+        "waits": seen.waits,
+        "desired": _decoded(encode_desired, seen.desired),
+        "incident": _decoded(encode_incident, seen.incident),
+        "incidents": [_decoded(encode_incident, incident) for incident in seen.closed.values()],
+        "plans": [_decoded(encode_plan, plan) for plan in seen.plans.values()],
+        "stats": _decoded(encode_stats, seen.stats),
+        "checkpoints": sorted(seen.checkpoints),
+        "poison": _decoded(encode_poison, seen.poison),
+        "paused": seen.paused,
+        "undecided": seen.undecided,
+        "unreadable": list(seen.unreadable),
+    }
+
+
+def observation(raw: bytes, source: str) -> Observation:
+    """The inverse of `records`.  RecordError names `source`, the record and the field."""
+    f = loads(raw, source)
+    nodes = f.items("nodes", _each(parse_node))
+    paused = f.get("paused", None)
+    return Observation(
+        time=f.number("time"),
+        connected=f.flag("connected"),
+        nodes={node.id: node for node in nodes},
+        progress=_maybe(f, "progress", parse_progress),
+        problems=tuple(f.items("problems", as_text, [])),
+        waits=f.text("waits", ""),
+        desired=_maybe(f, "desired", parse_desired),
+        incident=_maybe(f, "incident", parse_incident),
+        closed={incident.id: incident for incident in f.items("incidents", _each(parse_incident))},
+        plans={plan.id: plan for plan in f.items("plans", _each(parse_plan))},
+        stats=_maybe(f, "stats", parse_stats) or {},
+        checkpoints=frozenset(f.items("checkpoints", as_integer, [])),
+        poison=_maybe(f, "poison", parse_poison),
+        paused=paused if isinstance(paused, bool) else None,
+        undecided=f.text("undecided", ""),
+        unreadable=tuple(f.items("unreadable", as_text, [])),
+    )
+
+
+def _decoded(encode: Callable[[T], bytes], value: T | None) -> Any:
+    return None if value is None else json.loads(encode(value))
+
+
+def _each(parse: Callable[[bytes, str], T]) -> Callable[[Fields, str, Any], T]:
+    def read(f: Fields, name: str, value: Any) -> T:
+        return parse(json.dumps(value).encode(), f"{f.path}: {name}")
+
+    return read
+
+
+def _maybe(f: Fields, name: str, parse: Callable[[bytes, str], T]) -> T | None:
+    value = f.get(name, None)
+    return None if value is None else _each(parse)(f, name, value)

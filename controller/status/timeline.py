@@ -1,0 +1,119 @@
+"""What happened, in order: faults, detection, plans with their explanation, arrivals, queries lost and back.
+
+Everything comes from records that others wrote while it happened (run.json, the incidents and plans in ZooKeeper); nothing
+is guessed afterwards, and each line keeps its real time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from reprise.controller.plan_summary import plan_summary
+from reprise.scheduler import back
+from reprise.scheduler.incident import Incident, PlanRecord, QueryTimeline
+
+Line = dict[str, Any]
+
+
+def timeline(
+    actions: Iterable[Mapping[str, Any]],
+    incidents: Iterable[Incident],
+    plans: Iterable[PlanRecord],
+    zero: float,
+) -> list[Line]:
+    """All lines in the order of time; `elapsed` is in seconds since the stream began."""
+    lines: list[tuple[float, str, str]] = [(float(a["time"]), *_action(a)) for a in actions]
+    for incident in incidents:
+        lines += [(event.time, event.name, event.detail) for event in incident.events if event.name != "plan"]
+    lines += [(plan.time, "plan", f"{plan.id} {plan_summary(plan)}") for plan in plans]
+    lines.sort(key=lambda line: line[0])
+    return [
+        {"time": at, "elapsed": round(at - zero, 3), "what": what, "detail": text} for at, what, text in lines
+    ]
+
+
+def _action(action: Mapping[str, Any]) -> tuple[str, str]:
+    detail = " ".join(action.get("nodes", [])) or str(action.get("target", ""))
+    if "error" in action:
+        detail = f"{detail} not done: {action['error']}".strip()
+    return str(action["action"]), detail
+
+
+def incident_entry(
+    incident: Incident,
+    plans: Mapping[str, PlanRecord],
+    priorities: Mapping[str, int],
+    zero: float,
+    now: float,
+) -> dict[str, Any]:
+    """One incident with its plans and queries, times in seconds since the stream began.  `now`: when the records were read,
+    which is the end of an incident that is open."""
+    return {
+        "id": incident.id,
+        "kind": incident.kind.value,
+        "phase": incident.phase.value,
+        "detected": _since(incident.opened_at, zero),
+        "closed": _since(incident.closed_at, zero),
+        "checkpoint": incident.checkpoint,
+        "lost_nodes": [{"node": lost.node, "elapsed": _since(lost.time, zero)} for lost in incident.lost],
+        "plans": [plan_entry(plans[name], zero) for name in incident.plans if name in plans],
+        "recovery": back.summary(incident, now),
+        "queries": {
+            query: _query_entry(times, priorities.get(query, 1), zero, incident.closed_at or now)
+            for query, times in sorted(incident.queries.items(), key=lambda q: -priorities.get(q[0], 1))
+        },
+        "costs_milli": dict(incident.costs),
+    }
+
+
+def _query_entry(times: QueryTimeline, priority: int, zero: float, end: float) -> dict[str, Any]:
+    """`recovery_s`: how long it was down, None where that was not measured; then `at_least_s` says how long at least."""
+    took = back.recovery_of(times, end)
+    return {
+        "priority": priority,
+        "lost": _since(times.lost_at, zero),
+        "restored": _since(times.restored_at, zero),
+        "caught_up": _since(times.caught_up_at, zero),
+        "losses": times.losses,
+        "relapses": times.relapses,
+        "restored_after_s": _since(times.restored_at, times.lost_at),
+        "recovery_s": round(took.seconds, 3) if took.measured else None,
+        "at_least_s": None if took.measured else round(took.seconds, 3),
+    }
+
+
+def plan_entry(plan: PlanRecord, zero: float) -> dict[str, Any]:
+    """A plan with all that explains it."""
+    return {
+        "id": plan.id,
+        "elapsed": _since(plan.time, zero),
+        "summary": plan_summary(plan),
+        "trigger": plan.trigger,
+        "rollback": plan.rollback,
+        "checkpoint": plan.checkpoint,
+        "seconds": plan.seconds,
+        "free_milli": dict(plan.free),
+        "added": dict(plan.added),
+        "left_out": dict(plan.left_out),
+        "note": plan.note,
+        "plan": dict(plan.plan),
+    }
+
+
+def _since(at: float | None, zero: float) -> float | None:
+    return None if at is None else round(at - zero, 3)
+
+
+def marks(lines: Sequence[Line]) -> list[tuple[float, str, str]]:
+    """What a plot shows as vertical lines: (elapsed, kind, text) with kind one of fault, arrival, plan."""
+    found = []
+    for line in lines:
+        what = str(line["what"])
+        if what in ("kill", "freeze", "crash"):
+            found.append((float(line["elapsed"]), "fault", f"{what} {line['detail']}"))
+        elif what == "arrived":
+            found.append((float(line["elapsed"]), "arrival", str(line["detail"])))
+        elif what == "plan":
+            found.append((float(line["elapsed"]), "plan", str(line["detail"])))
+    return found

@@ -1,0 +1,135 @@
+"""From a StreamTopology resource to what the scheduler sees of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from sys import intern
+from typing import TypeVar
+
+from reprise.algorithms import UnionSet
+from reprise.scheduler.model import Order, PartitionView, Policy, QueryView, Strategy, TopologyView
+from reprise.spark_jobs.topology import OperatorSpec, StreamTopology, Upstream, expand, make_operator
+from reprise.spark_jobs.topology.binding import resolve
+from reprise.spark_jobs.topology.class_path import of_library
+
+T = TypeVar("T")
+log = logging.getLogger("reprise.coordinator")
+
+
+def view_of(resource: StreamTopology, own_code: bool = True) -> TopologyView:
+    """The partitions and queries of a checked resource.  Raises SpecError for what only shows when it is expanded.
+
+    `own_code`: whether the modules that the resource names may be imported here, to ask classes whether they are
+    deterministic.  The operator has all topologies' rights and none of their code, so it says no: a class that is not of
+    the library counts as not deterministic until the resource says otherwise.  So does one that cannot be asked: that
+    costs a rollback at each failure and is never wrong.
+
+    Ids and what is equal are shared: an operator keeps a thousand of these, many of one shape, and each id stands in
+    dozens of sets."""
+    topology = expand(resource)
+    ids = {name: intern(name) for name in topology.partitions}
+    read: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+    needed: dict[int, frozenset[str]] = {}
+    for partition in topology.partitions.values():
+        if id(partition.upstream) not in read:
+            read[id(partition.upstream)] = _read(partition.upstream, ids)
+    for query in topology.queries.values():
+        shared = query.partitions.shared
+        if id(shared) not in needed:
+            needed[id(shared)] = _equal(frozenset(ids[p] for p in shared))
+    return TopologyView(
+        name=resource.name,
+        partitions=tuple(
+            _equal(PartitionView(ids[p.id], *read[id(p.upstream)], max(1, round(p.cpu_cores * 1000))))
+            for p in topology.partitions.values()
+        ),
+        queries=tuple(
+            _query(
+                ids[q.id],
+                q.priority,
+                needed[id(q.partitions.shared)],
+                frozenset(ids[p] for p in q.partitions.own),
+            )
+            for q in topology.queries.values()
+        ),
+        deterministic=_deterministic(resource, own_code),
+    )
+
+
+def _read(upstream: Sequence[Upstream], ids: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Of the same batch, and of the one before."""
+    return (
+        _equal(tuple(ids[u.partition] for u in upstream if not u.feedback)),
+        _equal(tuple(ids[u.partition] for u in upstream if u.feedback)),
+    )
+
+
+@lru_cache(maxsize=8192)
+def _equal(value: T) -> T:
+    """Frozen: whoever has an equal one may have this one."""
+    return value
+
+
+@lru_cache(maxsize=8192)
+def _query(name: str, priority: int, shared: frozenset[str], own: frozenset[str]) -> QueryView:
+    """The same."""
+    return QueryView(name, priority, UnionSet(shared, own))
+
+
+def policy_of(resource: StreamTopology, settle_s: float, driver_grace_s: float) -> Policy:
+    """The policy that a resource asks for."""
+    recovery = resource.recovery
+    return Policy(
+        strategy=Strategy(recovery.strategy),
+        correlated_nodes=recovery.correlated_nodes,
+        window_s=recovery.window_s,
+        cpu_cap=recovery.cpu_cap,
+        order=Order(recovery.order),
+        algorithm=recovery.algorithm,
+        time_limit_s=recovery.time_limit_s,
+        settle_s=settle_s,
+        nodes_wanted=resource.nodes.count,
+        node_cpu_milli=max(1, round(resource.nodes.cpu_cores * 1000)),
+        driver_grace_s=driver_grace_s,
+    )
+
+
+def _deterministic(resource: StreamTopology, own_code: bool) -> bool:
+    answer = True
+    for spec in resource.operators:
+        one = spec.deterministic
+        if one is None and own_code:
+            one = _asked(spec)
+        elif one is None:
+            one = _of_library(spec.class_path)
+        answer = answer and one
+    return answer
+
+
+def silent_operators(resource: StreamTopology) -> tuple[str, ...]:
+    """Operators with a class that is not of the library, of which the resource does not say whether it is deterministic."""
+    return tuple(
+        spec.name
+        for spec in resource.operators
+        if spec.deterministic is None and not of_library(spec.class_path)
+    )
+
+
+def _asked(spec: OperatorSpec) -> bool:
+    try:
+        return make_operator(spec).deterministic
+    except Exception as error:  # user code: whatever it raises
+        log.warning("event=operator-unknown operator=%s error=%r", spec.name, str(error))
+        return False
+
+
+def _of_library(class_path: str) -> bool:
+    """By the class alone: an instance may import what its parameters name."""
+    if not of_library(class_path):
+        return False
+    try:
+        return bool(getattr(resolve(class_path), "deterministic", False))
+    except ValueError:
+        return False

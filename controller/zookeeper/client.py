@@ -1,0 +1,66 @@
+"""The ZooKeeper client of this package: every znode that it makes is allowed to whom it belongs, and to nobody else.
+
+`make_client`'s retries for ever, and stays silent while a server is away.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kazoo.client import KazooClient, TransactionRequest
+from kazoo.security import ACL
+
+from reprise.controller.zookeeper.access import client_options
+from reprise.controller.zookeeper.handler import PollHandler
+
+_log = logging.getLogger("reprise.zookeeper_client")
+_log.setLevel(logging.ERROR)  # an outage would write two warnings a second; the callers log the state changes
+_FOREVER = {"max_tries": -1, "delay": 0.1, "backoff": 1.5, "max_delay": 0.5}
+Allowed = Callable[[str], list[ACL]]
+"""Who may do what with the znode of a path."""
+
+
+class Client(KazooClient):  # type: ignore[misc]
+    """As its base, which has one ACL for all that a session makes; here it follows from the path."""
+
+    def __init__(self, *arguments: Any, allowed: Allowed | None = None, **options: Any) -> None:
+        """`allowed` None: what it makes is open to everybody, as there are no users."""
+        super().__init__(*arguments, **options)
+        self._allowed = allowed
+
+    def create_async(self, path: str, value: bytes = b"", acl: Any = None, **more: Any) -> Any:
+        if acl is None and self._allowed is not None:
+            acl = self._allowed(path)
+        return super().create_async(path, value, acl, **more)
+
+    def ensure_path_async(self, path: str, acl: Any = None) -> Any:
+        """Each folder with its own ACL.  `acl` is that of what is made below them (`makepath`), and not theirs."""
+        return super().ensure_path_async(path, None if self._allowed is not None else acl)
+
+    def transaction(self) -> TransactionRequest:
+        return _Transaction(self)
+
+    def allowed(self, path: str) -> list[ACL] | None:
+        """The ACL of what this client makes there; None where there are no users."""
+        return None if self._allowed is None else self._allowed(path)
+
+
+class _Transaction(TransactionRequest):  # type: ignore[misc]
+    def create(self, path: str, value: bytes = b"", acl: Any = None, **more: Any) -> None:
+        super().create(path, value, self.client.allowed(path) if acl is None else acl, **more)
+
+
+def make_client(
+    hosts: str, session_timeout_s: float, environment: Mapping[str, str] = os.environ
+) -> KazooClient:
+    """Not started yet; with the credentials of the environment."""
+    return Client(
+        hosts,
+        timeout=session_timeout_s,
+        handler=PollHandler(),
+        connection_retry=dict(_FOREVER),
+        command_retry=dict(_FOREVER),
+        logger=_log,
+        **client_options(environment),
+    )

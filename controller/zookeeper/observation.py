@@ -1,0 +1,68 @@
+"""One look at a running topology, as a value: what the records in ZooKeeper said at one moment.
+
+Invariant: pure; `observer` makes it.  It never mixes "nothing there" with "not known": while ZooKeeper is away
+`connected` is False and the last known records stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from reprise.controller.zookeeper.records import CheckpointRecord
+from reprise.scheduler.incident import Incident, PlanRecord
+from reprise.scheduler.model import Desired, Node, PartitionStats, Poison, Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One look."""
+
+    time: float
+    connected: bool = False
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+    """Alive by their heartbeat, by `node#incarnation`."""
+    progress: Progress | None = None
+    report: int = 0
+    """Number of the transaction that wrote `progress`: it grows with each report, whatever clocks say."""
+    problems: tuple[str, ...] = ()
+    waits: str = ""
+    """What a driver waits for that has not begun; then nothing runs, whatever the one before has reported last."""
+    desired: Desired | None = None
+    incident: Incident | None = None
+    """The open one."""
+    closed: Mapping[str, Incident] = field(default_factory=dict)
+    plans: Mapping[str, PlanRecord] = field(default_factory=dict)
+    stats: Mapping[str, PartitionStats] = field(default_factory=dict)
+    """The newest measured load of each partition."""
+    checkpoints: frozenset[int] = frozenset()
+    """Complete global checkpoints on record."""
+    poison: Poison | None = None
+    paused: bool | None = None
+    """What `commands/paused` asks for; None where nobody has asked."""
+    checkpoint: CheckpointRecord | None = None
+    """The newest complete one."""
+    led: bool = False
+    """Whether a coordinator holds the lead."""
+    undecided: str = ""
+    """Why it cannot decide, or cannot write down what it has decided; empty when it can."""
+    unreadable: tuple[str, ...] = ()
+    """Records that could not be parsed, with the reason."""
+    still: Mapping[str, float] = field(default_factory=dict)
+    """Partitions with a released batch before them, and since when they were seen not to move."""
+    watched_since: float | None = None
+    """Since when somebody looks again and again; None: this is a look alone, which cannot say what moves."""
+
+    @property
+    def newest_plan(self) -> PlanRecord | None:
+        return max(self.plans.values(), key=lambda plan: (plan.time, plan.id), default=None)
+
+    def plans_of(self, incident: Incident) -> list[PlanRecord]:
+        """In the order in which they were made; those whose record is there."""
+        return [self.plans[name] for name in incident.plans if name in self.plans]
+
+    @property
+    def incidents(self) -> list[Incident]:
+        """All, oldest first."""
+        every = {**self.closed, **({self.incident.id: self.incident} if self.incident else {})}
+        return sorted(every.values(), key=lambda incident: incident.opened_at)

@@ -1,0 +1,303 @@
+"""What ZooKeeper says about a running topology, read as a whole: the one source of `run`, `status` and `history`.
+
+Invariant: an observation never mixes "nothing there" with "not known": while ZooKeeper is away `connected` is False and
+the last known records stand.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+
+from reprise.controller.errors import RunError
+from reprise.controller.zookeeper import paths
+from reprise.controller.zookeeper.advance import Watch
+from reprise.controller.zookeeper.client import make_client
+from reprise.controller.zookeeper.errors import CoordinationError
+from reprise.controller.zookeeper.observation import Observation
+from reprise.controller.zookeeper.records import (
+    CheckpointRecord,
+    parse_checkpoint,
+    parse_desired,
+    parse_node,
+    parse_poison,
+    parse_progress,
+    parse_stats,
+)
+from reprise.controller.zookeeper.recovery_records import parse_incident, parse_plan
+from reprise.controller.zookeeper.znode import unpack
+from reprise.scheduler.incident import Incident, PlanRecord
+from reprise.scheduler.model import Node, Progress
+
+T = TypeVar("T")
+READ_TIMEOUT_S = 5.0
+SLOW_S = 2.0
+"""How often is read what changes seldom, or is wanted by people alone."""
+
+
+class Observer:
+    """Reads the records below one root again and again; what never changes is read once."""
+
+    def __init__(
+        self,
+        hosts: str,
+        root: str,
+        client: KazooClient | None = None,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        """`client`: one that is shared and whose life is the caller's; then neither `open` nor `close` is needed.
+        `environment`: variables that say how to prove oneself to ZooKeeper."""
+        self._zk: KazooClient = client or make_client(hosts, 10.0, environment)
+        self._hosts, self._root = hosts, root
+        self._last = Observation(0.0)
+        self._plans: dict[str, PlanRecord] = {}
+        self._closed: dict[str, Incident] = {}
+        self._checkpoint: CheckpointRecord | None = None
+        self._names: list[str] = []
+        self._nodes: Mapping[str, Node] = {}
+        self._nodes_read = 0.0
+        self._slow: dict[str, Any] = {}
+        self._slow_read = 0.0
+        self._unreadable: list[str] = []
+        self._watch = Watch()
+        self._asked: dict[str, Any] = {}
+        """Answers to come: records by name, children by name and slash."""
+
+    def open(self, timeout_s: float = 15.0) -> None:
+        """Raises RunError when no server answers."""
+        try:
+            self._zk.start(timeout=timeout_s)
+        except (KazooTimeoutError, KazooException) as error:
+            self.close()
+            raise RunError(f"ZooKeeper at {self._hosts} does not answer within {timeout_s:g} s") from error
+
+    def close(self) -> None:
+        self._zk.stop()
+        self._zk.close()
+
+    @property
+    def last(self) -> Observation:
+        """What was read last, without asking again."""
+        return self._last
+
+    def read(self) -> Observation:
+        """The records as they are now; the last known ones, marked, while ZooKeeper is away."""
+        now = time.time()
+        self._unreadable = []
+        try:
+            if not self._zk.connected:
+                raise KazooException("not connected")
+            self._last = self._watched(self._read(now))
+        except (KazooException, KazooTimeoutError):
+            self._last = replace(self._last, time=now, connected=False)
+        return self._last
+
+    def glance(self) -> Observation | None:
+        """A new report of the driver and all else as it was; None when the report asks for a whole look: somebody else
+        drives, or for another decision, or partitions or nodes are not as they were."""
+        before = self._last.progress
+        if not self._zk.connected or not self._last.connected:
+            return None
+        try:
+            self._asked.clear()
+            raw, number = self._written(paths.PROGRESS)
+            now = self._parse(raw, paths.PROGRESS, parse_progress)
+            checkpoint = self._newest_checkpoint(now)
+        except (KazooException, KazooTimeoutError):
+            return None
+        if before is None or now is None or _matters(before) != _matters(now):
+            return None
+        self._last = replace(
+            self._last,
+            time=time.time(),
+            progress=now,
+            report=number,
+            checkpoint=checkpoint,
+            problems=_problems(raw, self._last.waits),
+        )
+        self._last = self._watched(self._last)
+        return self._last
+
+    def _watched(self, seen: Observation) -> Observation:
+        paused = seen.desired is not None and seen.desired.paused
+        still = self._watch.note(seen.time, seen.progress, paused)
+        return replace(seen, still=still, watched_since=self._watch.since)
+
+    def exists(self, root: str) -> bool:
+        """Whether a topology has ever run below `root`."""
+        return self._zk.exists_async(root).get(timeout=READ_TIMEOUT_S) is not None
+
+    def readable(self, root: str) -> bool:
+        """Whether ZooKeeper lets this process read what is below `root`, which is there."""
+        try:
+            self._zk.get_children_async(root).get(timeout=READ_TIMEOUT_S)
+        except NoAuthError:
+            return False
+        return True
+
+    def _read(self, now: float) -> Observation:
+        self._asked.clear()  # of an attempt that failed
+        slow = (
+            f"{paths.CHECKPOINTS}/",
+            paths.STATS,
+            paths.COORDINATOR,
+            paths.POISON,
+            paths.PAUSED,
+            paths.WAITS,
+        )
+        self._ask(
+            f"{paths.PLANS}/", f"{paths.INCIDENTS}/", f"{paths.NODES}/", paths.INCIDENT, paths.PROGRESS, paths.DESIRED,
+            *(slow if self._slow_due(now) else ()),
+        )  # fmt: skip
+        plans, closed = self._children(paths.PLANS), self._children(paths.INCIDENTS)
+        self._plans = {name: self._plans[name] for name in plans if name in self._plans}
+        self._closed = {name: self._closed[name] for name in closed if name in self._closed}
+        for name in plans:
+            if name not in self._plans and (plan := self._parsed(f"{paths.PLANS}/{name}", parse_plan)):
+                self._plans[name] = plan
+        for name in closed:
+            if name not in self._closed and (
+                incident := self._parsed(f"{paths.INCIDENTS}/{name}", parse_incident)
+            ):
+                self._closed[name] = incident
+        nodes = self._nodes_now(now)
+        incident = self._parsed(paths.INCIDENT, parse_incident)
+        raw, number = self._written(paths.PROGRESS)
+        progress = self._parse(raw, paths.PROGRESS, parse_progress)
+        seldom = self._slow_now(now)
+        return Observation(
+            time=now,
+            connected=True,
+            nodes=nodes,
+            progress=progress,
+            report=number,
+            problems=_problems(raw, seldom["waits"]),
+            desired=self._parsed(paths.DESIRED, parse_desired),
+            incident=incident if incident and incident.closed_at is None else None,
+            closed=dict(self._closed),
+            plans=dict(self._plans),
+            checkpoint=self._newest_checkpoint(progress),
+            **seldom,
+            unreadable=tuple(self._unreadable),
+        )
+
+    def _newest_checkpoint(self, progress: Progress | None) -> CheckpointRecord | None:
+        """The record of the one that the driver names; the driver writes it a moment after it has said so."""
+        newest = progress.checkpoint if progress else 0
+        if newest > 0 and (self._checkpoint is None or self._checkpoint.position != newest):
+            found = self._parsed(paths.checkpoint(newest), parse_checkpoint)
+            self._checkpoint = found or self._checkpoint
+        return self._checkpoint
+
+    def _nodes_now(self, now: float) -> Mapping[str, Node]:
+        """Read again when the set of names has changed, or some seconds have passed (a new incarnation)."""
+        names = self._children(paths.NODES)
+        if names != self._names or now > self._nodes_read + SLOW_S:
+            self._ask(*(f"{paths.NODES}/{name}" for name in names))
+            found = [self._parsed(f"{paths.NODES}/{name}", parse_node) for name in names]
+            self._nodes = {node.id: node for node in found if node}
+            self._names, self._nodes_read = names, now
+        return self._nodes
+
+    def _slow_due(self, now: float) -> bool:
+        return not self._slow or now > self._slow_read + SLOW_S
+
+    def _slow_now(self, now: float) -> dict[str, Any]:
+        if self._slow_due(now):
+            self._slow = {
+                "stats": self._parsed(paths.STATS, parse_stats) or {},
+                **_coordinator(self._raw(paths.COORDINATOR)),
+                "checkpoints": frozenset(int(k) for k in self._children(paths.CHECKPOINTS) if k.isdigit()),
+                "poison": self._parsed(paths.POISON, parse_poison),
+                "waits": _waits(self._raw(paths.WAITS)),
+                "paused": {b"true": True, b"false": False}.get(self._raw(paths.PAUSED) or b""),
+            }
+            self._slow_read = now
+        return self._slow
+
+    def _ask(self, *names: str) -> None:
+        """Ask for all before the first is waited for: a session answers in order, and a wait is a change of threads."""
+        for name in names:
+            self._asked[name] = self._answer(name)
+
+    def _answer(self, name: str) -> Any:
+        path = f"{self._root}/{name}"
+        return self._zk.get_children_async(path[:-1]) if name.endswith("/") else self._zk.get_async(path)
+
+    def _children(self, name: str) -> list[str]:
+        answer = self._asked.pop(f"{name}/", None) or self._answer(f"{name}/")
+        try:
+            found: list[str] = answer.get(timeout=READ_TIMEOUT_S)
+        except NoNodeError:
+            return []
+        return sorted(found)
+
+    def _raw(self, name: str) -> bytes | None:
+        return self._written(name)[0]
+
+    def _written(self, name: str) -> tuple[bytes | None, int]:
+        """What a znode holds, and the number of the transaction that wrote it; 0 where there is none."""
+        answer = self._asked.pop(name, None) or self._answer(name)
+        try:
+            raw, stat = answer.get(timeout=READ_TIMEOUT_S)
+        except NoNodeError:
+            return None, 0
+        return raw or None, int(stat.mzxid)
+
+    def _parsed(self, name: str, parse: Callable[[bytes, str], T]) -> T | None:
+        return self._parse(self._raw(name), name, parse)
+
+    def _parse(self, raw: bytes | None, name: str, parse: Callable[[bytes, str], T]) -> T | None:
+        if raw is None:
+            return None
+        try:
+            return parse(raw, f"{self._root}/{name}")
+        except CoordinationError as error:
+            self._unreadable.append(str(error))
+            return None
+
+
+def _matters(progress: Progress) -> tuple[object, ...]:
+    """All of a report but the numbers that grow while nothing happens."""
+    return (
+        progress.driver, progress.seq, progress.generation, progress.nodes, progress.failed, progress.ended,
+        progress.done, progress.bad_checkpoints, progress.gaps, progress.positions.keys(),
+    )  # fmt: skip
+
+
+def _coordinator(raw: bytes | None) -> dict[str, Any]:
+    """Who leads says in its znode what it last found; for people, so what is unreadable says nothing."""
+    try:
+        said: Any = json.loads(raw or b"{}")
+    except ValueError:
+        said = {}
+    failed = isinstance(said, dict) and said.get("rule") == paths.ERROR
+    return {"led": raw is not None, "undecided": str(said.get("reason", "")) if failed else ""}
+
+
+def _problems(raw: bytes | None, waits: str) -> tuple[str, ...]:
+    """What the driver complains of, a list of texts in its progress record; and what one waits for that has not begun."""
+    found = _loaded(raw).get("problems", [])
+    last = (waits,) if waits else ()
+    return (*map(str, found), *last) if isinstance(found, list) else last
+
+
+def _waits(raw: bytes | None) -> str:
+    """For people, so what is unreadable says nothing."""
+    return str(_loaded(raw).get("problem", ""))
+
+
+def _loaded(raw: bytes | None) -> dict[str, Any]:
+    try:
+        record: Any = json.loads(unpack(raw or b"{}"))
+    except ValueError:
+        return {}
+    return record if isinstance(record, dict) else {}

@@ -1,0 +1,165 @@
+"""The records that coordinator, driver and nodes exchange: JSON in the znodes, frozen values inside.
+
+Total parsers: any bytes lead to a value or to a RecordError that names znode and field. `parse(encode(x)) ==
+x`. What each field means: docs/recovery.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+from sys import intern
+from typing import Any
+
+from reprise.controller.zookeeper import paths
+from reprise.controller.zookeeper.fields import (
+    Fields,
+    as_integer,
+    as_object,
+    as_text,
+    dumps,
+    loads,
+    shallow,
+)
+from reprise.scheduler.model import Desired, Node, PartitionStats, Poison, Progress
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRecord:
+    """A complete global checkpoint, as the driver announces it."""
+
+    position: int
+    time: float
+    """When it was complete, unix seconds."""
+    size_bytes: int = 0
+    seconds: float = 0.0
+    """From announcing to completing it."""
+
+
+def parse_checkpoint(raw: bytes, path: str = paths.CHECKPOINTS) -> CheckpointRecord:
+    f = loads(raw, path)
+    return CheckpointRecord(
+        f.integer("position"), f.number("time"), f.integer("bytes", 0), f.number("seconds", 0.0)
+    )
+
+
+def parse_node(raw: bytes, path: str = paths.NODES) -> Node:
+    f = loads(raw, path)
+    name, incarnation, cpu = f.text("node"), f.integer("incarnation"), f.integer("cpu_milli")
+    if "#" in name or not name:
+        raise f.wrong("node", f"{name!r} is no node name")
+    if cpu < 0:
+        raise f.wrong("cpu_milli", f"must not be negative, but is {cpu}")
+    return Node(name, incarnation, cpu)
+
+
+def encode_progress(x: Progress) -> bytes:
+    return dumps(
+        {
+            **shallow(x),
+            "nodes": sorted(x.nodes),
+            "bad_checkpoints": sorted(x.bad_checkpoints),
+            "gaps": sorted(x.gaps),
+            "positions": dict(x.positions),
+            "failed": dict(x.failed),
+            "buffers": dict(x.buffers),
+        }
+    )
+
+
+def parse_progress(raw: bytes, path: str = paths.PROGRESS) -> Progress:
+    f = loads(raw, path)
+    horizon = f.integer("horizon", 0)
+    return Progress(
+        driver=f.text("driver"),
+        seq=f.integer("seq", 0),
+        generation=f.integer("generation", 0),
+        nodes=frozenset(f.items("nodes", as_text, [])),
+        positions=f.mapping("positions", as_integer, {}),
+        failed=f.mapping("failed", as_text, {}),
+        horizon=horizon,
+        due=f.integer("due", horizon),
+        punctuation=f.integer("punctuation", 0),
+        ended=f.flag("ended", False),
+        done=f.flag("done", False),
+        checkpoint=f.integer("checkpoint", 0),
+        bad_checkpoints=frozenset(f.items("bad_checkpoints", as_integer, [])),
+        trimmed=f.integer("trimmed", 0),
+        gaps=frozenset(f.items("gaps", as_text, [])),
+        buffers=f.mapping("buffers", as_integer, {}),
+        stuck=f.text("stuck", ""),
+        drained=f.maybe_integer("drained"),
+        time=f.number("time", 0.0),
+        turns=f.integer("turns", 0),
+        turn_limit_s=f.number("turn_limit_s", 0.0),
+    )
+
+
+def encode_stats(x: Mapping[str, PartitionStats]) -> bytes:
+    return dumps({partition: shallow(stats) for partition, stats in x.items()})
+
+
+def parse_stats(raw: bytes, path: str = paths.STATS) -> dict[str, PartitionStats]:
+    top = loads(raw, path)
+    found: dict[str, PartitionStats] = {}
+    for partition, value in top.value.items():
+        match (
+            value
+        ):  # as it always is: a thousand topologies fail at once with the statistics of minutes unread
+            case {"cpu_milli": float(cpu), "tuples_per_s": float(rate), "state_bytes": int(size)} if (
+                0 <= cpu < inf and -inf < rate < inf and not isinstance(size, bool)
+            ):
+                found[intern(partition)] = PartitionStats(cpu, rate, size)
+                continue
+        f = as_object(top, partition, value)
+        found[intern(partition)] = PartitionStats(
+            cpu_milli=_not_negative(f, "cpu_milli"),
+            tuples_per_s=f.number("tuples_per_s", 0.0),
+            state_bytes=f.integer("state_bytes", 0),
+        )
+    return found
+
+
+def encode_desired(x: Desired) -> bytes:
+    return dumps({**shallow(x), "assignment": dict(x.assignment)})
+
+
+def parse_desired(raw: bytes, path: str = paths.DESIRED) -> Desired:
+    f = loads(raw, path)
+    return Desired(
+        seq=f.integer("seq"),
+        generation=f.integer("generation"),
+        checkpoint=f.integer("checkpoint"),
+        driver=f.text("driver"),
+        assignment=f.mapping("assignment", _node_id),
+        retain=f.flag("retain"),
+        ordered=f.flag("ordered"),
+        punctuate=f.flag("punctuate"),
+        plan=f.maybe_text("plan"),
+        paused=f.flag("paused", False),
+    )
+
+
+def encode_poison(x: Poison) -> bytes:
+    return dumps({"driver": x.driver, "partitions": dict(x.partitions)})
+
+
+def parse_poison(raw: bytes, path: str = paths.POISON) -> Poison:
+    f = loads(raw, path)
+    return Poison(f.text("driver"), f.mapping("partitions", as_text))
+
+
+def _not_negative(f: Fields, name: str) -> float:
+    value = f.number(name)
+    if value < 0:
+        raise f.wrong(name, f"must not be negative, but is {value}")
+    return value
+
+
+def _node_id(f: Fields, name: str, value: Any) -> str:
+    text = as_text(f, name, value)
+    node, mark, incarnation = text.rpartition("#")
+    if not (node and mark and incarnation.isdigit()):
+        raise f.wrong(name, f"{text!r} is not written node#incarnation")
+    return intern(text)

@@ -1,0 +1,158 @@
+"""Who may read and change which znodes: one user for each topology, one for the control plane, nobody else.
+
+Everybody's password is derived from one key (HMAC-SHA-256), which the control plane alone has; so no list of passwords is
+kept anywhere, and who knows the password of one topology knows that of no other.  Users are of ZooKeeper's `digest` scheme,
+which needs nothing configured at the server.
+
+Invariant: a znode below a topology's root is open to the user of that topology and to the control plane, every other znode
+to the control plane alone.  That includes the folders above the roots: who may create there could take another topology's
+place before it comes.  A topology's user may not change who is allowed what (ZooKeeper's `admin`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+from kazoo.security import ACL, make_acl, make_digest_acl_credential
+
+from reprise.controller.errors import ConfigError
+
+CONTROL_PLANE = "reprise"
+LEAST_KEY = 32
+"""Characters.  Whoever may see an ACL sees a hash that was made of the key, and may try keys for as long as he likes."""
+ANSWER_S = 10.0
+"""How long a server may take to answer."""
+_ROOT = re.compile(r"(/reprise/[^/]+/[^/]+)(/.*)?")
+_OPEN = ("/", "/zookeeper", "/zookeeper/quota")
+"""Znodes that a new server has, and in which everybody may make others."""
+
+
+def root_above(path: str) -> str | None:
+    """The topology's root, /reprise/<namespace>/<topology>, that `path` is, or is below; None for any other path."""
+    found = _ROOT.fullmatch(path)
+    return found and found.group(1)
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Of ZooKeeper's digest scheme."""
+
+    name: str
+    password: str = field(repr=False)
+
+    @property
+    def login(self) -> str:
+        """What a session shows: user:password."""
+        return f"{self.name}:{self.password}"
+
+    @property
+    def id(self) -> str:
+        """What an ACL says: user and hash.  ZooKeeper gives it to those who may read the znode; it opens nothing."""
+        return str(make_digest_acl_credential(self.name, self.password))
+
+    @staticmethod
+    def of_login(text: str) -> User:
+        """ValueError when it is not written user:password."""
+        name, _, password = text.strip().partition(":")
+        if not name or not password:
+            raise ValueError("is not written user:password")
+        return User(name, password)
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The control plane's: every user there is."""
+
+    key: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if len(self.key) < LEAST_KEY:
+            raise ConfigError(
+                f"the key for ZooKeeper's users has {len(self.key)} characters, fewer than {LEAST_KEY}"
+            )
+
+    @property
+    def control_plane(self) -> User:
+        return self._user(CONTROL_PLANE)
+
+    def topology(self, root: str) -> User:
+        """The user of the topology whose records are below this root; it has the root's name."""
+        if root_above(root) != root:
+            raise ConfigError(f"root: {root!r} is not written /reprise/<namespace>/<topology>")
+        return self._user(root)
+
+    def _user(self, name: str) -> User:
+        return User(name, hmac.new(self.key.encode(), name.encode(), hashlib.sha256).hexdigest())
+
+    def allowed(self, path: str) -> list[ACL]:
+        """Who may do what with this znode."""
+        root = root_above(path)
+        return allowed(self.control_plane.id, None if root is None else self.topology(root).id)
+
+
+def allowed(control_plane: str, topology: str | None) -> list[ACL]:
+    """The ACL that these ids make."""
+    found = [make_acl("digest", control_plane, all=True)]
+    if topology is not None:
+        found.append(make_acl("digest", topology, read=True, write=True, create=True, delete=True))
+    return found
+
+
+def close_server(client: KazooClient, keys: Keys) -> list[str]:
+    """Let nobody else make anything on a server that is this control plane's own.  The names at its top, without ZooKeeper's
+    own: on a server that is new there are none, else somebody was faster."""
+    for path in _OPEN:
+        client.set_acls(path, keys.allowed(path))
+    return sorted(set(client.get_children("/")) - {"zookeeper"})
+
+
+def is_closed(client: KazooClient, root: str, keys: Keys) -> bool:
+    """Whether the records below `root`, and the folders above it, are as these keys say.  Of the records the topmost tells.
+    NoNodeError where there are none."""
+    asked = {path: client.get_acls_async(path) for path in (*_above(root), root)}
+    return all(
+        _comparable(answer.get(timeout=ANSWER_S)[0]) == _comparable(keys.allowed(path))
+        for path, answer in asked.items()
+    )
+
+
+def close(client: KazooClient, root: str, keys: Keys) -> int:
+    """Give records that were made without users, or with other keys, and the folders above them, to the users of these; how
+    many znodes.
+
+    The topmost znode of the records is the last, so what is interrupted is begun again.  Who reads or writes there as
+    somebody else is shut out with this."""
+    count = 0
+    for path in (*_above(root), *_below(client, root), root):
+        try:
+            client.set_acls_async(path, keys.allowed(path)).get(timeout=ANSWER_S)
+            count += 1
+        except NoNodeError:
+            continue  # removed meanwhile
+    return count
+
+
+def _above(root: str) -> list[str]:
+    """/reprise and /reprise/<namespace>."""
+    namespace = root.rpartition("/")[0]
+    return [namespace.rpartition("/")[0], namespace]
+
+
+def _below(client: KazooClient, path: str) -> Iterator[str]:
+    try:
+        names = client.get_children_async(path).get(timeout=ANSWER_S)
+    except NoNodeError:
+        return
+    for name in names:
+        yield from _below(client, f"{path}/{name}")
+        yield f"{path}/{name}"
+
+
+def _comparable(acls: list[ACL]) -> set[tuple[str, str, int]]:
+    return {(acl.id.scheme, acl.id.id, acl.perms) for acl in acls}

@@ -1,0 +1,1 @@
+"""Topologies to start from, fault files, and the demos that run them."""

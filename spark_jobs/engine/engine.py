@@ -1,0 +1,509 @@
+"""The engine: brings about what the coordinator desires, one chain of supersteps at a time.
+
+It knows no Kubernetes, no ZooKeeper and no planner: it is given the desired state and the living nodes, and tells progress.
+Its laws: what is desired and not at work is installed from cp(checkpoint); what is at work and desired where it is keeps its
+state; a rise of `generation` reinstalls everything.  A job that fails changes nothing by itself: the hosts of the living
+nodes kept their state and their unconfirmed output, so the next job sends again what may have been lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from reprise.spark_jobs.contract import Range
+from reprise.spark_jobs.engine.desired import Desired, Sites
+from reprise.spark_jobs.engine.drain import Drain
+from reprise.spark_jobs.engine.figures import Figures, JobTimes
+from reprise.spark_jobs.engine.progress import Progress
+from reprise.spark_jobs.engine.punctuation import Punctuations
+from reprise.spark_jobs.engine.repeated import Repeated
+from reprise.spark_jobs.engine.restore_point import RestorePoint
+from reprise.spark_jobs.errors import (
+    CheckpointError,
+    DataPlaneError,
+    HostBusyError,
+    JobError,
+    SupersededError,
+)
+from reprise.spark_jobs.node.command import Command, Install, Report, Usage
+from reprise.spark_jobs.state.checkpoints import CheckpointStore, Manifest
+from reprise.spark_jobs.state.ledger import Ledger
+from reprise.spark_jobs.state.release import Release
+from reprise.spark_jobs.topology import StreamTopology, Topology
+
+log = logging.getLogger("reprise.engine")
+
+WINDOW = 256
+"""Batches that a partition may be sent ahead of its confirmed position; bounds inboxes and what is in flight."""
+
+SLOW_S = 3.0
+"""A job that takes longer than this many seconds is worth a line in the log."""
+
+
+class Jobs(Protocol):
+    """What the engine needs of `reprise.spark_jobs.engine.chain.Chain`."""
+
+    def run(
+        self, commands: Sequence[Command], stages: int, cancelled: threading.Event, patience_s: float
+    ) -> list[Report]:
+        """See `Chain.run`."""
+
+
+@dataclass(slots=True)
+class Engine:
+    """One driver's life; `epoch` is greater than that of every driver before it."""
+
+    resource: StreamTopology
+    topology: Topology
+    sites: Sites
+    epoch: int
+    connect: Callable[[Sequence[str]], Jobs]
+    ledger: Ledger
+    release: Release
+    store: CheckpointStore
+    punctuations: Punctuations
+    stages: int = 3
+    patience_s: float = 60.0
+    desired: Desired = field(default_factory=Desired)
+    positions: dict[str, int] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    gaps: set[str] = field(default_factory=set)
+    """Partitions whose upstreams dropped for want of room what they need: only a rollback of all feeds them."""
+    usage: dict[str, Usage] = field(default_factory=dict)
+    outputs: list[tuple[str, int, float]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    buffers: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Node -> bytes of buffered output in memory and on disk."""
+    horizon: int = 0
+    jobs: int = 0
+    failures: int = 0
+    busy_s: float = 0.0
+    figures: Figures = field(default_factory=Figures)
+    staged: dict[str, int] = field(default_factory=dict)
+    """Node -> batches of output that wait for a checkpoint before they are published."""
+    installing: set[str] = field(default_factory=set)
+    """Partitions whose host has not said yet that they are at work; their position is their checkpoint's so far."""
+    _late: set[str] = field(default_factory=set)
+    """Of those, the ones whose host said that it must try again: what was sent to them meanwhile was not kept."""
+    _again: set[str] = field(default_factory=set)
+    """Those that are at work now after all, to which the next job sends everything again."""
+    _repeated: Repeated = field(default_factory=Repeated)
+    _installation: dict[str, str] = field(default_factory=dict)
+    _installs: int = 0
+    _resend: set[str] = field(default_factory=set)
+    _chain: Jobs | None = None
+    _chain_hosts: tuple[str, ...] = ()
+    _confirmed: int = 0
+    _known: dict[str, int] = field(default_factory=dict)
+    """Installation of a source partition -> last batch whose range it was told."""
+    _offered: int = 0
+    """Hosts have been told that output up to this batch may be shown, and have answered since."""
+    restore_point: RestorePoint = field(init=False)
+    _nodes: tuple[str, ...] = ()
+    drain: Drain = field(default_factory=Drain)
+    told: Progress = field(default_factory=Progress)
+    """How things stood after the last change; the only thing here that other threads may read together."""
+
+    def __post_init__(self) -> None:
+        self.restore_point = RestorePoint(
+            self.resource, self.store, self.ledger, self.punctuations, self.problems
+        )
+
+    @property
+    def bad_checkpoints(self) -> set[int]:
+        """Complete checkpoints that cannot be used."""
+        return self.restore_point.bad
+
+    def begin(self, newest: int) -> None:
+        """Go on after the newest complete checkpoint; once, before anything else.  StoreError: it has not begun."""
+        self.punctuations.newest = newest
+        self.drain.shown_by = self.ledger.written
+        self.problems += self.release.begin(newest, WINDOW)
+        self._tell()
+
+    # -- what is wanted ------------------------------------------------------------------------------------------------
+
+    def want(self, desired: Desired) -> None:
+        """Take over a new desired state; nothing has changed when it raises.
+
+        CheckpointError: its checkpoint cannot be used.  DamagedError: nor ever will be, and `bad_checkpoints` says so.
+        StoreError: the store is away; to be called again, and the store is asked again after a while.
+        """
+        try:
+            self._take_over(desired)
+        finally:
+            self._tell()
+
+    def _take_over(self, desired: Desired) -> None:
+        rollback = desired.generation != self.desired.generation
+        installs = bool(desired.assignment) if rollback else self._installs_any(desired)
+        if installs:
+            self.restore_point.take(desired.checkpoint, rollback)
+        if installs and rollback:
+            self.store.withdraw(desired.checkpoint)
+        self.figures.reached(self.horizon)
+        if rollback:
+            self.drain.back_from(self.horizon)
+            self.positions.clear()
+            self.installing.clear()
+            self._late.clear()
+            self._again.clear()
+            self.failed.clear()
+            self._installation.clear()
+            self._known.clear()
+            self._resend.clear()
+            self.gaps.clear()
+            if installs:
+                self.punctuations.back_to(desired.checkpoint)
+            else:
+                self.punctuations.forget()
+            self.horizon = desired.checkpoint
+        before, self.desired = self.desired, desired
+        for partition, node in desired.assignment.items():
+            moved = before.assignment.get(partition) != node
+            if rollback or moved or partition not in self.positions:
+                if not rollback and not moved and partition in self.failed:
+                    continue
+                self._install(partition)
+        for partition in [p for p in self.positions if p not in desired.assignment]:
+            self._lose(partition, "not assigned")
+            self.failed.pop(partition, None)
+        log.info(
+            "desired seq=%d generation=%d checkpoint=%d assigned=%d retain=%s",
+            desired.seq, desired.generation, desired.checkpoint, len(desired.assignment), desired.retain,
+        )  # fmt: skip
+
+    def _installs_any(self, desired: Desired) -> bool:
+        """Whether something has to be restored for it, without a rollback."""
+        before = self.desired.assignment
+        return any(before.get(p) != node or p not in self.positions for p, node in desired.assignment.items())
+
+    def _install(self, partition: str) -> None:
+        self._installs += 1
+        self.punctuations.lost(partition)
+        self._installation[partition] = f"{self.epoch}.{self.desired.generation}.{self._installs}"
+        self.positions[partition] = self.desired.checkpoint
+        self.installing.add(partition)
+        self._late.discard(partition)
+        self.failed.pop(partition, None)
+        self._resend.add(partition)
+        file = self.restore_point.installs.get(partition, Install(0)).file or {}
+        self.figures.installs(partition, self.desired.checkpoint, file.get("size", 0), time.monotonic())
+
+    def _lose(self, partition: str, reason: str) -> None:
+        self.figures.loses(partition)
+        self.punctuations.lost(partition)
+        self.positions.pop(partition, None)
+        self.installing.discard(partition)
+        self._installation.pop(partition, None)
+        self.failed[partition] = reason
+
+    # -- one step ------------------------------------------------------------------------------------------------------
+
+    def tick(self, living: Mapping[str, str], cancelled: threading.Event) -> bool:
+        """Run one job on the nodes of `living` ("node#incarnation" -> host); False when there was nothing to run."""
+        try:
+            return self._tick(living, cancelled)
+        finally:
+            self._tell()
+
+    def _tick(self, living: Mapping[str, str], cancelled: threading.Event) -> bool:
+        self._nodes = tuple(sorted(living))
+        for partition in [p for p in self.positions if self.desired.assignment.get(p) not in living]:
+            self._lose(partition, "node lost")
+        slots = sorted({self.desired.assignment[p] for p in self.positions})
+        if not slots:
+            return False
+        entered = time.monotonic()
+        self._open_batches()
+        self._tell()  # a job may take long
+        hosts = tuple(living[n] for n in slots)
+        if hosts != self._chain_hosts:
+            self._chain, self._chain_hosts = None, ()
+        self.jobs += 1
+        try:
+            if self._chain is None:
+                self._chain, self._chain_hosts = self.connect(hosts), hosts
+            commands = self._commands(slots)
+            offered = self.punctuations.newest
+            began = time.monotonic()
+            reports = self._chain.run(commands, self.stages, cancelled, self.patience_s)
+        except DataPlaneError as error:
+            self._after_failure(error, slots, cancelled.is_set())
+            return True
+        ended = time.monotonic()
+        took = ended - began
+        self.busy_s += took
+        slowest = max(reports, key=lambda r: r.busy_s)
+        if took > SLOW_S:
+            log.warning(
+                "slow job job=%d took=%.1f slots=%d busiest=%s busy=%.1f",
+                self.jobs, took, len(slots), slots[slowest.slot], slowest.busy_s,
+            )  # fmt: skip
+        self.buffers, self.staged = {}, {}
+        for node, report in zip(slots, reports, strict=True):
+            self._take(node, report)
+        self._confirmed = self.jobs  # not before all is taken: what is not confirmed is said again
+        self._resend, self._again = self._again, set()
+        self._offered = offered
+        self.failures = 0
+        self._repeated.succeeded()
+        with self._passing("checkpoint waits"):
+            self._complete_checkpoints()
+        self._start_clock()
+        now, compute = time.monotonic(), min(slowest.busy_s, took)
+        self.figures.applied(self.at_work, self.usage, now)
+        self.figures.jobs.append(JobTimes(began - entered, compute, took - compute, now - ended))
+        return True
+
+    def _start_clock(self) -> None:
+        with self._passing("the stream's clock waits"):  # tried again with the next job
+            self.release.start(self.release.now())
+
+    def _after_failure(self, error: DataPlaneError, slots: Sequence[str], cancelled: bool) -> None:
+        self.failures += 1
+        self.figures.failed_jobs += 1
+        self._chain, self._chain_hosts = None, ()
+        self._resend.update(self.positions)
+        log.warning("job failed job=%d failures=%d reason=%s", self.jobs, self.failures, error)
+        if cancelled:  # a node is being lost; the next job goes without it
+            return
+        slot = error.slot if isinstance(error, JobError) else None
+        where = "" if slot is None else f"node {slots[slot].rpartition('#')[0] or slots[slot]}: "
+        if isinstance(error, HostBusyError):  # it stays so for as long as user code does not return
+            self.problems.append(f"{where}{error}")
+        if self._repeated.failed(f"{where}{error}"):
+            self.problems.append(f"jobs fail again and again: {where}{error}")
+
+    def _open_batches(self) -> None:
+        """Move the horizon: as far as the clock says, and not far ahead of the slowest."""
+        if self.desired.paused:
+            return
+        due = self._due()
+        everyone = self.desired.punctuate and len(self.positions) == len(self.topology.partitions)
+        if self.drain.asked:
+            due = self.drain.release(due, self.horizon, everyone, self.punctuations)
+        reach: int | None = None
+        # no batch without its ranges on record; tried again with the next job
+        with self._passing("sources wait"):
+            reach = self.ledger.reach(due)
+        if reach is None:
+            return
+        self.problems += self.ledger.problems
+        self.ledger.problems.clear()
+        if self.ledger.ended_at is not None and due > self.ledger.ended_at:
+            reach = self.ledger.ended_at + 1
+        self.punctuations.announce(self.horizon, reach, self.final, everyone, time.monotonic())
+        self.figures.announced(self.punctuations.open, time.monotonic())
+        self.horizon = max(self.horizon, reach)
+
+    @property
+    def drained(self) -> int | None:
+        """The checkpoint at which the stream has stopped: everything that may have been shown is before it, and hosts of all
+        partitions have said that they have shown everything up to it."""
+        newest = self.punctuations.newest
+        if not self.drain.asked or not self.drain.reached(self.horizon, newest):
+            return None
+        shown = self._offered >= newest and len(self.at_work) == len(self.topology.partitions)
+        return newest if shown and not any(self.staged.values()) else None
+
+    def _due(self) -> int:
+        """The last batch to release now.  In normal running it is at most a window ahead of the slowest.  In an incident
+        those that have all their input go on with the clock; what came due while nothing ran is caught up by windows."""
+        now, slowest = self.release.now(), min(self.positions.values(), default=0)
+        if said := self.release.was_set():
+            self.problems.append(said)
+        pace = self.release.pace(now, slowest, WINDOW)
+        return min(self.release.due(now, slowest), pace if self.desired.retain else slowest + WINDOW)
+
+    @property
+    def due(self) -> int:
+        """The last batch that should be released by now.  Reads whole values, so that whoever publishes may ask while a job
+        or a store hangs: what comes due meanwhile is not shown to anybody."""
+        held = self.desired.paused or self.drain.holds(self.horizon, self.punctuations.newest)
+        return self.horizon if held else self.release.owed(self.horizon, self.final)
+
+    @property
+    def final(self) -> int | None:
+        """The batch that ends the stream, once the sources have ended."""
+        return None if self.ledger.ended_at is None else self.ledger.ended_at + 1
+
+    def _commands(self, slots: Sequence[str]) -> list[Command]:
+        slot_of = {node: i for i, node in enumerate(slots)}
+        routes = {p: slot_of[self.desired.assignment[p]] for p in self.positions}
+        commands = []
+        for slot in slot_of.values():
+            mine = [p for p, s in routes.items() if s == slot]
+            commands.append(
+                Command(
+                    job=self.jobs,
+                    epoch=self.epoch,
+                    slot=slot,
+                    topology=self.resource.document,
+                    sink=self.sites.sink,
+                    checkpoints=self.sites.checkpoints,
+                    hosted={p: self._installation[p] for p in mine},
+                    installs={
+                        p: self.restore_point.installs.get(p, Install(self.desired.checkpoint))
+                        for p in mine
+                        if p in self.installing  # else a host that is new would begin with what is long past
+                    },
+                    routes=routes,
+                    positions=dict(self.positions),
+                    resend=tuple(sorted(self._resend)),
+                    ranges={p: self._unknown_ranges(p) for p in mine if p in self.ledger.ranges},
+                    horizon=self.horizon,
+                    final=self.final,
+                    punctuations=self.punctuations.open,
+                    retain=self.desired.retain,
+                    published=self.punctuations.newest,
+                    stream=self.ledger.stream,
+                    checkpoint=self.desired.checkpoint if self.desired.retain else self.punctuations.newest,
+                    window=WINDOW,
+                    confirmed=self._confirmed,
+                )
+            )
+        return commands
+
+    def _unknown_ranges(self, partition: str) -> dict[int, Range]:
+        """Ranges that this installation of a source partition has not confirmed; those since its checkpoint at first."""
+        return self.ledger.spans(partition, self._confirmed_ranges(partition), self._told_ranges(partition))
+
+    def _confirmed_ranges(self, partition: str) -> int:
+        return self._known.get(self._installation[partition], self.desired.checkpoint)
+
+    def _told_ranges(self, partition: str) -> int:
+        """The last batch whose range a command names; a source that has far to go is told in several."""
+        return min(self.horizon, self._confirmed_ranges(partition) + 2 * WINDOW)
+
+    def _take(self, node: str, report: Report) -> None:
+        """Believe a report, as far as it speaks of what is installed now: not of an installation before a rollback."""
+        for ack in report.acks:
+            if self._installation.get(ack.partition) == ack.installation:
+                self.punctuations.acknowledge(ack)
+        mine = [p for p in list(self.positions) if self.desired.assignment[p] == node]
+        for partition in mine:
+            if report.installed.get(partition) != self._installation[partition]:
+                self._lose(partition, "state lost with its host")
+            elif partition in report.failed:
+                self._lose(partition, report.failed[partition])
+                if report.failed[partition].startswith("checkpoint:"):
+                    self.restore_point.condemn(self.desired.checkpoint)
+            elif partition in report.positions:
+                self.positions[partition] = report.positions[partition]
+                self.installing.discard(partition)
+                if partition in self._late:
+                    self._late.discard(partition)
+                    self._again.add(partition)
+                if partition in self.ledger.ranges:
+                    self._known[self._installation[partition]] = self._told_ranges(partition)
+            else:  # its host tries again
+                self._late.add(partition)
+        self.usage.update(report.usage)
+        self.outputs += report.outputs
+        self.problems += report.problems
+        self.gaps.update(p for p in report.gaps if p in self.positions)
+        self.buffers[node] = (report.memory, report.disk)
+        self.figures.spilled(report.host, report.spilled)
+        self.staged[node] = report.staged
+
+    def _complete_checkpoints(self) -> None:
+        ledger, before = self.ledger, self.punctuations.newest
+        for position, files in self.punctuations.acknowledged(self.topology.partitions):
+            # what fails here is tried again with the next job
+            self.store.complete(Manifest(position, files, ledger.offsets(position), ledger.logs(position)))
+            self.punctuations.complete(position)
+            self.figures.completes(position, time.monotonic())
+            log.info("checkpoint complete position=%d files=%d", position, len(files))
+            with self._passing("old checkpoints stay"):  # they go with the next one
+                ledger.stored(position, oldest=self._prune(before))
+
+    @contextmanager
+    def _passing(self, what: str) -> Iterator[None]:
+        """Trouble with what is outside (a store, a source, a disk) is a problem and no end, whatever it raises: clients of
+        stores have exceptions of their own.  Only a later driver ends this one."""
+        try:
+            yield
+        except SupersededError:
+            raise
+        except CheckpointError as error:  # names its file
+            self.problems.append(str(error))
+        except Exception as error:
+            log.warning("trouble what=%s", what, exc_info=True)
+            self.problems.append(f"{what}: {type(error).__name__}: {error}")
+
+    def _prune(self, before: int) -> int:
+        """Remove old checkpoints, but not the one that partitions are still restored from in an open incident, nor `before`,
+        which was the newest until now: a coordinator that has not heard of a newer one names it."""
+        needed = min(before, self.desired.checkpoint) if self.desired.retain else before
+        return self.store.prune(self.resource.checkpoint.keep, needed)
+
+    # -- what is true --------------------------------------------------------------------------------------------------
+
+    def _tell(self) -> None:
+        """Freeze how things stand; called wherever they are consistent."""
+        final, buffers = self.final, self.buffers.values()
+        self.told = Progress(
+            seq=self.desired.seq,
+            generation=self.desired.generation,
+            nodes=self._nodes,
+            positions=self.at_work,
+            failed=dict(self.failed),
+            horizon=self.horizon,
+            due=self.due,
+            punctuation=max(self.punctuations.open, default=self.punctuations.newest),
+            ended=final is not None and self.horizon >= final,
+            done=self.done,
+            checkpoint=self.punctuations.newest,
+            bad_checkpoints=tuple(sorted(self.bad_checkpoints)),
+            trimmed=self.ledger.trimmed,
+            gaps=tuple(sorted(self.gaps)),
+            stuck=self.stuck,
+            memory=sum(memory for memory, _ in buffers),
+            disk=sum(disk for _, disk in buffers),
+            jobs=self.jobs,
+            drained=self.drained,
+        )
+
+    @property
+    def at_work(self) -> dict[str, int]:
+        """Positions of the partitions whose host has them: what is only ordered to be installed does not count."""
+        return {p: k for p, k in self.positions.items() if p not in self.installing}
+
+    @property
+    def stuck(self) -> str:
+        """Why nothing moves although the nodes are there: jobs that fail the same way again and again; else empty."""
+        return self._repeated.stuck
+
+    @property
+    def idle(self) -> bool:
+        """Nothing can move before the next batch is due: everyone at work is at the horizon, nothing is being stored."""
+        return (
+            not self.failures
+            and not self._resend
+            and not self.installing
+            and not self.punctuations.open
+            and not any(self.staged.values())
+            and not (self.drain.asked and self.drained is None)
+            and all(p >= self.horizon for p in self.positions.values())
+        )
+
+    @property
+    def done(self) -> bool:
+        """The stream has ended and every partition that is not poisoned has applied its last batch and stored it."""
+        final = self.final
+        poisoned = {p for p, reason in self.failed.items() if reason.startswith("poison")}
+        wanted = set(self.topology.partitions) - self.topology.downstream_of(poisoned)
+        return (
+            final is not None
+            and not self.installing
+            and all(self.positions.get(p, -1) >= final for p in wanted)
+            and (bool(poisoned) or self.punctuations.newest >= final)
+            and not any(self.staged.values())
+        )

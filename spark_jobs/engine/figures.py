@@ -1,0 +1,101 @@
+"""What the data plane can be measured by: how long the parts of a job take, what restoring and replaying cost.
+
+The engine tells what it does as it does it, in numbers that it has anyway; nothing here asks a clock more often than twice a
+partition's restoration and four times a job.  Whoever serves these figures drains the lists; nobody has to.  Invariant:
+counters never fall while a driver lives, and its successor begins at zero.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from reprise.spark_jobs.node.command import Usage
+
+KEPT = 1024
+"""Jobs whose times are kept for a reader; older ones are forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobTimes:
+    """Seconds of one chain of supersteps.  `compute_s`: the busiest node's; `exchange_s`: the rest of the Spark job."""
+
+    prepare_s: float
+    compute_s: float
+    exchange_s: float
+    settle_s: float
+
+
+@dataclass(slots=True)
+class _Restoration:
+    """One partition from the order to restore it until it is where the stream was before."""
+
+    began: float
+    size: int
+    working_since: float | None = None
+    bytes_before: int = 0
+
+
+@dataclass(slots=True)
+class Figures:
+    """Times are of a monotonic clock, seconds; sizes are bytes."""
+
+    jobs: deque[JobTimes] = field(default_factory=lambda: deque(maxlen=KEPT))
+    failed_jobs: int = 0
+    restored: int = 0
+    restore_bytes: int = 0
+    restore_s: float = 0.0
+    replay_bytes: int = 0
+    replay_s: float = 0.0
+    spilled_bytes: int = 0
+    checkpoint_s: float = 0.0
+    """From announcing to completing the newest checkpoint."""
+    _reach: int = 0
+    """The last batch that was ever released: what is before it is replayed."""
+    _under_way: dict[str, _Restoration] = field(default_factory=dict)
+    _announced: dict[int, float] = field(default_factory=dict)
+    _spilled: dict[str, int] = field(default_factory=dict)
+
+    def reached(self, horizon: int) -> None:
+        """Before a rollback, and whenever the horizon has moved."""
+        self._reach = max(self._reach, horizon)
+
+    def installs(self, partition: str, position: int, size: int, now: float) -> None:
+        """A partition is to be restored from `position`; the first placement of a new stream restores nothing."""
+        if position > 0 or self._reach > 0:
+            self._under_way[partition] = _Restoration(now, size)
+
+    def loses(self, partition: str) -> None:
+        """It does not come back from this attempt."""
+        self._under_way.pop(partition, None)
+
+    def applied(self, positions: Mapping[str, int], usage: Mapping[str, Usage], now: float) -> None:
+        """Where partitions are after a job; those that are not in `positions` are not at work."""
+        for partition in [p for p in self._under_way if p in positions]:
+            one, done = self._under_way[partition], usage.get(partition, Usage(0.0, 0))
+            if one.working_since is None:
+                one.working_since = now
+                self.restored += 1
+                self.restore_bytes += one.size
+                self.restore_s += now - one.began
+            else:
+                self.replay_s += now - one.working_since
+                one.working_since = now
+            self.replay_bytes += max(0, done.input_bytes - one.bytes_before)
+            one.bytes_before = done.input_bytes
+            if positions[partition] >= self._reach:
+                del self._under_way[partition]
+
+    def spilled(self, host: str, total: int) -> None:
+        """`total`: of one host since it began; a new host begins at zero under another name."""
+        self.spilled_bytes += max(0, total - self._spilled.get(host, 0))
+        self._spilled[host] = total
+
+    def announced(self, punctuations: Collection[int], now: float) -> None:
+        """All that are open now."""
+        self._announced = {p: self._announced.get(p, now) for p in punctuations}
+
+    def completes(self, position: int, now: float) -> None:
+        """A global checkpoint."""
+        self.checkpoint_s = now - self._announced.get(position, now)

@@ -1,0 +1,90 @@
+"""Punctuations: the batches after which every partition stores its state, and which of those checkpoints are complete.
+
+A punctuation is announced before its batch is released, so nobody can have passed it (seed 003, section 4.1, with the batch
+barrier as the carrier).  The final batch of a bounded stream always is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+
+from reprise.spark_jobs.node.command import Ack
+from reprise.spark_jobs.state.checkpoints import StateFile
+from reprise.spark_jobs.topology.resource import CheckpointPolicy
+
+UNDER_WAY = 2
+"""Punctuations open at once: a further one waits until the older are complete, so slow storage cannot pile up work."""
+
+
+@dataclass(slots=True)
+class Punctuations:
+    """Open punctuations with their acknowledgements; `newest` is the newest complete checkpoint."""
+
+    policy: CheckpointPolicy
+    newest: int = 0
+    _acks: dict[int, dict[str, StateFile | None]] = field(default_factory=dict)
+    _last_s: float | None = None
+
+    @property
+    def open(self) -> tuple[int, ...]:
+        """Announced and not complete."""
+        return tuple(sorted(self._acks))
+
+    def back_to(self, checkpoint: int) -> None:
+        """After a rollback nothing is announced any more, and what is newer than `checkpoint` is not relied upon: the
+        sources must keep what is read again, and the next checkpoint replaces what is stored there."""
+        self._acks.clear()
+        self.newest = checkpoint
+
+    def forget(self) -> None:
+        """Nothing is announced any more."""
+        self._acks.clear()
+
+    def lost(self, partition: str) -> None:
+        """A partition is not where it was: it has to pass the open punctuations again, so what it stored does not count."""
+        for acks in self._acks.values():
+            acks.pop(partition, None)
+
+    def demand(self, position: int) -> None:
+        """Make a batch that has not been released a punctuation, whatever the policy says."""
+        self._acks.setdefault(position, {})
+
+    def announce(self, horizon: int, reach: int, final: int | None, everyone: bool, now: float) -> None:
+        """Decide which of the batches horizon < b <= reach are punctuations; `everyone`: all partitions are at work."""
+        if reach <= horizon:
+            return
+        if final is not None and horizon < final <= reach:
+            self._acks.setdefault(final, {})
+        if not everyone or len(self._acks) >= UNDER_WAY:
+            return
+        every = self.policy.every_batches
+        if every is not None:
+            first = (horizon // every + 1) * every
+            if first <= reach:
+                self._acks.setdefault(first, {})
+            return
+        if self._last_s is None:
+            self._last_s = now
+        if now - self._last_s >= (self.policy.interval_s or 0.0):
+            self._acks.setdefault(horizon + 1, {})
+            self._last_s = now
+
+    def acknowledge(self, ack: Ack) -> None:
+        """A partition has stored its state."""
+        if ack.position in self._acks:
+            file = None if ack.file is None else StateFile(**ack.file)
+            self._acks[ack.position][ack.partition] = file
+
+    def acknowledged(self, partitions: Collection[str]) -> Iterator[tuple[int, dict[str, StateFile]]]:
+        """Open checkpoints that every partition has acknowledged, oldest first, with their files."""
+        for position in self.open:
+            acks = self._acks.get(position, {})
+            if all(p in acks for p in partitions):
+                yield position, {p: f for p, f in acks.items() if f is not None}
+
+    def complete(self, position: int) -> None:
+        """The record of this checkpoint is stored; older open ones are dropped."""
+        self.newest = position
+        for older in [k for k in self._acks if k <= position]:
+            del self._acks[older]

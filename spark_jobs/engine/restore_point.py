@@ -1,0 +1,119 @@
+"""The checkpoint that partitions are restored from: which one can be used, and what each partition is installed from.
+
+A store that is away is not a damaged checkpoint: it is asked again, after pauses that grow, and meanwhile the answer is the
+last error.  What can never be used again is in `bad`, so that a coordinator that asked for it chooses another: bytes that
+are wrong, a checkpoint behind input that was given up, and one behind output that is shown and that a replay could change.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from reprise.spark_jobs.engine.punctuation import Punctuations
+from reprise.spark_jobs.errors import CheckpointError, DamagedError
+from reprise.spark_jobs.node.command import Install
+from reprise.spark_jobs.state.checkpoints import CheckpointStore
+from reprise.spark_jobs.state.ledger import Ledger
+from reprise.spark_jobs.topology import StreamTopology, make_operator
+
+STORE_PATIENCE_S = 10.0
+"""The longest time between two attempts to read a checkpoint from a store that is away."""
+
+
+@dataclass(slots=True)
+class RestorePoint:
+    """Of one driver's life.  `problems`: where trouble is said; `clock`: monotonic seconds."""
+
+    resource: StreamTopology
+    store: CheckpointStore
+    ledger: Ledger
+    punctuations: Punctuations
+    problems: list[str]
+    clock: Callable[[], float] = time.monotonic
+    bad: set[int] = field(default_factory=set)
+    """Complete checkpoints that cannot be used."""
+    installs: Mapping[str, Install] = field(default_factory=dict)
+    """What each partition that has state is installed from."""
+    _position: int | None = None
+    """The checkpoint that `installs` is of."""
+    _refused: int | None = None
+    """The checkpoint that could not be read, `_why`, after how many attempts, and when it is asked for again."""
+    _why: CheckpointError = field(default_factory=CheckpointError)
+    _asked: int = 0
+    _ask_again: float = 0.0
+
+    def take(self, position: int, rollback: bool) -> None:
+        """Let partitions be installed from cp(position) from now on; nothing has changed when it raises.
+
+        CheckpointError: it cannot be used, and `bad` says so.  StoreError: not now.
+        """
+        if rollback:
+            self._require_replayable(position)
+        if rollback or position != self._position:
+            self.installs = self._read(position)
+            self._position = position
+
+    def _read(self, position: int) -> Mapping[str, Install]:
+        if position < self.ledger.trimmed:
+            self.bad.add(position)
+            raise CheckpointError(
+                f"the stream cannot begin again behind batch {position}: its input up to batch {self.ledger.trimmed} "
+                "was given up when a later checkpoint was complete"
+            )
+        if position == 0:
+            return {}
+        if self._refused == position and self.clock() < self._ask_again:
+            raise self._why
+        try:
+            manifest = self.store.manifest(position)
+        except CheckpointError as error:
+            self._asked = self._asked + 1 if self._refused == position else 0
+            self._refused, self._why = position, error
+            self._ask_again = self.clock() + min(0.2 * 2**self._asked, STORE_PATIENCE_S)
+            if isinstance(error, DamagedError):
+                self.condemn(position)
+            raise
+        self._refused = None
+        return {
+            p: Install(position, {"path": f.path, "size": f.size, "sha256": f.sha256})
+            for p, f in manifest.files.items()
+        }
+
+    def _require_replayable(self, position: int) -> None:
+        """A coordinator that has not heard of the newest checkpoint may ask for the one before.  Output up to the newest may
+        be shown by now; where a replay could differ from it, the one before is not used while the newest is whole.  Where
+        that is damaged there is no better: then those outputs wait for a person, and the other queries go on."""
+        if position >= self.punctuations.newest or self._replays_alike():
+            return
+        if self.punctuations.newest in self.bad:
+            self._lower_newest()
+        newest = self.punctuations.newest
+        if position < newest:
+            self.bad.add(position)
+            raise CheckpointError(
+                f"the stream does not go back behind checkpoint {newest}, whose output is shown: an operator is not "
+                "deterministic, so a replay could differ from it"
+            )
+
+    def _replays_alike(self) -> bool:
+        """Whether every replay gives the same rows.  A class that cannot be made here is not known to do so."""
+        try:
+            return all(make_operator(o).deterministic for o in self.resource.operators)
+        except Exception:  # user code raises what it likes; its partitions say so when they are installed
+            return False
+
+    def condemn(self, position: int) -> None:
+        """A complete checkpoint is damaged: it is never used again by this driver, and the one before is the newest."""
+        self.bad.add(position)
+        if self.punctuations.newest in self.bad:
+            try:
+                self._lower_newest()
+            except CheckpointError as error:  # asked again before anything goes back
+                self.problems.append(str(error))
+
+    def _lower_newest(self) -> None:
+        """To the newest checkpoint that is not known to be damaged.  StoreError: the store cannot be asked now."""
+        whole = [k for k in self.store.positions() if k not in self.bad]
+        self.punctuations.newest = max(whole, default=0)

@@ -1,0 +1,183 @@
+"""Output buffers: what a partition keeps of its output, for each target, until nobody can ask for it again.
+
+Normal running: an entry is dropped as soon as its target is known to have applied it, so a buffer holds what is in flight
+and no more (invariant M1).  From the first plan of an incident (`retain`), entries stay until the next global checkpoint
+covers them (seed 003, section 4.2), so that a partition restored later, or lost again, can be fed from its upstreams.
+Memory is bounded (R1): past the node's budget, the oldest entries move to files in the node's spill folder.  When that is
+full, too, a batch is refused (it waits), and `relieve` may drop what its target has applied: that target cannot be fed
+from here any more if it is lost before the next checkpoint, and `rewind` says so.
+A spilled file that is gone, or whose bytes are not those that were written, is told (`LostOutputError`): a batch that is not
+here is never sent as if it had no rows, nor passed over.  A disk that does not answer is no loss, and is asked again.
+
+Entries are encoded once, when they are produced: the same bytes go to the wire, to the spill file and to a replay.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from reprise.spark_jobs.errors import LostOutputError
+from reprise.spark_jobs.node.wire import Message
+
+IN_FLIGHT = 16 * 2**20
+"""Bytes that may be on their way to a target, beyond what it has confirmed: bounds its inbox, which no budget counts."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """Bytes of buffered output on one node, in memory and on disk; shared by all buffers of the node."""
+
+    memory_limit: int
+    disk_limit: int
+    folder: Path
+    memory: int = 0
+    disk: int = 0
+    files: int = 0
+    spilled: int = 0
+    """All bytes that ever went to disk."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """One batch for one target: `body` is None while the bytes are in `path`; `check`: their CRC-32."""
+
+    watermark: int | None
+    body: bytes | None
+    size: int
+    path: Path | None = None
+    check: int = 0
+
+
+@dataclass(slots=True)
+class EdgeBuffer:
+    """Output of partition `source` for partition `target`, by batch; `cursor` is the next batch to send."""
+
+    source: str
+    target: str
+    budget: Budget
+    cursor: int = 1
+    entries: dict[int, Entry] = field(default_factory=dict)
+    inline: set[int] = field(default_factory=set)
+    """Batches whose bytes are in memory, so that spilling need not search."""
+    floor: int = 0
+    """The first batch that is not given up: what is before it can be sent to nobody again."""
+
+    def put(self, batch: int, watermark: int | None, body: bytes, force: bool = False) -> None:
+        """Append one batch; spills the oldest entries of this buffer while the node is over its budget.
+
+        Raises BufferError, and keeps nothing of the batch, when the node has no room for it, unless `force` is set.
+        """
+        if batch in self.entries:
+            return
+        self.entries[batch] = Entry(watermark, body, len(body))
+        if not body:
+            return
+        self.inline.add(batch)
+        self.budget.memory += len(body)
+        if self.budget.memory > self.budget.memory_limit:
+            try:
+                self._spill()
+            except (BufferError, OSError):
+                if force:
+                    return
+                self._forget(batch)
+                raise
+
+    def _spill(self) -> None:
+        for batch in sorted(self.inline):
+            entry = self.entries[batch]
+            if self.budget.memory <= self.budget.memory_limit or entry.body is None:
+                return
+            if self.budget.disk + entry.size > self.budget.disk_limit:
+                raise BufferError(
+                    f"buffers of this node are full: {self.budget.memory} bytes in memory (recovery.bufferMemory), "
+                    f"{self.budget.disk} bytes on disk (recovery.bufferDisk)"
+                )
+            self.budget.files += 1
+            path = self.budget.folder / f"{self.budget.files}.spill"
+            try:
+                path.write_bytes(entry.body)
+            except OSError:
+                path.unlink(missing_ok=True)
+                raise
+            entry.path, entry.check, entry.body = path, zlib.crc32(entry.body), None
+            self.inline.discard(batch)
+            self.budget.memory -= entry.size
+            self.budget.disk += entry.size
+            self.budget.spilled += entry.size
+
+    def pending(self, applied: int, upto: int) -> Iterator[tuple[Message, bytes]]:
+        """Entries from the cursor to batch `upto`, in order, while they are there; moves the cursor behind them.
+
+        Stops when `IN_FLIGHT` bytes are under way behind batch `applied`, the last that the target has confirmed.
+        """
+        flight = sum(
+            e.size for b in range(applied + 1, self.cursor) if (e := self.entries.get(b)) is not None
+        )
+        while self.cursor <= upto and (entry := self.entries.get(self.cursor)) is not None:
+            if flight >= IN_FLIGHT:
+                return
+            flight += entry.size
+            body = self.body(self.cursor)
+            yield Message(self.source, self.target, self.cursor, entry.watermark, None), body
+            self.cursor += 1
+
+    def body(self, batch: int) -> bytes:
+        """The encoded rows of a batch that is here.  LostOutputError: not any more; OSError: not now."""
+        entry = self.entries[batch]
+        if entry.path is None:
+            return entry.body or b""
+        why = ""
+        for _ in range(2):
+            try:
+                found = entry.path.read_bytes()
+            except FileNotFoundError:
+                why = "is gone"
+                continue
+            if len(found) == entry.size and zlib.crc32(found) == entry.check:
+                return found
+            why = "is damaged"
+        raise LostOutputError(
+            f"output of {self.source} for {self.target}, batch {batch}: the spilled file {entry.path} {why}"
+        )
+
+    def forget(self, batch: int) -> None:
+        """Give back what a batch took that can be produced again."""
+        self._forget(batch)
+
+    def trim(self, upto: int) -> None:
+        """Forget batches up to and including `upto`."""
+        for batch in [b for b in self.entries if b <= upto]:
+            self._forget(batch)
+
+    def holds_before(self, batch: int) -> bool:
+        """Whether rows of an earlier batch are here."""
+        return any(b < batch and entry.size for b, entry in self.entries.items())
+
+    def relieve(self, upto: int) -> None:
+        """Give up batches up to and including `upto`, which the target has applied, though it may be lost again."""
+        if any(b <= upto for b in self.entries):
+            self.floor = upto + 1
+            self.trim(upto)
+
+    def rewind(self, batch: int) -> bool:
+        """Send from `batch` on again; False when it was given up."""
+        self.cursor = batch
+        return batch >= self.floor
+
+    def _forget(self, batch: int) -> None:
+        entry = self.entries.pop(batch)
+        self.inline.discard(batch)
+        if entry.path is not None:
+            entry.path.unlink(missing_ok=True)
+            self.budget.disk -= entry.size
+        else:
+            self.budget.memory -= entry.size
+
+    def clear(self) -> None:
+        """Forget everything."""
+        if self.entries:
+            self.trim(max(self.entries))

@@ -1,0 +1,164 @@
+"""What the driver tells a host and what a host answers: plain JSON values, parsed once on each side.
+
+A command is level-triggered: it says what the host must host and know, not what changed, so a host that missed one (its
+task was cancelled, its Spark worker died) is right again after the next.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from reprise.spark_jobs.contract import Range
+from reprise.spark_jobs.errors import WireError
+from reprise.spark_jobs.version import VERSION, require_same
+
+Order = tuple[int, int]
+"""Driver epoch and job: what each request to a host names, and in which order requests outrank each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Install:
+    """Start a partition from cp(position); `file` is its state file ({path, size, sha256}), None for none needed."""
+
+    position: int
+    file: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One slot's orders for one job (a chain of supersteps).
+
+    - `hosted`: partitions that belong here, with the installation id of each: a host that has a partition under
+      another id reinstalls it.  `installs`: how, for those that may need it.
+    - `routes`: slot of every partition at work.  `positions`: confirmed position of every partition at work.
+    - `resend`: targets that must be sent everything behind their position again.
+    - `ranges`: source partition -> batch -> offsets [start, end).  `final`: the batch that ends bounded sources.
+    - `confirmed`: the last job whose report arrived.
+    - `stream`: when the stream began (unix seconds): tells it from another one with the same name.
+    - `version`: of the driver; a host of another one refuses the command.
+    - `published`: output that a replay could change may be shown up to this batch (the newest checkpoint).
+    """
+
+    job: int
+    epoch: int
+    slot: int
+    topology: str
+    sink: str
+    checkpoints: str
+    hosted: Mapping[str, str] = field(default_factory=dict)
+    installs: Mapping[str, Install] = field(default_factory=dict)
+    routes: Mapping[str, int] = field(default_factory=dict)
+    positions: Mapping[str, int] = field(default_factory=dict)
+    resend: tuple[str, ...] = ()
+    ranges: Mapping[str, Mapping[int, Range]] = field(default_factory=dict)
+    horizon: int = 0
+    final: int | None = None
+    punctuations: tuple[int, ...] = ()
+    retain: bool = False
+    checkpoint: int = 0
+    window: int = 64
+    budget_s: float = 0.4
+    survey: bool = False
+    confirmed: int = 0
+    published: int = 0
+    stream: float = 0.0
+    version: str = VERSION
+
+    @property
+    def order(self) -> Order:
+        """Which job this is; a later one compares greater."""
+        return self.epoch, self.job
+
+    def encode(self) -> bytes:
+        """JSON bytes."""
+        return json.dumps(asdict(self), separators=(",", ":")).encode()
+
+    @staticmethod
+    def decode(data: bytes) -> Command:
+        """The inverse of `encode`; raises WireError naming what is wrong, VersionError for one of another version."""
+        try:
+            raw = json.loads(data)
+            require_same(raw.get("version"), "the driver", "this executor")
+            unknown = set(raw) - {f.name for f in fields(Command)}
+            if unknown:
+                raise WireError(f"command has unknown fields {sorted(unknown)}")
+            raw["installs"] = {p: Install(i["position"], i["file"]) for p, i in raw["installs"].items()}
+            raw["ranges"] = {
+                p: {int(b): Range.parse(span) for b, span in spans.items()}
+                for p, spans in raw["ranges"].items()
+            }
+            raw["resend"], raw["punctuations"] = tuple(raw["resend"]), tuple(raw["punctuations"])
+            return Command(**raw)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise WireError(f"not a command: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """A partition's state at `position` is stored; `file` None: the partition has no state to store.
+
+    `installation`: whose state it is.  Another installation of the same partition, made after a rollback, has another one.
+    """
+
+    partition: str
+    installation: str
+    position: int
+    file: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Work of one partition since it was installed: CPU seconds of its thread, tuples and bytes of its input."""
+
+    cpu_s: float
+    tuples: int
+    input_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a host did in one job.
+
+    A partition that is `installed` and neither in `positions` nor in `failed` is still being installed: its checkpoint store
+    is away, and the host tries again.  `outputs`: (output partition, batch, unix seconds) of each sink write.  `gaps`:
+    partitions that need output of this host which was dropped for want of room.
+    """
+
+    slot: int
+    host: str
+    positions: Mapping[str, int]
+    installed: Mapping[str, str]
+    failed: Mapping[str, str] = field(default_factory=dict)
+    acks: tuple[Ack, ...] = ()
+    usage: Mapping[str, Usage] = field(default_factory=dict)
+    outputs: tuple[tuple[str, int, float], ...] = ()
+    problems: tuple[str, ...] = ()
+    memory: int = 0
+    disk: int = 0
+    busy_s: float = 0.0
+    staged: int = 0
+    spilled: int = 0
+    """Bytes of output that this host has ever moved to disk."""
+    gaps: tuple[str, ...] = ()
+    version: str = VERSION
+
+    def encode(self) -> bytes:
+        """JSON bytes."""
+        return json.dumps(asdict(self), separators=(",", ":")).encode()
+
+    @staticmethod
+    def decode(data: bytes) -> Report:
+        """The inverse of `encode`; raises WireError, VersionError for one of another version."""
+        try:
+            raw = json.loads(data)
+            require_same(raw.get("version"), "an executor", "the driver")
+            raw["acks"] = tuple(Ack(**a) for a in raw["acks"])
+            raw["usage"] = {p: Usage(**u) for p, u in raw["usage"].items()}
+            raw["outputs"] = tuple((p, b, t) for p, b, t in raw["outputs"])
+            raw["problems"], raw["gaps"] = tuple(raw["problems"]), tuple(raw["gaps"])
+            return Report(**raw)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise WireError(f"not a report: {error}") from error

@@ -1,0 +1,491 @@
+"""The partition host: all partitions of one node, their state and their buffers, for as long as the node lives.
+
+Why not in Spark's Python worker itself, as first designed: Spark destroys that worker whenever its task is cancelled or a
+shuffle fetch fails, and after a node loss that happens to every survivor at once; their state would go with the dead.  So
+the host is a process of its own below the executor, and Spark's tasks are thin (`reprise.spark_jobs.node.shim`): they
+carry a stage's messages in and out.  Measured in docs/decisions/0001-partition-host.md.
+
+Each request is one stage of a job.  It is atomic (a task that dies half-way leaves a host that finished it) and idempotent
+(the same stage again gets the same reply), which makes Spark's re-runs harmless.  It names its driver's epoch and its job: a
+request of another job than the one that has begun here is refused, or a task of a job that was cancelled, and that waited
+for its turn, would take the host back to older orders.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from polars.exceptions import PanicException
+
+from reprise.spark_jobs.contract import Place
+from reprise.spark_jobs.errors import (
+    CheckpointError,
+    DataPlaneError,
+    EncodeError,
+    FencedError,
+    LateRequestError,
+    LostOutputError,
+    NotYetError,
+    SinkError,
+    SourceError,
+    StepError,
+    StoreError,
+)
+from reprise.spark_jobs.node.buffers import Budget
+from reprise.spark_jobs.node.busy import Activity, Note
+from reprise.spark_jobs.node.command import Ack, Command, Install, Order, Report, Usage
+from reprise.spark_jobs.node.installing import Attempt, state_tables
+from reprise.spark_jobs.node.runtime import STAGED, OperatorRuntime, Runtime, SourceRuntime, first_staged
+from reprise.spark_jobs.node.snapshots import SnapshotWriter
+from reprise.spark_jobs.node.wire import Message, decode_table, pack, unpack
+from reprise.spark_jobs.sinks import Opening, Owner, Sink
+from reprise.spark_jobs.sinks.url import file_sink
+from reprise.spark_jobs.state.checkpoints import CheckpointStore
+from reprise.spark_jobs.topology import (
+    OperatorSpec,
+    StreamTopology,
+    Topology,
+    expand,
+    from_json,
+    make_operator,
+    make_sink,
+    make_source,
+)
+
+ROUND = 8
+"""Batches that one partition may apply before the others of its node have their turn."""
+
+WAITS = (NotYetError, SinkError, SourceError, BufferError, OSError)
+"""Trouble that passes."""
+ENDS = (StepError, FencedError, LostOutputError)
+"""Trouble that does not, and ends the partition."""
+REASONS = ("poison", "fenced", "lost output")
+"""How the reason begins, in the order of `ENDS`."""
+
+Bundles = list[tuple[int, bytes]]
+"""(target slot, bundle)."""
+
+
+class Host:
+    """Partitions of one node.  `name` identifies this process: a new host has a new name and no state."""
+
+    def __init__(self, name: str, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self.name = name
+        self.folder = folder
+        self.clock = clock
+        self.busy = Note()
+        self.runtimes: dict[str, Runtime] = {}
+        self.installed: dict[str, str] = {}
+        self.failed: dict[str, str] = {}
+        self.command: Command | None = None
+        self._begun = False
+        """Whether the current command was taken in completely."""
+        self._attempts: dict[str, Attempt] = {}
+        """Partitions that are still being installed, as the store or the sink was away: tried again from time to time."""
+        self._replies: dict[int, tuple[Bundles, Report | None]] = {}
+        self._reported = 0
+        self._acks: list[Ack] = []
+        self._outputs: list[tuple[str, int, float]] = []
+        self._problems: list[str] = []
+        self._gaps: set[str] = set()
+        self._owed: dict[str, int] = {}
+        """Partition -> punctuation that it has applied and that its sink does not show yet: nothing is stored before."""
+        self._busy_s = 0.0
+        self._text = ""
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def begin(self, command: Command) -> None:
+        """Take in a job's orders.  Those of an earlier epoch (a driver that was replaced) or job are refused."""
+        before = self.command
+        if before is not None and command.order < before.order:
+            raise LateRequestError(
+                f"command of epoch {command.epoch}, job {command.job} refused: "
+                f"epoch {before.epoch}, job {before.job} has begun"
+            )
+        if before is not None and command.order == before.order and self._begun:
+            return
+        self._begun = False
+        if before is None or command.topology != self._text or command.epoch != before.epoch:
+            self._load(command)
+        self.command = command
+        self._replies.clear()
+        self._busy_s = 0.0
+        self._gaps.clear()
+        if command.confirmed >= self._reported:  # else the last report was lost with its job: say it again
+            self._acks, self._outputs, self._problems = [], [], []
+        self._host_exactly(command)
+        self._refresh(command)
+        self.busy.clear()
+        self._begun = True
+
+    def stage(
+        self, order: Order, number: int, bundles: Iterable[bytes], last: bool
+    ) -> tuple[Bundles, Report | None]:
+        """Run one stage of the current job, which `order` names: deliver, apply what can be applied, and return what goes
+        out or the report.  LateRequestError for a stage of another job."""
+        command = self._current()
+        if order != command.order or not self._begun:
+            raise LateRequestError(
+                f"stage {number} of epoch {order[0]}, job {order[1]} refused: "
+                f"the host is at epoch {command.epoch}, job {command.job}"
+            )
+        if number not in self._replies:
+            began = time.monotonic()
+            for bundle in bundles:
+                for message in unpack(bundle):
+                    self._deliver(message)
+            if not command.survey:
+                self._run(command)
+                if last:
+                    self._settle(command)
+            self._busy_s += time.monotonic() - began
+            out = [] if last else self._outgoing(command)
+            self.busy.clear()
+            self._replies[number] = (out, self.report() if last else None)
+        return self._replies[number]
+
+    def report(self) -> Report:
+        """Positions, failures, acknowledged checkpoints and figures as they are now."""
+        command = self._current()
+        acks, problems = self._writer.collect()
+        self._acks += acks
+        self._problems += problems
+        self._reported = command.job
+        return Report(
+            slot=command.slot,
+            host=self.name,
+            positions={p: r.settled for p, r in self.runtimes.items()},
+            installed=dict(self.installed),
+            failed=dict(self.failed),
+            acks=tuple(self._acks),
+            usage={p: Usage(r.cpu_s, r.tuples, r.input_bytes) for p, r in self.runtimes.items()},
+            outputs=tuple(self._outputs),
+            problems=tuple(self._problems),
+            memory=self._budget.memory,
+            disk=self._budget.disk,
+            spilled=self._budget.spilled,
+            busy_s=self._busy_s,
+            staged=sum(len(r.staged or ()) for r in self.runtimes.values() if isinstance(r, OperatorRuntime)),
+            gaps=tuple(sorted(self._gaps)),
+        )
+
+    def close(self) -> None:
+        """Drop everything, wait for checkpoints that are being written."""
+        for runtime in self.runtimes.values():
+            self._close(runtime)
+        self.runtimes.clear()
+        if self.command is not None:
+            self._writer.close()
+
+    # -- hosting -------------------------------------------------------------------------------------------------------
+
+    def _current(self) -> Command:
+        if self.command is None:
+            raise DataPlaneError("no job has begun on this host")
+        return self.command
+
+    def _load(self, command: Command) -> None:
+        self.close()
+        self.installed.clear()
+        self.failed.clear()
+        self._attempts.clear()
+        self._owed.clear()
+        self._reported, self._acks, self._outputs, self._problems = 0, [], [], []
+        self._text = ""
+        self._resource: StreamTopology = from_json(command.topology)
+        self._topology: Topology = expand(self._resource)
+        self._store = CheckpointStore(command.checkpoints, self._resource.checkpoint.standby)
+        self._writer = SnapshotWriter(self._store, self.name)
+        policy = self._resource.recovery
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._budget = Budget(policy.buffer_memory_bytes, policy.buffer_disk_bytes, self.folder)
+        self._text = command.topology
+
+    def _host_exactly(self, command: Command) -> None:
+        for partition in [p for p in self.installed if command.hosted.get(p) != self.installed[p]]:
+            self._drop(partition)
+        self._acks = [a for a in self._acks if a.installation == self.installed.get(a.partition)]
+        for partition, installation in command.hosted.items():
+            if self.installed.get(partition) != installation and partition in command.installs:
+                self.installed[partition] = installation
+                self.failed.pop(partition, None)
+                self._attempts[partition] = Attempt(command.installs[partition])
+        for partition, attempt in list(self._attempts.items()):
+            if attempt.due <= self.clock():
+                self._try(partition, attempt, command)
+
+    def _try(self, partition: str, attempt: Attempt, command: Command) -> None:
+        """Install a partition; while the store or the sink is away it stays `being installed`, which is no failure."""
+        position = attempt.install.position
+        self.busy.begin(Activity.INSTALL, partition, position)
+        try:
+            self.runtimes[partition] = self._install(partition, attempt.install, command)
+        except (StoreError, SinkError, SourceError, NotYetError) as error:
+            self._attempts[partition] = attempt.later(self.clock())
+            self._problems.append(f"{partition}: cannot be installed from checkpoint {position} yet: {error}")
+        except CheckpointError as error:
+            self._fail(partition, f"checkpoint: {error}")
+        except FencedError as error:
+            self._end(partition, error)
+        except (Exception, PanicException) as error:  # user code in initial() or restore()
+            self._fail(partition, f"poison: partition {partition}: {type(error).__name__}: {error}")
+        else:
+            del self._attempts[partition]
+
+    def _install(self, partition: str, install: Install, command: Command) -> Runtime:
+        spec = self._topology.partitions[partition]
+        tables = state_tables(self._store, install)
+        if spec.is_source:
+            source = make_source(self._resource.source(spec.place.operator))
+            reader = SourceRuntime(spec, source, install.position, self._budget)
+            if tables is not None:
+                reader.restore(tables)
+            return reader
+        operator_spec = self._resource.operator(spec.place.operator)
+        operator = make_operator(operator_spec)
+        shown = min(install.position, first_staged(tables or {}, install.position + 1) - 1)
+        sink = self._sink(operator_spec, spec.place, shown, command)
+        state = operator.initial(spec.place)
+        runtime = OperatorRuntime(spec, operator, state, install.position, self._budget, sink)
+        held_back = any(name.startswith(STAGED) for name in tables or {})
+        if sink is not None and (held_back or not self._replayable(partition)):
+            runtime.staged = {}  # also where other code, now replayable, goes on from output that was not shown yet
+        if tables is not None:
+            runtime.restore(tables)
+        elif install.position:
+            for target in runtime.feedback:
+                runtime.buffers[target].put(install.position, None, b"")
+        return runtime
+
+    def _sink(self, spec: OperatorSpec, place: Place, position: int, command: Command) -> Sink | None:
+        if spec.output is None:
+            return None
+        sink = make_sink(spec) or file_sink(command.sink, place, spec.output.format)
+        owner = Owner.of(command.stream, self.installed[place.partition])
+        try:
+            sink.open(Opening(f"{self._resource.namespace}.{self._resource.name}", place, owner, position))
+        except OSError as error:
+            raise SinkError(str(error)) from error
+        return sink
+
+    def _replayable(self, output: str) -> bool:
+        """Whether a replay of this output partition gives the same rows: everything upstream is deterministic."""
+        needs = {
+            self._topology.partitions[p].place.operator for p in self._topology.queries[output].partitions
+        }
+        specs = [o for o in self._resource.operators if o.name in needs]
+        return all(make_operator(o).deterministic for o in specs)
+
+    def _drop(self, partition: str) -> None:
+        self.installed.pop(partition, None)
+        self.failed.pop(partition, None)
+        self._forget(partition)
+
+    def _forget(self, partition: str) -> None:
+        self._attempts.pop(partition, None)
+        self._owed.pop(partition, None)
+        if (runtime := self.runtimes.pop(partition, None)) is not None:
+            self._close(runtime)
+
+    def _close(self, runtime: Runtime) -> None:
+        try:
+            runtime.close()
+        except Exception as error:  # of a connection that is not used again
+            self._problems.append(f"{runtime.partition.id}: closing: {type(error).__name__}: {error}")
+
+    def _end(self, partition: str, error: StepError | FencedError | LostOutputError) -> None:
+        """Trouble that does not pass: code raised, a later installation writes, or output is lost that was kept here; only
+        poison is not restored elsewhere."""
+        reason = next(r for kind, r in zip(ENDS, REASONS, strict=True) if isinstance(error, kind))
+        self._fail(partition, f"{reason}: {error}")
+
+    @contextmanager
+    def _its_own(self, partition: str, batch: int) -> Iterator[None]:
+        """Whatever one partition raises ends that partition: a job that failed by it would be sent again for ever, and
+        nobody on any node would move.  Only memory may be there again the next time."""
+        try:
+            yield
+        except ENDS as error:
+            self._end(partition, error)
+        except MemoryError:
+            raise
+        except (
+            Exception,
+            PanicException,
+        ) as error:  # rows that cannot be routed or encoded, a state not to be frozen
+            place = self._topology.partitions[partition].place
+            self._end(partition, StepError(place.operator, partition, batch, error))
+
+    def _fail(self, partition: str, reason: str) -> None:
+        self.failed[partition] = reason
+        self._forget(partition)
+
+    def _refresh(self, command: Command) -> None:
+        """Bring sources, cursors and buffers in line with what the driver knows."""
+        self._writer.keep(command.punctuations, self.installed)
+        for runtime in list(self.runtimes.values()):
+            partition = runtime.partition.id
+            if isinstance(runtime, SourceRuntime):
+                readers = [command.positions[t] for t in runtime.buffers.keys() & command.positions.keys()]
+                reach = min(readers, default=command.horizon) + command.window
+                runtime.horizon, runtime.final = min(command.horizon, reach), command.final
+                runtime.ranges.update(command.ranges.get(partition, {}))
+                runtime.forget(command.checkpoint)
+            for target in runtime.buffers:
+                if target in command.resend and target in command.positions:
+                    whole = runtime.rewind(target, command.positions[target])
+                    if not whole and not isinstance(runtime, SourceRuntime):
+                        self._gaps.add(target)
+                if command.retain and not isinstance(runtime, SourceRuntime):
+                    runtime.trim(target, command.checkpoint)
+                elif target in command.positions:
+                    runtime.trim(target, command.positions[target])
+            if isinstance(runtime, OperatorRuntime):
+                self._publish(runtime, command.published)
+
+    def _publish(self, runtime: OperatorRuntime, upto: int) -> None:
+        partition = runtime.partition.id
+        self.busy.begin(Activity.OUTPUT, partition, upto)
+        with self._its_own(partition, upto):
+            try:
+                runtime.publish(upto)
+            except WAITS as error:  # what was not taken is offered again with the next command
+                if not isinstance(error, NotYetError):
+                    self._problems.append(f"{partition}: output waits: {error}")
+
+    # -- stepping ------------------------------------------------------------------------------------------------------
+
+    def _deliver(self, message: Message) -> None:
+        runtime = self.runtimes.get(message.target)
+        if isinstance(runtime, OperatorRuntime):
+            runtime.deliver(message)
+
+    def _wanted(self, command: Command, source: bool) -> Callable[[str], bool]:
+        if command.retain and not source:
+            return lambda _: True
+        return lambda target: target in command.routes
+
+    def _run(self, command: Command) -> None:
+        """Rounds over the partitions in topological order until nothing moves or the stage's time is up."""
+        ordered = [p for p in self._topology.order if p in self.runtimes]
+        deadline = time.monotonic() + command.budget_s
+        moved = True
+        while moved and time.monotonic() < deadline:
+            moved = False
+            for partition in ordered:
+                for _ in range(ROUND):
+                    if partition not in self.runtimes or not self._advance(partition, command):
+                        break
+                    moved = True
+                self._hand_over(partition, command)
+
+    def _advance(self, partition: str, command: Command) -> bool:
+        runtime = self.runtimes[partition]
+        if partition in self._owed and not self._freeze(partition):
+            return False
+        moved = False
+        self.busy.begin(Activity.STEP, partition, runtime.position + 1)
+        with self._its_own(partition, runtime.position + 1):
+            try:
+                moved = runtime.advance(self._wanted(command, isinstance(runtime, SourceRuntime)))
+            except WAITS as error:  # the batch stays unfinished and is tried again
+                if not isinstance(error, NotYetError):
+                    self._problems.append(f"{partition}: batch {runtime.position + 1} waits: {error}")
+                if isinstance(error, BufferError) and command.retain:
+                    self._relieve(command)
+            if moved and isinstance(runtime, SourceRuntime):
+                self._problems += [f"{partition}: {notice}" for notice in runtime.source.notices()]
+        if not moved or partition not in self.runtimes:
+            return False
+        if runtime.position in command.punctuations:
+            self._owed[partition] = runtime.position
+            self._freeze(partition)
+        return True
+
+    def _relieve(self, command: Command) -> None:
+        """Without room for more, output goes that partitions at work have applied: else a full node would never reach
+        the checkpoint that empties it.  Should one of them be lost before that, all go back to the last checkpoint."""
+        for runtime in self.runtimes.values():
+            for target in runtime.buffers.keys() & command.positions.keys():
+                runtime.relieve(target, command.positions[target])
+
+    def _freeze(self, partition: str) -> bool:
+        """Store the state that a punctuation asked for, unless the sink still has to show what led to it."""
+        runtime = self.runtimes[partition]
+        if runtime.settled < self._owed[partition]:
+            return False
+        position = self._owed[partition]
+        self.busy.begin(Activity.FREEZE, partition, position)
+        with self._its_own(partition, runtime.position):
+            state = runtime.freeze()
+            del self._owed[partition]
+            self._writer.submit(partition, self.installed[partition], position, state)
+        return partition in self.runtimes
+
+    def _settle(self, command: Command) -> None:
+        """Give sinks that show batches later the time to do so, all in one: what they show is what the job reports."""
+        deadline = time.monotonic() + command.budget_s
+        for partition, runtime in list(self.runtimes.items()):
+            if not isinstance(runtime, OperatorRuntime) or runtime.sink is None:
+                continue
+            self.busy.begin(Activity.OUTPUT, partition, runtime.position)
+            try:
+                if trouble := runtime.sink.settle(max(0.0, deadline - time.monotonic())):
+                    self._problems.append(f"{partition}: output waits: {trouble}")
+            except ENDS as error:
+                self._end(partition, error)
+            except EncodeError as error:
+                self._end(
+                    partition, StepError(runtime.partition.place.operator, partition, runtime.position, error)
+                )
+            except Exception as error:  # of a client library: it passes
+                self._problems.append(f"{partition}: output waits: {type(error).__name__}: {error}")
+            self._outputs += [(partition, batch, at) for batch, at in runtime.sink.shown()]
+            if partition in self._owed:
+                self._freeze(partition)
+
+    def _hand_over(self, partition: str, command: Command) -> None:
+        """Messages for partitions of this very node need no shuffle."""
+        runtime = self.runtimes.get(partition)
+        if runtime is None:
+            return
+        for target in runtime.buffers:
+            if partition not in self.runtimes:
+                break
+            reader = self.runtimes.get(target)
+            if isinstance(reader, OperatorRuntime) and command.routes.get(target) == command.slot:
+                for message, body in self._pending(runtime, target, reader.position, command.window):
+                    reader.deliver(
+                        Message(message.source, target, message.batch, message.watermark, decode_table(body))
+                    )
+
+    def _outgoing(self, command: Command) -> Bundles:
+        by_slot: dict[int, list[tuple[Message, bytes]]] = {}
+        for runtime in list(self.runtimes.values()):
+            for target in runtime.buffers:
+                slot = command.routes.get(target)
+                if slot is None or slot == command.slot:
+                    continue
+                applied = command.positions.get(target, 0)
+                by_slot.setdefault(slot, []).extend(self._pending(runtime, target, applied, command.window))
+                if runtime.partition.id not in self.runtimes:
+                    break
+        return [(slot, pack(messages)) for slot, messages in by_slot.items() if messages]
+
+    def _pending(
+        self, runtime: Runtime, target: str, applied: int, window: int
+    ) -> Iterator[tuple[Message, bytes]]:
+        """What can be sent now; rows that a source must read again may have to wait, or be lost."""
+        if isinstance(runtime, SourceRuntime):  # what it does not have any more it reads again
+            self.busy.begin(Activity.STEP, runtime.partition.id, runtime.buffers[target].cursor)
+        with self._its_own(runtime.partition.id, runtime.buffers[target].cursor):
+            try:
+                yield from runtime.pending(target, applied, window)
+            except NotYetError:
+                return
+            except WAITS as error:  # of the source, or of the disk that output was spilled to
+                self._problems.append(f"{runtime.partition.id}: rows for {target} wait: {error}")

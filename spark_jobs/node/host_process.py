@@ -1,0 +1,112 @@
+"""The host as a process: started by the first Spark task on a node, it serves the tasks that follow, one at a time.
+
+It listens on a socket file in the executor's own folder (`reprise.spark_jobs.node.meeting`), and it ends when its
+executor does: it watches the process that it was started for.  Who connects proves in a thread of its own that it has the
+key, so that a stranger who says nothing holds up nobody.  Stages wait for their turn; the question what the host is busy
+with does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+import traceback
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import psutil
+
+from reprise.spark_jobs.node.command import Command
+from reprise.spark_jobs.node.host import Host
+from reprise.spark_jobs.node.meeting import admit, listen
+from reprise.spark_jobs.node.shim import BUSY, HANDSHAKE
+
+
+def _watch(parent: int, created: float, folder: Path, meeting: Path) -> None:
+    """End with the executor, however it ends; `created` guards against a reused pid."""
+    while True:
+        try:
+            if psutil.Process(parent).create_time() != created:
+                break
+        except psutil.NoSuchProcess:
+            break
+        threading.Event().wait(1.0)
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        meeting.unlink()
+    os._exit(0)
+
+
+def _serve(connection: Connection, host: Host, turn: threading.Lock) -> None:
+    """One Spark worker's conversation: a JSON head, then its blobs; the answer has the same form."""
+    while True:
+        head = json.loads(connection.recv_bytes())
+        if head.get("ask") == BUSY:
+            connection.send_bytes(json.dumps({"busy": host.busy.describe()}).encode())
+            continue
+        blobs = [connection.recv_bytes() for _ in range(head["blobs"])]
+        try:
+            order = (int(head["epoch"]), int(head["job"]))
+            with turn:
+                if head["stage"] == 0:
+                    host.begin(Command.decode(blobs.pop(0)))
+                bundles, report = host.stage(order, head["stage"], blobs, head["last"])
+        except Exception as error:
+            traceback.print_exc()
+            connection.send_bytes(
+                json.dumps({"error": f"{type(error).__name__}: {error}", "slots": []}).encode()
+            )
+            continue
+        answer = [report.encode()] if report is not None else [b for _, b in bundles]
+        connection.send_bytes(json.dumps({"slots": [s for s, _ in bundles], "blobs": len(answer)}).encode())
+        for blob in answer:
+            connection.send_bytes(blob)
+
+
+def _converse(connection: Connection, key: bytes, host: Host, turn: threading.Lock) -> None:
+    with connection, contextlib.suppress(EOFError, OSError):  # the worker ended, or its task was cancelled
+        if admit(connection, key):
+            _serve(connection, host, turn)
+
+
+def serve(listener: socket.socket, key: bytes, host: Host) -> None:
+    """Converse with everybody who connects, each in a thread, until the listener is closed."""
+    turn = threading.Lock()
+    while True:
+        try:
+            accepted, _ = listener.accept()
+        except OSError:
+            if listener.fileno() < 0:
+                return
+            threading.Event().wait(0.1)  # no file descriptor is left, for instance
+            continue
+        connection = Connection(accepted.detach())
+        threading.Thread(target=_converse, args=(connection, key, host, turn), daemon=True).start()
+
+
+def main() -> None:
+    """`python -m reprise.spark_jobs.node.host_process EXECUTOR_FOLDER EXECUTOR_PID`."""
+    home, parent = Path(sys.argv[1]), int(sys.argv[2])
+    created = psutil.Process(parent).create_time()
+    name = f"host-{os.getpid()}-{secrets.token_hex(4)}"
+    key = secrets.token_bytes(32)
+    spill = Path(tempfile.mkdtemp(prefix="spill-", dir=home))
+    watched = (parent, created, spill, home / name)
+    with listen(home, name) as listener:
+        threading.Thread(target=_watch, args=watched, daemon=True).start()
+        part = home / f".{HANDSHAKE}.{os.getpid()}"
+        part.touch(mode=0o600)
+        part.write_text(json.dumps({"name": name, "key": key.hex(), "pid": os.getpid()}))
+        part.replace(home / HANDSHAKE)
+        serve(listener, key, Host(name, spill))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,405 @@
+"""One partition at work: its operator, state, position, inbox and output buffers.
+
+The one rule of progress (design, section 3): batch b is applied when every upstream's output for b is here (b - 1 over a
+feedback edge), in the order of the upstreams, exactly once.  What was applied is skipped when it comes again.
+A batch counts as applied only when its output is in the buffers and, for an output partition, in the sink; until then the
+stepped batch waits in `unfinished`, so that a full disk delays a batch and never loses one.  What was done of a batch is
+remembered there, so that trying it again repeats nothing: neither the step, nor the sink's write, nor what a target has.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from reprise.spark_jobs.contract import Inbox, Input, Operator, Range, Source, Tables, require_table
+from reprise.spark_jobs.errors import (
+    EncodeError,
+    FencedError,
+    LostOutputError,
+    NotYetError,
+    SinkError,
+    SourceError,
+    StepError,
+)
+from reprise.spark_jobs.node.buffers import IN_FLIGHT, Budget, EdgeBuffer
+from reprise.spark_jobs.node.wire import Message, decode_table, encode_table
+from reprise.spark_jobs.operators.frames import END_OF_TIME
+from reprise.spark_jobs.sinks import Sink
+from reprise.spark_jobs.state.ledger import has_ended
+from reprise.spark_jobs.topology import Partition, route
+
+FEEDBACK = "feedback/"
+"""Prefix of the checkpointed tables that hold a partition's last output over its feedback edges."""
+
+STAGED = "staged/"
+"""Prefix of the checkpointed tables that hold output which is not shown yet, by batch."""
+
+
+def first_staged(tables: Tables, otherwise: int) -> int:
+    """The oldest batch whose output a checkpoint holds because it was not shown before."""
+    return min((int(n.removeprefix(STAGED)) for n in tables if n.startswith(STAGED)), default=otherwise)
+
+
+@dataclass(slots=True)
+class Output:
+    """What a step gave for one batch, and where it has gone so far."""
+
+    batch: int
+    watermark: int | None
+    table: pa.Table | None
+    handed: bool = False
+    """Whether the sink has taken it, or it is staged."""
+    emitted: set[str] = field(default_factory=set)
+    """Targets whose buffer has it; it may have been sent, applied and dropped there since."""
+
+
+class Runtime(ABC):
+    """What sources and operators have in common."""
+
+    def __init__(self, partition: Partition, position: int, budget: Budget) -> None:
+        self.partition = partition
+        self.position = position
+        self.cpu_s = 0.0
+        self.tuples = 0
+        self.input_bytes = 0
+        self.feedback = {t for d in partition.downstream if d.feedback for t in d.targets}
+        self.buffers = {
+            t: EdgeBuffer(partition.id, t, budget, self._next(t, position))
+            for d in partition.downstream
+            for t in d.targets
+        }
+
+    def emit(self, output: Output, wanted: Callable[[str], bool]) -> None:
+        """Put one batch's output, split by target, into the buffers of the targets that are wanted and have not got it."""
+
+        def lacking(target: str) -> bool:
+            return target not in output.emitted and (target in self.feedback or wanted(target))
+
+        for target, body in self._bodies(output.batch, output.table, lacking):
+            self._put(target, output.batch, output.watermark, body)
+            output.emitted.add(target)
+
+    def _bodies(
+        self, batch: int, table: pa.Table | None, wanted: Callable[[str], bool]
+    ) -> Iterator[tuple[str, bytes]]:
+        """The encoded rows for each wanted target; those of one table that several get are encoded once."""
+        for down in self.partition.downstream:
+            targets = [t for t in down.targets if wanted(t)]
+            parts: Mapping[int, pa.Table] = {}
+            if table is not None and targets:
+                try:
+                    parts = route(table, down.grouping, down.parallelism, self.partition.place.index)
+                except Exception as error:  # no such column, or one that holds what cannot be grouped by
+                    raise self._step_error(batch, error) from error
+            bodies: dict[int, bytes] = {}
+            for target in targets:
+                part = parts.get(int(target.rpartition(".")[2]))
+                if id(part) not in bodies:
+                    bodies[id(part)] = encode_table(part)
+                yield target, bodies[id(part)]
+
+    def _step_error(self, batch: int, error: Exception) -> StepError:
+        place = self.partition.place
+        return StepError(place.operator, place.partition, batch, error)
+
+    def _put(self, target: str, batch: int, watermark: int | None, body: bytes) -> None:
+        """Buffer one batch for one target.  A partition that holds nothing older may do so on a full node: else the one
+        that lags most could wait for room that others take with what they produced for it."""
+        try:
+            self.buffers[target].put(batch, watermark, body)
+        except BufferError:
+            if any(buffer.holds_before(batch) for buffer in self.buffers.values()):
+                raise
+            self.buffers[target].put(batch, watermark, body, force=True)
+
+    def _next(self, target: str, position: int) -> int:
+        """The first batch that `target` still needs when it is at `position`."""
+        return max(1, position) if target in self.feedback else position + 1
+
+    def trim(self, target: str, upto: int) -> None:
+        """Drop output for `target` that it cannot ask for again once it has applied (or checkpointed) batch `upto`."""
+        self.buffers[target].trim(self._next(target, upto) - 1)
+
+    def relieve(self, target: str, position: int) -> None:
+        """Drop what `target` has applied, without regard to whether it may be lost: the node has no room."""
+        self.buffers[target].relieve(self._next(target, position) - 1)
+
+    def rewind(self, target: str, position: int) -> bool:
+        """Send `target` again what follows batch `position`; False when that was dropped for want of room."""
+        return self.buffers[target].rewind(self._next(target, position))
+
+    def pending(self, target: str, applied: int, window: int) -> Iterator[tuple[Message, bytes]]:
+        """Messages for `target`, which has applied batch `applied`, for at most `window` batches behind that."""
+        return self.buffers[target].pending(applied, applied + window)
+
+    def close(self) -> None:
+        """Give back the buffers' memory and disk, and connections."""
+        for buffer in self.buffers.values():
+            buffer.clear()
+
+    @property
+    def settled(self) -> int:
+        """The last batch that is applied and, for an output partition, visible in its sink."""
+        return self.position
+
+    @abstractmethod
+    def advance(self, wanted: Callable[[str], bool]) -> bool:
+        """Apply the next batch if it can be applied; says whether it was."""
+
+    @abstractmethod
+    def freeze(self) -> Callable[[], Tables] | None:
+        """The state at `position`, encoded later by the returned function; None when there is nothing to store."""
+
+    @abstractmethod
+    def restore(self, tables: Tables) -> None:
+        """The inverse of `freeze`, on a runtime made for the checkpoint's position."""
+
+
+class SourceRuntime(Runtime):
+    """A source partition: its batches are ranges that were written ahead; its output can always be read again."""
+
+    def __init__(self, partition: Partition, source: Source, position: int, budget: Budget) -> None:
+        super().__init__(partition, position, budget)
+        self.source = source
+        self.state = source.initial(partition.place)
+        self.ranges: dict[int, Range] = {}
+        self.marks: dict[int, int | None] = {}
+        """Watermarks of the batches since the checkpoint: reading rows again must not find a later state's watermark."""
+        self.horizon = 0
+        self.final: int | None = None
+        self._replayed: tuple[int, dict[str, bytes], int | None] | None = None
+
+    def _read(self, batch: int) -> tuple[pa.Table | None, int | None]:
+        if self.final is not None and batch >= self.final:
+            return None, END_OF_TIME
+        if has_ended(self.ranges[batch]):
+            return None, END_OF_TIME
+        place, span = self.partition.place, self.ranges[batch]
+        try:
+            table = self.source.read(place, batch, span) if span.end > span.start else None
+            if batch not in self.marks:
+                self.state, self.marks[batch] = self.source.follow(place, self.state, batch, span, table)
+            return table, self.marks[batch]
+        except (SourceError, NotYetError):
+            raise
+        except Exception as error:
+            raise self._step_error(batch, error) from error
+
+    def forget(self, upto: int) -> None:
+        """Ranges up to batch `upto` are not asked for again."""
+        for known in (self.ranges, self.marks):
+            for old in [b for b in known if b <= upto]:
+                del known[old]
+
+    def _put(self, target: str, batch: int, watermark: int | None, body: bytes) -> None:
+        with suppress(BufferError, OSError):  # it can be read again
+            self.buffers[target].put(batch, watermark, body)
+
+    def _readable(self, batch: int) -> bool:
+        return batch in self.ranges or (self.final is not None and batch >= self.final)
+
+    def advance(self, wanted: Callable[[str], bool]) -> bool:
+        batch = self.position + 1
+        if batch > self.horizon or not self._readable(batch):
+            return False
+        began = time.thread_time()
+        table, watermark = self._read(batch)
+        self.emit(Output(batch, watermark, table), wanted)
+        self.position = batch
+        if table is not None:
+            self.tuples += table.num_rows
+            self.input_bytes += table.nbytes
+        self.cpu_s += time.thread_time() - began
+        return True
+
+    def pending(self, target: str, applied: int, window: int) -> Iterator[tuple[Message, bytes]]:
+        """As for any partition; what is not in the buffer any more is read again from the source."""
+        buffer = self.buffers[target]
+        last, again = min(applied + window, self.position), 0
+        while buffer.cursor <= last and again < IN_FLIGHT:
+            try:
+                yield from buffer.pending(applied, applied + window)
+            except LostOutputError:  # it is read again
+                buffer.forget(buffer.cursor)
+            if buffer.cursor > last or buffer.cursor in buffer.entries or not self._readable(buffer.cursor):
+                return
+            message, body = self._again(target, buffer.cursor)
+            again += len(body)
+            yield message, body
+            buffer.cursor += 1
+
+    def _again(self, target: str, batch: int) -> tuple[Message, bytes]:
+        if self._replayed is None or self._replayed[0] != batch:
+            table, watermark = self._read(batch)
+            self._replayed = (batch, dict(self._bodies(batch, table, lambda _: True)), watermark)
+        _, bodies, watermark = self._replayed
+        return Message(self.partition.id, target, batch, watermark, None), bodies[target]
+
+    def freeze(self) -> Callable[[], Tables] | None:
+        return None if self.state is None else self.source.freeze(self.state)
+
+    def restore(self, tables: Tables) -> None:
+        self.state = self.source.restore(self.partition.place, tables)
+
+    def close(self) -> None:
+        super().close()
+        self.source.close()
+
+
+class OperatorRuntime(Runtime):
+    """A partition of an operator."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        operator: Operator,
+        state: Any,
+        position: int,
+        budget: Budget,
+        sink: Sink | None,
+    ) -> None:
+        super().__init__(partition, position, budget)
+        self.operator = operator
+        self.state = state
+        self.sink = sink
+        self.inbox: dict[str, dict[int, Message]] = {u.partition: {} for u in partition.upstream}
+        self.needs = tuple((u.partition, 1 if u.feedback else 0) for u in partition.upstream)
+        self.unfinished: Output | None = None
+        self.duplicates = 0
+        self.staged: dict[int, pa.Table | None] | None = None
+        """Output not yet shown, where a replay could differ: it becomes visible with the checkpoint that covers it."""
+        self._handed = 0
+        """The last staged batch that the sink was given; it is kept until the sink shows it."""
+        self.watermark: int | None = None
+
+    @property
+    def settled(self) -> int:
+        if self.sink is None or self.staged is not None:
+            return self.position
+        return min(self.position, self.sink.visible)
+
+    def close(self) -> None:
+        super().close()
+        if self.sink is not None:
+            self.sink.close()
+
+    def deliver(self, message: Message) -> None:
+        """Take in a message; one that was applied before is skipped (seed 003, Algorithm 1, lines 3-4)."""
+        delay = next((d for u, d in self.needs if u == message.source), None)
+        if delay is None or message.batch + delay <= self.position:
+            self.duplicates += 1
+            return
+        self.inbox[message.source].setdefault(message.batch, message)
+
+    def advance(self, wanted: Callable[[str], bool]) -> bool:
+        batch = self.position + 1
+        if self.unfinished is None and not self._ready(batch):
+            return False
+        began = time.thread_time()
+        try:
+            if self.unfinished is None:
+                self.unfinished = self._step(batch)
+            self._hand_over(self.unfinished)
+            self.emit(self.unfinished, wanted)
+        finally:
+            self.cpu_s += time.thread_time() - began
+        self.unfinished = None
+        self.position = batch
+        return True
+
+    def _ready(self, batch: int) -> bool:
+        return all(batch <= d or batch - d in self.inbox[u] for u, d in self.needs)
+
+    def _hand_over(self, output: Output) -> None:
+        """Give a batch to the sink, or stage it, once."""
+        if output.handed:
+            return
+        if self.staged is not None:
+            self.staged[output.batch] = output.table
+        else:
+            self._write(output.batch, output.table)
+        output.handed = True
+
+    def _write(self, batch: int, table: pa.Table | None) -> None:
+        """A sink's client library may raise what it likes: what is none of the sink's own errors passes, as SinkError.
+        Rows that cannot be encoded never can."""
+        if self.sink is None:
+            return
+        try:
+            self.sink.write(batch, table)
+        except (SinkError, NotYetError, FencedError, StepError, OSError):
+            raise
+        except EncodeError as error:
+            raise self._step_error(batch, error) from error
+        except Exception as error:
+            raise SinkError(f"{type(error).__name__}: {error}") from error
+
+    def _step(self, batch: int) -> Output:
+        messages = [self.inbox[u].pop(batch - d) for u, d in self.needs if batch > d]
+        marks = [m.watermark for m, (_, d) in zip(messages, self._heard(batch), strict=True) if not d]
+        if marks and None not in marks:
+            self.watermark = min(m for m in marks if m is not None)
+        inputs = tuple(
+            Input(m.source.rpartition(".")[0], m.source, m.table) for m in messages if m.table is not None
+        )
+        self.tuples += sum(i.table.num_rows for i in inputs)
+        self.input_bytes += sum(i.table.nbytes for i in inputs)
+        try:
+            self.state, table = self.operator.step(self.state, Inbox(batch, self.watermark, inputs))
+            require_table(table)
+        except Exception as error:
+            raise self._step_error(batch, error) from error
+        return Output(batch, self.watermark, table)
+
+    def _heard(self, batch: int) -> list[tuple[str, int]]:
+        return [(u, d) for u, d in self.needs if batch > d]
+
+    def freeze(self) -> Callable[[], Tables] | None:
+        """State, watermark and, for a cycle, the last output over feedback edges: the next batch of its target needs it."""
+        state = self.operator.freeze(self.state) if self.state is not None else None
+        loops = {t: self.buffers[t].entries.get(self.position) for t in self.feedback}
+        bodies = {
+            t: self.buffers[t].body(self.position) for t, e in loops.items() if e is not None and e.size
+        }
+        watermark = self.watermark
+        staged = dict(self.staged or {})
+        if state is None and not bodies and watermark is None and not staged:
+            return None
+
+        def encode() -> Tables:
+            tables = dict(state()) if state is not None else {}
+            tables["runtime/watermark"] = pa.table({"watermark": pa.array([watermark], pa.int64())})
+            for target, body in bodies.items():
+                tables[FEEDBACK + target] = decode_table(body)
+            for batch, table in staged.items():
+                tables[f"{STAGED}{batch}"] = pa.table({}) if table is None else table
+            return tables
+
+        return encode
+
+    def publish(self, upto: int) -> None:
+        """Show staged output of batches that a complete checkpoint covers; raises SinkError."""
+        if self.staged is None or self.sink is None:
+            return
+        for batch in sorted(b for b in self.staged if self._handed < b <= upto):
+            self._write(batch, self.staged[batch])
+            self._handed = batch
+        for batch in [b for b in self.staged if b <= min(self._handed, self.sink.visible)]:
+            del self.staged[batch]
+
+    def restore(self, tables: Tables) -> None:
+        own = {name: t for name, t in tables.items() if not name.startswith(("runtime/", FEEDBACK, STAGED))}
+        if self.staged is not None:
+            kept = {n: t for n, t in tables.items() if n.startswith(STAGED)}
+            self.staged = {int(n.removeprefix(STAGED)): t if t.num_columns else None for n, t in kept.items()}
+        self.state = self.operator.restore(self.partition.place, own)
+        self.watermark = tables["runtime/watermark"]["watermark"][0].as_py()
+        for target in self.feedback:
+            self.buffers[target].put(self.position, None, encode_table(tables.get(FEEDBACK + target)))

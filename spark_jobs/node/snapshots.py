@@ -1,0 +1,110 @@
+"""Checkpoint writing off the critical path: a frozen state is encoded and stored by one background thread.
+
+`freeze` runs on the processing thread and must be quick; what it returns is immutable, so processing goes on at once
+(design, section 3).  The queue is bounded by the punctuations that are under way, which the driver limits.  A store that
+refuses (a full disk) is asked again for as long as the punctuation is open: a checkpoint is late then, and not lost.
+
+A snapshot belongs to one installation of its partition.  When that is dropped (a rollback, a move), what is queued of it is
+forgotten: it is the state of a history that does not count any more.  File names hold the installation, so that a snapshot
+that was being stored meanwhile never overwrites one of the next.  Whatever the encoding function of an operator or a store's
+client raises is reported and tried again: nothing ends the thread, as no partition of the node would have a checkpoint then.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass
+
+from polars.exceptions import PanicException
+
+from reprise.spark_jobs.contract import Tables
+from reprise.spark_jobs.node.command import Ack
+from reprise.spark_jobs.state.checkpoints import CheckpointStore
+
+Encode = Callable[[], Tables]
+
+RETRY_S = 1.0
+"""Between two attempts to store a snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The frozen state of one installation of a partition."""
+
+    partition: str
+    installation: str
+    position: int
+    encode: Encode
+
+
+class SnapshotWriter:
+    """One thread that stores snapshots in the order they were taken; `host` goes into the file names."""
+
+    def __init__(self, store: CheckpointStore, host: str) -> None:
+        self._store = store
+        self._host = host
+        self._jobs: queue.SimpleQueue[Snapshot | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._acks: list[Ack] = []
+        self._problems: list[str] = []
+        self._open: Collection[int] = ()
+        self._installed: Mapping[str, str] | None = None
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="snapshots", daemon=True)
+        self._thread.start()
+
+    def submit(self, partition: str, installation: str, position: int, encode: Encode | None) -> None:
+        """Store a snapshot later; one without state is acknowledged at once."""
+        if encode is None:
+            with self._lock:
+                self._acks.append(Ack(partition, installation, position, None))
+        else:
+            self._jobs.put(Snapshot(partition, installation, position, encode))
+
+    def keep(self, punctuations: Collection[int], installed: Mapping[str, str]) -> None:
+        """The punctuations that are open, and the installation of each partition here: a snapshot of another punctuation is
+        worth no second attempt, one of another installation is forgotten."""
+        with self._lock:
+            self._open, self._installed = tuple(punctuations), dict(installed)
+            self._acks = [a for a in self._acks if self._current(a.partition, a.installation)]
+
+    def collect(self) -> tuple[list[Ack], list[str]]:
+        """What was stored, and what went wrong, since the last call."""
+        with self._lock:
+            acks, problems = self._acks, self._problems
+            self._acks, self._problems = [], []
+        return acks, problems
+
+    def close(self) -> None:
+        """Try once what is queued, then end the thread."""
+        self._closing.set()
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _current(self, partition: str, installation: str) -> bool:
+        return self._installed is None or self._installed.get(partition) == installation
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            if not self._current(job.partition, job.installation):
+                continue
+            try:
+                ack = self._stored(job)
+            except (Exception, PanicException) as error:  # of user code, or of a store's client: others go on
+                with self._lock:
+                    self._problems.append(
+                        f"{job.partition}: checkpoint {job.position} not stored: {type(error).__name__}: {error}"
+                    )
+                if not self._closing.wait(RETRY_S) and job.position in self._open:
+                    self._jobs.put(job)
+            else:
+                with self._lock:
+                    if self._current(job.partition, job.installation):
+                        self._acks.append(ack)
+
+    def _stored(self, job: Snapshot) -> Ack:
+        writer = f"{self._host}.{job.installation}"
+        file = self._store.write_state(job.position, job.partition, writer, job.encode())
+        return Ack(job.partition, job.installation, job.position, asdict(file))

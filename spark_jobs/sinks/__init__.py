@@ -1,0 +1,23 @@
+"""Where output goes: one file for each (output partition, batch), or what the class that a resource names makes of it."""
+
+from reprise.spark_jobs.sinks.files import (
+    ENCODERS,
+    BatchFiles,
+    FileSink,
+    Opening,
+    Owner,
+    Sink,
+    differs,
+    encoded,
+)
+
+__all__ = [
+    "ENCODERS",
+    "BatchFiles",
+    "FileSink",
+    "Opening",
+    "Owner",
+    "Sink",
+    "differs",
+    "encoded",
+]

@@ -1,0 +1,177 @@
+"""Sink output, exactly once for each (output partition, batch): what a sink promises, and the sink that writes files.
+
+In a `FileSink` a batch's rows are one file, `<root>/<operator>/<index>/batch-<number>.<format>`, which appears whole or not
+at all and is never replaced.  A batch that is replayed after a failure, or written by a zombie, finds its file there: the
+bytes must be the same (invariant E1), and if they are not, that is an error and not a second answer.  A batch without rows
+has an empty file, so that a missing batch can be told from an empty one.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+from polars.exceptions import PanicException
+
+from reprise.spark_jobs.contract import Place
+from reprise.spark_jobs.errors import EncodeError, SinkError, StoreError
+from reprise.spark_jobs.storage.files import Files
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Owner:
+    """Whose installation of an output partition writes; a later one outranks those before it.
+
+    `stream`: when the stream began, unix seconds; `installation`: driver epoch, generation, number of the installation.
+    """
+
+    stream: float
+    installation: tuple[int, ...]
+
+    @staticmethod
+    def of(stream: float, installation: str) -> Owner:
+        """From the installation id of a command, e.g. `2.5.17`."""
+        return Owner(stream, tuple(int(part) for part in installation.split(".")))
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a sink is told before its first batch: `topology` is `<namespace>.<name>`; batches up to `position` are visible
+    by the word of a complete checkpoint."""
+
+    topology: str
+    place: Place
+    owner: Owner
+    position: int
+
+
+class Sink(ABC):
+    """Takes one output partition's batches in order and shows each exactly once.
+
+    `write` may take a batch before it is visible; the partition does not count as further than `visible`, and no
+    checkpoint covers a batch that is not.  A batch that was visible before (a replay) is recognised and left as it is.
+    """
+
+    visible: int = 0
+    """The last batch such that it and all before it are visible, or will be found to be."""
+
+    def open(self, opening: Opening) -> None:
+        """Called once before the first `write`."""
+        self.visible = opening.position
+
+    @abstractmethod
+    def write(self, batch: int, table: pa.Table | None) -> None:
+        """Take a batch.  SinkError, and whatever a client library raises: it is not taken and must be given again;
+        FencedError: another one writes now; EncodeError: it can never be taken, and the partition is set aside."""
+
+    def settle(self, patience_s: float) -> str | None:
+        """Wait, at most so long, until everything taken is visible; what is in the way, if something is."""
+        return None
+
+    @abstractmethod
+    def shown(self) -> list[tuple[int, float]]:
+        """Batches that have become visible since the last call, with the time (unix seconds)."""
+
+    def close(self) -> None:  # noqa: B027 - most sinks hold no connection
+        """Give back connections; what is not visible is not written any more."""
+
+
+def _jsonl(table: pa.Table) -> bytes:
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame.write_ndjson().encode()
+
+
+def _parquet(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.combine_chunks(), sink, compression="zstd")
+    return bytes(sink.getvalue())
+
+
+ENCODERS: dict[str, Callable[[pa.Table], bytes]] = {"jsonl": _jsonl, "parquet": _parquet}
+
+
+def encoded(fmt: str, table: pa.Table) -> bytes:
+    """A batch in a format, a key of ENCODERS.  EncodeError: these rows do not go into it; only memory, which may be there
+    again the next time, is no matter of the rows, as nothing is written here."""
+    try:
+        return ENCODERS[fmt](table)
+    except MemoryError:
+        raise
+    except (Exception, PanicException) as error:  # polars panics at types that it has no text for
+        columns = ", ".join(f"{field.name}: {field.type}" for field in table.schema)
+        raise EncodeError(
+            f"these rows cannot be written as {fmt} (columns {columns}): {type(error).__name__}: {error}"
+        ) from error
+
+
+def differs(path: str, batch: int) -> SinkError:
+    """What a sink says of a replayed batch whose bytes are not those of the first time (invariant E1)."""
+    return SinkError(
+        f"{path} was written before with other rows: the replay of batch {batch} is not identical; "
+        "an operator upstream is not deterministic (declare `deterministic: false`)"
+    )
+
+
+class BatchFiles(Sink):
+    """A file a batch, which is visible as soon as it is stored; `fmt`: a key of ENCODERS."""
+
+    def __init__(self, root: str, place: Place, fmt: str) -> None:
+        """`root`: a path or any fsspec URL.  Temporary files are beside the partition's folder, so that a reader of it
+        meets only batches."""
+        self.fmt = fmt
+        self._shown: list[tuple[int, float]] = []
+        above = f"{root.rstrip('/')}/{place.operator}"
+        try:
+            self._files = Files(f"{above}/{place.index}", parts=f"{above}/.{place.index}.parts")
+        except StoreError as error:
+            raise SinkError(f"sink {error}") from error
+        self._swept = False
+
+    def name(self, batch: int) -> str:
+        """Of a batch's file."""
+        return f"batch-{batch:08d}.{self.fmt}"
+
+    def shown(self) -> list[tuple[int, float]]:
+        found, self._shown = self._shown, []
+        return found
+
+    def write(self, batch: int, table: pa.Table | None) -> None:
+        """Store a batch once.  SinkError when it cannot be written or is there with other bytes; EncodeError."""
+        self.store(batch, b"" if table is None or table.num_rows == 0 else encoded(self.fmt, table))
+        self.visible = batch
+        self._shown.append((batch, time.time()))
+
+    def store(self, batch: int, data: bytes) -> None:
+        """The file, whole or not at all, durable, never replaced; SinkError as `write`."""
+        name = self.name(batch)
+        try:
+            self._sweep()
+            if not self._files.create(name, data) and self._files.read(name) != data:
+                raise differs(self._files.path(name), batch)
+        except StoreError as error:
+            raise SinkError(f"cannot write {self._files.path(name)}: {error}") from error
+
+    def _sweep(self) -> None:
+        """What earlier writers of this partition left behind; none of them may write any more."""
+        if not self._swept:
+            self._files.sweep(older_s=0.0)
+            self._swept = True
+
+
+class FileSink(BatchFiles):
+    """Writes one output partition's batches below a folder of a local or mounted file system."""
+
+    def __init__(self, root: str | Path, place: Place, fmt: str) -> None:
+        super().__init__(str(Path(root).absolute()), place, fmt)
+        self.folder = Path(self._files.root)
+
+    def path(self, batch: int) -> Path:
+        """The file of a batch."""
+        return self.folder / self.name(batch)

@@ -1,0 +1,313 @@
+"""Checkpoint files: the state of one partition at one position, and the manifest that makes a set of them a checkpoint.
+
+Layout below the location (any fsspec URL): `cp-<position>/<partition>.<incarnation>.state` and, beside those, the manifest
+`cp-<position>/COMPLETE.<epoch>.json` (`COMPLETE.json`: of an earlier version).  A driver writes only manifests of its own
+epoch, so none replaces another's; which of them count is told by `reprise.spark_jobs.state.epochs`.
+Files are written under a name of the writer's own, so that a zombie cannot overwrite what another node wrote; the manifest
+names the files that count, with size and SHA-256, and is written last.  A checkpoint without manifest does not exist.
+What is in a state file: `reprise.spark_jobs.state.state_file`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from reprise.spark_jobs.contract import Tables
+from reprise.spark_jobs.errors import CheckpointError, DamagedError, StoreError
+from reprise.spark_jobs.state.epochs import Fence, recorded
+from reprise.spark_jobs.state.state_file import decode_state, encoded
+from reprise.spark_jobs.storage.files import Files
+
+log = logging.getLogger("reprise.checkpoints")
+T = TypeVar("T")
+MANIFEST = "COMPLETE.json"
+STREAM = "stream.json"
+"""The stream's name: where it can be read, the location is there, and a file that is missing is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateFile:
+    """One partition's file: `path` relative to the store, size in bytes, SHA-256 in hex."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A complete global checkpoint cp(position): a file for each stateful partition, source offsets to go on from."""
+
+    position: int
+    files: Mapping[str, StateFile]
+    offsets: Mapping[str, int]
+    logs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Source partition -> log -> offset, for those that read several logs (Kafka): a standby site goes on from here."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "position": self.position,
+            "files": {p: asdict(f) for p, f in self.files.items()},
+            "offsets": dict(self.offsets),
+            **({"logs": {p: dict(ends) for p, ends in self.logs.items()}} if self.logs else {}),
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Manifest:
+        """The inverse of `to_json`; raises ValueError when something is missing."""
+        try:
+            files = {p: StateFile(f["path"], int(f["size"]), f["sha256"]) for p, f in data["files"].items()}
+            offsets = {p: int(o) for p, o in data["offsets"].items()}
+            logs = {p: {log: int(o) for log, o in ends.items()} for p, ends in data.get("logs", {}).items()}
+            return Manifest(int(data["position"]), files, offsets, logs)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"no manifest: {error!r}") from error
+
+
+class CheckpointStore:
+    """Reads and writes checkpoints below one location; reads from a mirror of it what it does not have whole.
+
+    Nothing is written to a mirror: keeping it up to date is the work of the storage.
+    """
+
+    def __init__(self, location: str, standby: Sequence[str] = ()) -> None:
+        self.location = location
+        self._files = Files(location)
+        self._standby = tuple(CheckpointStore(mirror) for mirror in standby)
+        self._fence: Fence | None = None
+        self._unsure: set[int] = set()
+        """Checkpoints whose manifest is written, and that may be void: whether a later driver has begun was not seen."""
+        self._counted: dict[int, int] = {}
+        """Whose manifest of each checkpoint counts, by the last answer: a mirror is asked for that one and no other."""
+
+    def begin(self, fence: Fence) -> int:
+        """Write as the driver that has claimed the location; the newest checkpoint that counts, 0 if there is none."""
+        self._fence = fence
+        fence.record(self._listed())
+        return max(self.positions(), default=0)
+
+    def _first_whole(self, read: Callable[[CheckpointStore], T]) -> T:
+        """What the location answers, or else the first mirror that can; when none can the location's own error, with what
+        the mirrors said."""
+        try:
+            return read(self)
+        except CheckpointError as error:
+            said = [str(error)]
+            for mirror in self._standby:
+                try:
+                    found = read(mirror)
+                except CheckpointError as other:
+                    said.append(str(other))
+                    continue
+                log.warning("checkpoint read from standby location=%s", mirror._files.name)
+                return found
+            raise type(error)("; ".join(said)) from error
+
+    def _read(self, relative: str, accepted: Callable[[bytes], T]) -> T:
+        """What a file says that has to be there; `accepted` raises ValueError where its bytes are wrong.
+
+        Read twice before it is called damaged or missing, as bytes can be damaged on their way, too.
+        """
+        wrong: ValueError | None = None
+        for _ in range(2):
+            if (data := self._files.read(relative)) is None:
+                wrong = None
+                continue
+            try:
+                return accepted(data)
+            except ValueError as error:
+                wrong = error
+        if wrong is not None:
+            raise DamagedError(f"{relative} in {self._files.name} is damaged: {wrong}") from wrong
+        raise self._missing(relative)
+
+    def _missing(self, relative: str) -> CheckpointError:
+        """Why a file that has to be there cannot be read: only in a location that is there it is missing."""
+        name = self._files.name
+        if self._files.exists(STREAM):
+            return DamagedError(f"cannot read {relative} in {name}: it is missing")
+        return StoreError(f"cannot read {relative} in {name}: there is no stream ({STREAM}) there")
+
+    def write_state(self, position: int, partition: str, incarnation: str, tables: Tables) -> StateFile:
+        """Store one partition's state at `position`; returns what the manifest says of it."""
+        pieces = encoded(tables)
+        relative = f"{folder(position)}/{partition}.{incarnation}.state"
+        self._files.replace(relative, pieces)
+        digest = hashlib.sha256()
+        for piece in pieces:
+            digest.update(piece)
+        return StateFile(relative, sum(len(piece) for piece in pieces), digest.hexdigest())
+
+    def read_state(self, file: StateFile) -> dict[str, pa.Table]:
+        """A state file's tables.  Raises CheckpointError when it is missing or not the bytes that the manifest names."""
+        return decode_state(self._found_whole(file))
+
+    def _found_whole(self, file: StateFile) -> bytes:
+        return self._first_whole(lambda store: store._whole(file))
+
+    def _whole(self, file: StateFile) -> bytes:
+        def accepted(data: bytes) -> bytes:
+            if len(data) != file.size or hashlib.sha256(data).hexdigest() != file.sha256:
+                raise ValueError("its SHA-256 is not the manifest's")
+            return data
+
+        return self._read(file.path, accepted)
+
+    def complete(self, manifest: Manifest) -> None:
+        """Make a checkpoint exist.  SupersededError: a later driver has begun, and goes on from an older one or from this.
+        StoreError: to be tried again; it may or may not exist."""
+        text = json.dumps(manifest.to_json(), indent=1)
+        self._unsure.add(manifest.position)
+        self._files.replace(_manifest_name(manifest.position, self._epoch), text.encode())
+        if self._fence is not None:
+            self._fence.check()
+        self._unsure.discard(manifest.position)
+        self._counted[manifest.position] = self._epoch
+
+    @property
+    def _epoch(self) -> int:
+        return 0 if self._fence is None else self._fence.epoch
+
+    def withdraw(self, after: int) -> None:
+        """The stream goes back to batch `after`: what `complete` did not confirm behind it is undone."""
+        for position in [k for k in self._unsure if k > after]:
+            self._files.remove(_manifest_name(position, self._epoch))
+            self._unsure.discard(position)
+            self._counted.pop(position, None)
+
+    def manifest(self, position: int) -> Manifest:
+        """The manifest of cp(position), which is one driver's: a mirror may hold another's, of other files, and is asked for
+        the one that counts in the location.  DamagedError: there is none.  StoreError: not now, or it is not known which."""
+        relative = _manifest_name(position, self._epoch_of(position))
+
+        def parsed(data: bytes) -> Manifest:
+            return Manifest.from_json(json.loads(data))
+
+        return self._first_whole(lambda store: store._read(relative, parsed))
+
+    def _epoch_of(self, position: int) -> int:
+        """Whose manifest of cp(position) counts: what the location says, or has said last where it is not heard."""
+        try:
+            if position not in self._listed():
+                self._listed()  # looked for again before it is called missing
+        except CheckpointError as error:
+            if position in self._counted:
+                return self._counted[position]
+            if self._fence is None and (theirs := self._for_people().get(position)) is not None:
+                return theirs
+            raise type(error)(
+                f"it is not known which driver's manifest of checkpoint {position} counts: {error}"
+            ) from error
+        if position not in self._counted:
+            raise self._missing(
+                f"{folder(position)}/{MANIFEST}, or COMPLETE.<epoch>.json of a driver that counts,"
+            )
+        return self._counted[position]
+
+    def verify(self, position: int) -> Manifest:
+        """The manifest, after every one of its files was read and found whole."""
+        manifest = self.manifest(position)
+        for file in manifest.files.values():
+            self._found_whole(file)
+        return manifest
+
+    def positions(self) -> list[int]:
+        """Positions of all complete checkpoints, oldest first; those of a mirror where the location has none.
+
+        CheckpointError: nobody can tell.  A location that is not heard may have newer ones than a mirror, whose output is
+        shown, so a mirror does not answer for it.
+        """
+        return sorted(self._listed())
+
+    def _listed(self) -> Mapping[int, int]:
+        """`positions`, each with the epoch of the manifest that counts."""
+        newest, seen = recorded(self._files)
+        found: Mapping[int, int] = self._counting(newest, seen)
+        if not found and self._standby:
+            if self._fence is not None:
+                self._fence.check()  # a volume that is not mounted is empty, too
+            found = self._of_mirrors((newest, seen) if seen else None)
+        self._counted.update(found)
+        return found
+
+    def _of_mirrors(self, by: tuple[int, Mapping[int, int]] | None) -> Mapping[int, int]:
+        """The same in the first mirror that has any.  `by`: epoch and content of the record that says what counts (see
+        `recorded`), where the location has one: of a mirror's own, a later driver may know nothing."""
+        for mirror in self._standby:
+            if found := mirror._counting(*(by or recorded(mirror._files))):
+                return found
+        return {}
+
+    def known(self) -> list[int]:
+        """The same for people: those of a mirror also where the location cannot be read."""
+        try:
+            return self.positions()
+        except CheckpointError:
+            if found := sorted(self._for_people()):
+                return found
+            raise
+
+    def _for_people(self) -> Mapping[int, int]:
+        """What the first mirror says that has any, by its own records: not for who decides anything."""
+        for mirror in self._standby:
+            with suppress(CheckpointError):
+                if found := mirror._listed():
+                    return found
+        return {}
+
+    def _counting(self, newest: int, seen: Mapping[int, int]) -> dict[int, int]:
+        """Complete checkpoints here that count, each with the epoch of its newest manifest that does (`recorded`)."""
+        found = {}
+        for position in filter(None, map(_position, self._files.names())):
+            epochs = map(_manifest_epoch, self._files.names(folder(position)))
+            counting = [e for e in epochs if e is not None and (e >= newest or seen.get(position) == e)]
+            if counting:
+                found[position] = max(counting)
+        return found
+
+    def prune(self, keep: int, needed: int | None = None) -> int:
+        """Remove all but the newest `keep` complete checkpoints, and incomplete ones older than those, but not cp(`needed`)
+        nor what is newer; the position of the oldest that stays.  There must be one."""
+        if self._fence is not None:
+            self._fence.check()
+        complete = self.positions()
+        oldest = complete[-keep:][0]
+        if needed is not None:
+            oldest = min(oldest, needed)
+        for position in map(_position, self._files.names()):
+            if position and position < oldest:
+                self._files.remove(folder(position))
+                self._counted.pop(position, None)
+        return oldest
+
+
+def folder(position: int) -> str:
+    """Where the files of cp(position) are."""
+    return f"cp-{position:08d}"
+
+
+def _manifest_name(position: int, epoch: int) -> str:
+    return f"{folder(position)}/COMPLETE.{epoch}.json" if epoch else f"{folder(position)}/{MANIFEST}"
+
+
+def _manifest_epoch(name: str) -> int | None:
+    """Whose manifest a file is; None: it is none."""
+    if name == MANIFEST:
+        return 0
+    epoch = name.removeprefix("COMPLETE.").removesuffix(".json")
+    return int(epoch) if name == f"COMPLETE.{epoch}.json" and epoch.isdigit() else None
+
+
+def _position(name: str) -> int:
+    """The checkpoint whose folder this is; 0: of none."""
+    digits = name.removeprefix("cp-")
+    return int(digits) if name != digits and digits.isdigit() else 0

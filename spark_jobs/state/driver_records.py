@@ -1,0 +1,44 @@
+"""Records of which each driver writes its own, under the name of its epoch, and the newest counts.
+
+Invariant: what a driver that was frozen writes beside its successor has a lower epoch in its name and counts for nothing, so
+no lock is needed.  The number in the name is what counts, not its order among names.
+"""
+
+from __future__ import annotations
+
+from reprise.spark_jobs.storage.files import Files
+
+
+def record_name(folder: str, epoch: int) -> str:
+    """Of the record of the driver of this epoch."""
+    return f"{folder}/{epoch:08d}.json"
+
+
+def record_epochs(files: Files, folder: str) -> list[int]:
+    """Of drivers that have a record there, in order; files of other names are somebody else's.  Raises StoreError."""
+    names = [name.removesuffix(".json") for name in files.names(folder)]
+    return sorted(int(name) for name in names if name.isdigit())
+
+
+class DriverRecords:
+    """The records of one kind: `<folder>/<epoch>.json`.  Each call raises StoreError where the location does not answer."""
+
+    def __init__(self, files: Files, folder: str) -> None:
+        self._files, self._folder = files, folder
+
+    def newest(self, former: str) -> tuple[str, bytes | None]:
+        """Name and bytes of the record that counts: that of the newest epoch, else `former`, the file of an earlier version
+        or of before the first driver; None: it is not there."""
+        epochs = record_epochs(self._files, self._folder)
+        name = record_name(self._folder, epochs[-1]) if epochs else former
+        return name, self._files.read(name)
+
+    def write(self, epoch: int, data: bytes) -> None:
+        """In place of what this driver has written before."""
+        self._files.replace(record_name(self._folder, epoch), data)
+
+    def forget_before(self, epoch: int) -> None:
+        """Remove those of earlier drivers."""
+        for earlier in record_epochs(self._files, self._folder):
+            if earlier < epoch:
+                self._files.remove(record_name(self._folder, earlier))

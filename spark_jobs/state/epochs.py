@@ -1,0 +1,117 @@
+"""Epochs: which driver may write to a checkpoint location, told by the location itself.
+
+Problem: a driver that is given up (frozen, cut off from ZooKeeper, its machine only seeming lost) may still reach the store.
+ZooKeeper can tell it that a later one has begun only while it can be reached, and its counter can be lost while the stream
+lives on.  So a driver claims its epoch beside the stream: `epochs/<n>.json`, created exclusively, greater than all before.
+
+What holds, with the order in which things are done (docs/decisions/driver-epochs.md):
+- A driver completes a checkpoint by writing its manifest and looking for a later claim after that.  A later driver claims
+  first and lists the checkpoints after that.  So either the old one sees the claim, or the new one sees the manifest.
+- What the new one saw it writes down (`epochs/<n>.checkpoints.json`) before it does anything else.  A manifest counts if the
+  newest such record has it, or if its driver is of that epoch or a later one: what an old driver writes late never counts.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import uuid
+from collections.abc import Callable, Mapping
+
+from reprise.spark_jobs.errors import DamagedError, StoreError, SupersededError
+from reprise.spark_jobs.state.driver_records import record_epochs, record_name
+from reprise.spark_jobs.storage.files import Files
+
+log = logging.getLogger("reprise.epochs")
+EPOCHS = "epochs"
+SEEN = ".checkpoints.json"
+KEPT = 20
+"""Earlier epochs whose files stay, for people; only the newest of each kind counts."""
+
+
+def _claim(epoch: int) -> str:
+    return record_name(EPOCHS, epoch)
+
+
+def _seen(epoch: int) -> str:
+    return f"{EPOCHS}/{epoch:08d}{SEEN}"
+
+
+class Fence:
+    """The claim of one driver on a location."""
+
+    def __init__(self, files: Files, epoch: int) -> None:
+        self._files = files
+        self.epoch = epoch
+
+    def check(self) -> None:
+        """Raises SupersededError when a later driver has claimed the location, StoreError when nobody can tell: where this
+        driver's own claim is not seen, as below a mount point whose volume is gone, a later one would not be seen either."""
+        claimed = claims(self._files)
+        if (newest := max(claimed, default=0)) > self.epoch:
+            raise self.superseded(newest)
+        if self.epoch not in claimed:
+            raise StoreError(
+                f"{_claim(self.epoch)}, which this driver has written, is not in {self._files.name}: is it mounted?"
+            )
+
+    def superseded(self, by: int) -> SupersededError:
+        """What a driver ends with that finds a later one."""
+        return SupersededError(
+            f"a driver of epoch {by} has begun in {self._files.name}: this one, of epoch {self.epoch}, ends"
+        )
+
+    def record(self, seen: Mapping[int, int]) -> None:
+        """Write down which checkpoints count for this driver: position -> epoch of its manifest."""
+        self._files.create(_seen(self.epoch), json.dumps(seen).encode())
+        for old in [epoch for epoch in claims(self._files) if epoch < self.epoch][:-KEPT]:
+            self._files.remove(_claim(old))
+            self._files.remove(_seen(old))
+
+
+def claim_epoch(location: str, propose: Callable[[int], int]) -> Fence:
+    """Claim a location for a new driver.  `propose` gives an epoch that is at least its argument, and greater than all that
+    it has given (the counter in ZooKeeper); it is asked again when another driver was quicker.
+
+    StoreError: the location cannot be read or written; nothing is claimed, or a claim that does no harm.
+    """
+    files = Files(location)
+    files.sweep()
+    while True:
+        epoch = propose(max(claims(files), default=0) + 1)
+        name = _claim(epoch)
+        claim = json.dumps({"epoch": epoch, "token": uuid.uuid4().hex, "began": time.time()}).encode()
+        ours = files.create(name, claim) or files.read(name) == claim
+        if ours and max(claims(files)) == epoch:
+            break
+        log.info("event=epoch-taken epoch=%d", epoch)
+    if files.create(name, claim):
+        log.warning(
+            "event=store-replaces location=%s reason=%r",
+            files.name, "it took a second file of the same name: two drivers at once are told apart only by ZooKeeper",
+        )  # fmt: skip
+    return Fence(files, epoch)
+
+
+def claims(files: Files) -> list[int]:
+    """Epochs that drivers have claimed, in order."""
+    return record_epochs(files, EPOCHS)
+
+
+def recorded(files: Files) -> tuple[int, Mapping[int, int]]:
+    """The newest epoch whose driver has written down what it saw, and that: position -> epoch.  0 and nothing: none has."""
+    names = [name.removesuffix(SEEN) for name in files.names(EPOCHS) if name.endswith(SEEN)]
+    newest = max((int(name) for name in names if name.isdigit()), default=0)
+    if not newest:
+        return 0, {}
+    name = _seen(newest)
+    for last in (False, True):  # bytes can be damaged on their way, too
+        if (data := files.read(name)) is None:
+            continue
+        try:
+            return newest, {int(k): int(epoch) for k, epoch in json.loads(data).items()}
+        except (ValueError, AttributeError, TypeError) as error:
+            if last:
+                raise DamagedError(f"{name} in {files.name} is damaged: {error}") from error
+    raise StoreError(f"cannot read {name} in {files.name}: it was listed, and is not there")

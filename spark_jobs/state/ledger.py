@@ -1,0 +1,257 @@
+"""The ledger of source ranges: what each batch reads, written ahead of the first read.
+
+Replay is identical only if batch b is the same offsets every time; so the driver asks the sources once, writes the answer
+below the checkpoint location, and only then releases the batch (design, section 3).  Ranges are written in blocks of
+`AHEAD` batches, so that the write costs one small file every so many batches; where a source is live a block holds the
+batches that are due.  Blocks behind the oldest kept checkpoint are then removed.
+
+Invariant: what a batch is, is said once.  A block is created and never replaced, under a name that follows from the block
+before it.  A driver that finds the name taken takes over what the block says, and ends if that block is of a later epoch: so
+two drivers at once, one of them frozen or cut off, never read other rows as the same batch.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from reprise.spark_jobs.contract import Range, Source
+from reprise.spark_jobs.errors import DamagedError, NotYetError, SourceError, StoreError
+from reprise.spark_jobs.state.checkpoints import STREAM
+from reprise.spark_jobs.state.epochs import Fence
+from reprise.spark_jobs.storage.files import Files
+from reprise.spark_jobs.topology import StreamTopology, Topology, make_source
+
+AHEAD = 16
+RANGES = "ranges"
+MARK = ".given-up"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Ranges by source partition and batch up to batch `last`; `ended_at`: where the sources ended, if they did; `epoch`: of
+    the driver that wrote it."""
+
+    last: int
+    ended_at: int | None
+    ranges: Mapping[str, Mapping[int, Range]]
+    epoch: int = 0
+
+    def encode(self) -> bytes:
+        """As the file holds it."""
+        record = {"last": self.last, "ended_at": self.ended_at, "epoch": self.epoch, "ranges": self.ranges}
+        return json.dumps(record, separators=(",", ":")).encode()
+
+    @staticmethod
+    def decode(data: bytes) -> Block:
+        """The inverse of `encode`; raises what parsing raises."""
+        record = json.loads(data)
+        ranges = {
+            p: {int(b): Range.parse(s) for b, s in spans.items()} for p, spans in record["ranges"].items()
+        }
+        return Block(int(record["last"]), record["ended_at"], ranges, int(record.get("epoch", 0)))
+
+
+def _name(first: int) -> str:
+    return f"{RANGES}/{first:010d}.json"
+
+
+def last_written(files: Files) -> int:
+    """The last batch whose ranges are on record in a location, 0 for none; for who does not write there."""
+    given_up, firsts = max(_numbers(files, MARK), default=0), _numbers(files, ".json")
+    last = max((first for first in firsts if first > given_up), default=0)
+    return _block(files, last).last if last else 0
+
+
+def _numbers(files: Files, ending: str) -> list[int]:
+    """Batches that names with this ending say, in order."""
+    names = [name.removesuffix(ending) for name in files.names(RANGES) if name.endswith(ending)]
+    return sorted(int(name) for name in names if name.isdigit())
+
+
+def _block(files: Files, first: int) -> Block:
+    name = _name(first)
+    data = files.read(name) or files.read(name)
+    if data is None:
+        raise StoreError(f"cannot read {name} in {files.name}: its name was there, and it is not")
+    try:
+        return Block.decode(data)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedError(
+            f"ledger of source ranges: {name} in {files.name} is damaged: {error!r}"
+        ) from error
+
+
+def has_ended(span: Range) -> bool:
+    """Whether a range says that its source partition has ended, while others go on; kept as the complement of its end."""
+    return span.start < 0
+
+
+def _ending(before: Range) -> Range:
+    return before if has_ended(before) else Range(~before.end, ~before.end, before.logs)
+
+
+class Ledger:
+    """Ranges by source partition and batch, from the checkpoint at which it was opened."""
+
+    def __init__(
+        self, location: str, resource: StreamTopology, topology: Topology, fence: Fence | None = None
+    ) -> None:
+        """`fence`: the driver's claim; without one there is no other driver."""
+        self._files = Files(location)
+        self._fence = fence
+        self._places = {p.id: p.place for p in topology.partitions.values() if p.is_source}
+        self._sources: dict[str, Source] = {s.name: make_source(s) for s in resource.sources}
+        self._live = any(source.live for source in self._sources.values())
+        self.ranges: dict[str, dict[int, Range]] = {p: {} for p in self._places}
+        self.problems: list[str] = []
+        self.trimmed = 0
+        """Batches up to this one cannot be replayed any more."""
+        self.written = 0
+        self.ended_at: int | None = None
+        self.stream = self._began()
+        """When this stream began, unix seconds: tells it from others of the same name, in the order of their beginnings."""
+        self._load()
+
+    def _began(self) -> float:
+        if (data := self._files.read(STREAM)) is None:
+            self._files.create(STREAM, json.dumps({"began": time.time()}).encode())
+            data = self._files.read(STREAM)
+        try:
+            return float(json.loads(data or b"")["began"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedError(
+                f"{STREAM} in {self._files.name}: the stream's name is damaged: {error}"
+            ) from error
+
+    def _load(self) -> None:
+        given_up = max(
+            self._marks(), default=0
+        )  # a block of then was written late, by a driver that had to end
+        firsts = [first for first in self._blocks() if first > given_up]
+        self.trimmed = self.written = firsts[0] - 1 if firsts else 0
+        for first in firsts:
+            if first != self.written + 1:
+                raise DamagedError(
+                    f"ledger of source ranges in {self._files.name}: there is no block for batch {self.written + 1}, "
+                    f"and one for batch {first}"
+                )
+            self._add(self._block(first))
+
+    def _blocks(self) -> list[int]:
+        """First batch of each block, in order."""
+        return _numbers(self._files, ".json")
+
+    def _marks(self) -> list[int]:
+        """Batches up to which blocks were given up."""
+        return _numbers(self._files, MARK)
+
+    def _block(self, first: int) -> Block:
+        return _block(self._files, first)
+
+    def _add(self, block: Block) -> None:
+        for partition, spans in block.ranges.items():
+            self.ranges[partition].update(spans)
+        self.written, self.ended_at = block.last, block.ended_at
+
+    def reach(self, batch: int) -> int:
+        """Write ranges up to `batch` or the end of the sources; returns the last batch that has rows.
+
+        A source that cannot say now what there is to read keeps the stream where it is; `problems` says why.
+        """
+        while self.written < batch and self.ended_at is None:
+            try:
+                self._extend(batch)
+            except NotYetError:
+                break
+            except SourceError as error:
+                self.problems.append(f"sources wait: {error}")
+                break
+        return min(batch, self.written if self.ended_at is None else self.ended_at)
+
+    def _extend(self, due: int) -> None:
+        for source in self._sources.values():
+            source.look()
+        first = self.written + 1
+        last = due if self._live else self.written + AHEAD
+        ended_at = None
+        spans_of: dict[str, dict[int, Range]] = {p: {} for p in self._places}
+        for batch in range(first, last + 1):
+            spans = {p: self._next(p, batch, spans_of[p]) for p in self._places}
+            if all(s is None for s in spans.values()):
+                ended_at = last = batch - 1
+                break
+            for partition, span in spans.items():
+                spans_of[partition][batch] = span or _ending(
+                    self._before(partition, batch, spans_of[partition])
+                )
+        block = Block(last, ended_at, spans_of, 0 if self._fence is None else self._fence.epoch)
+        if not self._files.create(_name(first), block.encode()):
+            block = self._block(first)
+        if self._fence is not None and block.epoch > self._fence.epoch:
+            raise self._fence.superseded(block.epoch)
+        if self._fence is not None and block.epoch == self._fence.epoch:
+            # ours, now or in an attempt before: the name may have been free because a later driver was here, and has
+            # given up what it said
+            self._fence.check()
+        self._add(block)
+        for source in self._sources.values():
+            self.problems += source.notices()
+
+    def _before(self, partition: str, batch: int, block: Mapping[int, Range]) -> Range:
+        return block.get(batch - 1) or self.ranges[partition].get(batch - 1) or Range(0, 0)
+
+    def _next(self, partition: str, batch: int, block: Mapping[int, Range]) -> Range | None:
+        before = self._before(partition, batch, block)
+        if has_ended(before):
+            return None
+        place = self._places[partition]
+        return self._sources[place.operator].plan(place, batch, before)
+
+    def _at(self, partition: str, position: int) -> Range:
+        """The range of batch `position`; behind the end of the stream that of its last batch."""
+        last = position if self.ended_at is None else min(position, self.ended_at)
+        return self._before(partition, last + 1, {})
+
+    def spans(self, partition: str, after: int, upto: int) -> dict[int, Range]:
+        """The ranges of batches after < b <= upto."""
+        mine = self.ranges[partition]
+        return {b: mine[b] for b in range(after + 1, upto + 1) if b in mine}
+
+    def offsets(self, position: int) -> dict[str, int]:
+        """Where each source partition goes on after batch `position`."""
+        ends = {p: self._at(p, position) for p in self.ranges}
+        return {p: ~span.end if has_ended(span) else span.end for p, span in ends.items()}
+
+    def logs(self, position: int) -> dict[str, dict[str, int]]:
+        """The same for each log of those source partitions that read several."""
+        ends = {p: self._at(p, position) for p in self.ranges}
+        return {p: {log: end for log, (_, end) in span.logs.items()} for p, span in ends.items() if span.logs}
+
+    def stored(self, newest: int, oldest: int) -> None:
+        """A checkpoint at `newest` is complete and `oldest` is the oldest that is kept: sources may trim."""
+        for partition, place in self._places.items():
+            self._sources[place.operator].stored(place, self._at(partition, newest))
+        if self._live:
+            self._trim(oldest)
+
+    def _trim(self, oldest: int) -> None:
+        """Remove blocks that lie wholly before `oldest`; its own range stays, as the next one goes on from it.  That
+        they are given up is written down first: their names are free then."""
+        if self._fence is not None:
+            self._fence.check()
+        blocks = self._blocks()
+        beyond = max((following for _, following in pairwise(blocks) if following <= oldest), default=0)
+        if beyond:
+            self._files.create(f"{RANGES}/{beyond - 1:010d}{MARK}", b"")
+            self.trimmed = beyond - 1
+            for first in [first for first in blocks if first < beyond]:
+                self._files.remove(_name(first))
+            for mark in [mark for mark in self._marks() if mark < beyond - 1]:
+                self._files.remove(f"{RANGES}/{mark:010d}{MARK}")
+        for ranges in self.ranges.values():
+            for old in [b for b in ranges if b < oldest]:
+                del ranges[old]

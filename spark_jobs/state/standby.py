@@ -1,0 +1,66 @@
+"""A stream's own files, its name, clock, epochs and ledger of ranges, taken over from a mirror when the location has none.
+
+Checkpoint files are only read, so they are read wherever they are whole.  The ledger is also written to: it has to be in the
+location, and a driver that began an empty one behind a checkpoint would read other rows as the same batches.  Invariants:
+files that are there are never replaced; `stream.json` comes last, so what was taken over in part is taken over again; and
+checkpoints without a ledger are an error, not a new stream.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from reprise.spark_jobs.errors import DamagedError, StoreError
+from reprise.spark_jobs.state.checkpoints import STREAM, CheckpointStore
+from reprise.spark_jobs.state.epochs import EPOCHS
+from reprise.spark_jobs.state.ledger import MARK, RANGES
+from reprise.spark_jobs.state.release import CLOCK, CLOCKS
+from reprise.spark_jobs.state.revision import FORMER, REVISIONS
+from reprise.spark_jobs.storage.files import Files
+
+log = logging.getLogger("reprise.checkpoints")
+
+
+def take_over(store: CheckpointStore, standby: tuple[str, ...]) -> str | None:
+    """Make the store's location hold the stream's files, before ledger and clock are opened; the mirror they came from.
+
+    None: they are there already, or this is a new stream.  DamagedError: there are checkpoints and no ledger anywhere.
+    StoreError: the location, or a mirror that may have what is missing, cannot be read.
+    """
+    here = Files(store.location)
+    if here.exists(STREAM):
+        return None
+    unread = None
+    for mirror in standby:
+        try:
+            there = Files(mirror)
+            if there.exists(STREAM):
+                _copy(there, here)
+                log.warning("event=ledger-taken-over from=%s", there.name)
+                return mirror
+        except StoreError as error:
+            unread = error
+            log.warning("event=standby-unreadable reason=%s", error)
+    if unread is not None:
+        raise unread
+    if known := store.positions():
+        raise DamagedError(
+            f"there are checkpoints up to batch {known[-1]}, but neither {here.name} nor a mirror has the ledger that "
+            f"says which rows came after ({STREAM})"
+        )
+    return None
+
+
+def _copy(there: Files, here: Files) -> None:
+    blocks = [f"{RANGES}/{name}" for name in there.names(RANGES) if name.endswith((".json", MARK))]
+    of_drivers = [
+        f"{folder}/{name}"
+        for folder in (EPOCHS, CLOCKS, REVISIONS)
+        for name in there.names(folder)
+        if name.endswith(".json")
+    ]
+    for relative in (*blocks, *of_drivers, CLOCK, FORMER, STREAM):
+        if (data := there.read(relative)) is not None:
+            here.create(relative, data)
+        elif relative not in (CLOCK, FORMER):
+            raise StoreError(f"cannot read {relative} in {there.name}: its name was there, and it is not")

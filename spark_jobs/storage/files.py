@@ -1,0 +1,304 @@
+"""Durable files below one location: the one home of what a file system or object store can promise, and of how it is used.
+
+Invariants, for everything that is written here: a reader never sees a half file; `create` never replaces what is there; and
+on local and mounted file systems nobody is told of a file before its bytes and its name survive a loss of power.  Whoever
+writes uses a temporary name of its own in a folder beside the files, which no other writer opens, so two hosts with equal
+process ids cannot meet.  Such a name may be a second link to a visible file (its writer died between link and unlink):
+left-overs are only ever unlinked, never opened.
+
+What a store can do is known by its protocol (`WAYS`).  A protocol that is not known is taken for a file system that shows a
+file while it grows: written under another name, then renamed; whether the name is taken is asked before, which two writers
+at the same moment may both pass.  docs/decisions/durable-files.md has the list with its sources.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+import uuid
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from enum import Enum
+from pathlib import Path
+from typing import Any, TypeVar
+
+import fsspec
+
+from reprise.spark_jobs.errors import StoreError
+from reprise.spark_jobs.storage import local_files as local
+from reprise.spark_jobs.storage.answers import asked_to_wait_s, is_connection_gone, trouble_behind
+
+T = TypeVar("T")
+Chunks = Sequence[bytes | memoryview]
+PARTS = ".parts"
+STALE_S = 3600.0
+"""A temporary file that is older is nobody's any more."""
+
+
+class Way(Enum):
+    """How a file appears whole, and once."""
+
+    LINK = "temporary file, fsync, hard link"
+    CONDITIONAL = "one upload, refused by the store where the name is taken"
+    UPLOAD = "one upload; whether the name is taken is asked before"
+    RENAME = "temporary file, rename; whether the name is taken is asked before"
+
+
+WAYS = {
+    **dict.fromkeys(("file", "local"), Way.LINK),
+    **dict.fromkeys(("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory"), Way.CONDITIONAL),
+    "oss": Way.UPLOAD,
+}
+
+_left_alone: dict[str, float] = {}
+"""Servers that have asked for time, and until when, unix seconds: whoever in this process has heard it speaks for all."""
+_READ_TO_KNOW = {"oss", "ftp"}
+"""Whose clients list a whole folder to tell of one file; that of `ftp` shows an empty one where the server refused."""
+
+
+def way_of(protocols: str | Collection[str]) -> Way:
+    """How files are written on a file system of fsspec with these protocol names."""
+    names = [protocols] if isinstance(protocols, str) else protocols
+    return next((WAYS[name] for name in names if name in WAYS), Way.RENAME)
+
+
+def without_password(location: str) -> str:
+    """A location as it may be shown in a message."""
+    return re.sub(r"//[^/:]*:[^/]*@", "//", location)
+
+
+class Files:
+    """Reads and writes files below `location` (a path or any fsspec URL) by their relative path.
+
+    Every trouble of the store's client, whatever it raises, is a StoreError that names file and location.  `parts`: the
+    folder of temporary files, in the same file system; `.parts` in the location if it is not given.
+    """
+
+    def __init__(self, location: str, parts: str | None = None) -> None:
+        self.name = without_password(location)
+        self._fs, root = _opened(location)
+        self.root = root.rstrip("/")
+        self._parts = (_opened(parts)[1] if parts else f"{self.root}/{PARTS}").rstrip("/")
+        names = self._fs.protocol
+        self._protocols = {names} if isinstance(names, str) else set(names)
+        self.way = way_of(names)
+        self._made: set[str] = set()
+        self._location, self._lost = location, False
+        self._server = self.name.partition("://")[2].partition("/")[0] if self.way is not Way.LINK else ""
+
+    def path(self, relative: str) -> str:
+        """Of a file, in the words of the file system."""
+        return f"{self.root}/{relative}" if relative else self.root
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def read(self, relative: str) -> bytes | None:
+        """The bytes of a file; None when there is none of that name."""
+
+        return self._tried("read", relative, lambda: self._bytes(self.path(relative)))
+
+    def exists(self, relative: str) -> bool:
+        """Whether there is a file of that name now."""
+        return self._tried("look for", relative, lambda: self._exists(self.path(relative)))
+
+    def names(self, relative: str = "") -> list[str]:
+        """Names in a folder as they are now, without hidden ones; none when there is no such folder."""
+
+        listed = self._tried("list", relative, lambda: self._listed(self.path(relative)))
+        return sorted(name for name in listed if not name.startswith("."))
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    def create(self, relative: str, data: bytes | Chunks) -> bool:
+        """Write a file unless there is one of that name; whether it is ours.  What is there is never changed, and is as
+        durable afterwards as if it were ours.  A store that lost its own answer may call ours another's."""
+        return self._tried("write", relative, lambda: self._create(self.path(relative), _chunks(data)))
+
+    def replace(self, relative: str, data: bytes | Chunks) -> None:
+        """Write a file; one of that name is replaced as a whole."""
+        self._tried("write", relative, lambda: self._replace(self.path(relative), _chunks(data)))
+
+    def remove(self, relative: str) -> None:
+        """Remove a file, or a folder with all that is in it; nothing when it is not there."""
+
+        def removed() -> None:
+            path = self.path(relative)
+            try:
+                within = "ftp" not in self._protocols or self._bytes(path) is None  # it looks into files, too
+                self._fs.rm(path, recursive=within)
+            except FileNotFoundError:  # clients look for the file first, and may not be heard
+                if self.way is not Way.LINK and (self._exists(path) or self._listed(path)):
+                    raise
+
+        self._made.clear()
+        self._tried("remove", relative, removed)
+
+    def sweep(self, older_s: float = STALE_S) -> None:
+        """Remove temporary files that were begun so long ago; whoever still writes one gets a StoreError and repeats."""
+        before = time.time() - older_s
+
+        def swept() -> None:
+            with suppress(FileNotFoundError):
+                for path in self._paths(self._parts):
+                    began = re.match(r"(\d+)-", path.rsplit("/", 1)[-1])
+                    if began and int(began[1]) <= before:
+                        self._fs.rm_file(path)
+
+        self._tried("sweep", self._parts.rsplit("/", 1)[1], swept)
+
+    def _tried(self, verb: str, relative: str, action: Callable[[], T]) -> T:
+        try:
+            self._connect()
+            return action()
+        except StoreError:
+            raise
+        except Exception as error:  # a store's client raises what it likes
+            self._note(error)
+            raise StoreError(
+                f"cannot {verb} {relative} in {self.name}: {type(error).__name__}: {error}"
+            ) from error
+
+    def _connect(self) -> None:
+        """Anew where the connection was lost; StoreError while the server has asked not to be asked."""
+        until = _left_alone.get(self._server, 0.0)
+        if self._server and time.time() < until:
+            at = datetime.fromtimestamp(until, UTC).strftime("%H:%M:%S")
+            raise StoreError(
+                f"{self.name} is not asked before {at} UTC: it is busy, and has said so (Retry-After)"
+            )
+        if self._lost:
+            self._fs, _ = _opened(self._location)
+            self._made.clear()
+            self._lost = False
+
+    def _note(self, error: Exception) -> None:
+        """What trouble means for the next request; this one is not repeated here, as it may have been carried out."""
+        if self.way is Way.LINK:
+            return
+        if (wait_s := asked_to_wait_s(error, time.time())) > 0:
+            _left_alone[self._server] = time.time() + wait_s
+        if is_connection_gone(error):
+            type(self._fs).clear_instance_cache()  # fsspec gives the same client to everybody in this thread
+            self._lost = True
+
+    def _asked(self, question: Callable[[], T]) -> T | None:
+        """What the store answers; None where it says that there is no such file."""
+        before = sys.exception()
+        try:
+            return question()
+        except OSError as error:
+            if (trouble := trouble_behind(error, before)) is error:
+                raise
+            if trouble is not None:
+                raise trouble from None
+            return None
+
+    def _bytes(self, path: str) -> bytes | None:
+        return self._asked(lambda: bytes(self._fs.cat_file(path)))
+
+    def _listed(self, folder: str) -> list[str]:
+        def names() -> list[str]:
+            self._fs.invalidate_cache()
+            if self.way is Way.LINK:
+                local.look_again(Path(folder))
+                return [path.name for path in Path(folder).iterdir()]
+            found = [path.rsplit("/", 1)[-1] for path in self._paths(folder)]
+            if (
+                not found
+                and "ftp" in self._protocols
+                and self._fs._strip_protocol(folder) not in self._fs.dircache
+            ):
+                raise OSError(
+                    "the server did not list the folder"
+                )  # what it listed is kept, an empty one too
+            return found
+
+        return self._asked(names) or []
+
+    def _paths(self, folder: str) -> list[str]:
+        """What is in a folder.  Asked with details, as some clients give names without their folder otherwise (ftp)."""
+        return [str(found["name"]).rstrip("/") for found in self._fs.ls(folder, detail=True)]
+
+    def _exists(self, path: str) -> bool:
+        """Never by the client's own `exists`, which takes any trouble for an answer."""
+        self._fs.invalidate_cache()
+        if self._protocols & _READ_TO_KNOW:
+            return self._bytes(path) is not None
+        return self._asked(lambda: self._fs.info(path)) is not None
+
+    def _create(self, final: str, chunks: Chunks) -> bool:
+        if self.way is Way.CONDITIONAL:
+            try:
+                self._fs.pipe_file(final, b"".join(chunks), mode="create")
+            except FileExistsError:
+                return False
+            return True
+        if self._exists(final):
+            if self.way is Way.LINK:
+                local.flush(Path(final))
+            return False
+        if self.way is Way.LINK:
+            return self._with_part(Path(final), chunks, local.link)
+        self._replace(final, chunks)
+        return True
+
+    def _replace(self, final: str, chunks: Chunks) -> None:
+        if self.way in (Way.CONDITIONAL, Way.UPLOAD):
+            self._fs.pipe_file(final, b"".join(chunks))
+        elif self.way is Way.LINK:
+            self._with_part(Path(final), chunks, local.rename)
+        else:
+            part = self._part()
+            self._folder(final.rsplit("/", 1)[0])
+            self._folder(self._parts)
+            self._fs.pipe_file(part, b"".join(chunks))
+            self._fs.mv(part, final)
+
+    def _part(self) -> str:
+        return f"{self._parts}/{int(time.time())}-{uuid.uuid4().hex}.part"
+
+    def _with_part(self, final: Path, chunks: Chunks, show: Callable[[Path, Path], bool]) -> bool:
+        """Local: bytes on disk under a temporary name, then `show`, then the name on disk."""
+        part = Path(self._part())
+        for folder in (part.parent, final.parent):
+            if not folder.is_dir():
+                local.make_folders(folder)
+        try:
+            with part.open("xb") as file:
+                for chunk in chunks:
+                    file.write(chunk)
+                file.flush()
+                os.fsync(file.fileno())
+            ours = show(part, final)
+        finally:
+            part.unlink(missing_ok=True)
+        local.flush(final.parent if ours else final)
+        return ours
+
+    def _folder(self, folder: str) -> None:
+        """Once; others may make the same one, or its parents, at the same moment."""
+        for last in (False, False, True):
+            if folder in self._made:
+                return
+            try:
+                self._fs.makedirs(folder, exist_ok=True)
+                self._made.add(folder)
+            except Exception:
+                if last:
+                    raise
+                self._fs.invalidate_cache()
+
+
+def _opened(location: str) -> tuple[Any, str]:
+    try:
+        fs, root = fsspec.core.url_to_fs(location)
+    except Exception as error:
+        raise StoreError(f"location {without_password(location)}: {type(error).__name__}: {error}") from error
+    return fs, str(root)
+
+
+def _chunks(data: bytes | Chunks) -> Chunks:
+    return [data] if isinstance(data, bytes) else data

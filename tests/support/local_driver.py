@@ -1,0 +1,85 @@
+"""A driver without Spark: the loop, the channel and the engine are the real ones; nodes and ZooKeeper are in here."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from kazoo.client import KazooClient
+
+from reprise.controller.driver.channel import Channel
+from reprise.controller.driver.loop import Loop
+from reprise.controller.driver.output_events import OutputEvents
+from reprise.controller.observability.metrics.driver import DriverMetrics
+from reprise.spark_jobs.state.revision import Revisions, revision_of
+from reprise.spark_jobs.topology import StreamTopology
+from tests.support.fake_zk import FakeTree, FakeZk
+from tests.support.local_engine import World
+
+ROOT = "/reprise/test/loop"
+
+
+class LocalCluster:
+    """The nodes of a world as Spark would show them."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.there = True
+        self.say: Callable[[str], None] = print
+
+    def usable(self) -> Mapping[str, str]:
+        return self.world.nodes.living()
+
+    def registered(self, host: str) -> bool:
+        return host in self.world.nodes.living()
+
+    def alive(self) -> bool:
+        return self.there
+
+
+class LocalDriver:
+    """One driver's life in `world`; a second one of the same world is its successor."""
+
+    def __init__(self, world: World, tree: FakeTree, events: Path | None = None) -> None:
+        self.world, self.tree = world, tree
+        self.zk = FakeZk(tree)
+        self.channel = Channel("", ROOT, client=cast(KazooClient, self.zk))
+        self.engine = world.driver(self.channel.next_epoch)
+        location, resource = str(world.checkpoints), world.resource
+        self.revisions = Revisions(location, revision_of(resource), world.fence)
+        newest = max(self.engine.store.positions(), default=0)
+        said = self.revisions.begin(newest, self.engine.ledger.written, resource.upgrade == "replay")
+        self.engine.problems += [said] if said else []
+        self.engine.begin(newest)
+        self.cluster = LocalCluster(world)
+        self.stop = threading.Event()
+        self.events = OutputEvents(events)
+        metrics = DriverMetrics(self.engine, lambda: "connected")
+        self.loop = Loop(
+            self.engine, self.channel, self.cluster, metrics, self.events, self.revisions, self.stop
+        )
+
+    def want(self, generation: int, checkpoint: int, assignment: Mapping[str, str], seq: int = 1) -> None:
+        """What the coordinator would write."""
+        desired = {
+            "seq": seq, "generation": generation, "checkpoint": checkpoint, "assignment": dict(assignment),
+            "retain": False, "ordered": False, "punctuate": True, "paused": False, "driver": str(self.engine.epoch),
+        }  # fmt: skip
+        self.tree.put(f"{ROOT}/desired", json.dumps(desired).encode())
+
+    def turn(self) -> None:
+        """As the loop does it, without waiting."""
+        self.loop._guarded_turn()
+
+    def record(self, name: str = "progress") -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.tree.nodes[f"{ROOT}/{name}"][0])
+        return found
+
+
+def world_of(resource: StreamTopology, folder: Path) -> World:
+    world = World(resource, folder, "w")
+    world.nodes.start("a", "b")
+    return world

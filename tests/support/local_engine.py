@@ -1,0 +1,137 @@
+"""Partition hosts in one process: the engine's logic without Spark, with nodes that can be lost at any stage."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from reprise.spark_jobs.engine.chain import ChainError
+from reprise.spark_jobs.engine.desired import Desired, Sites
+from reprise.spark_jobs.engine.engine import Engine
+from reprise.spark_jobs.engine.punctuation import Punctuations
+from reprise.spark_jobs.node.command import Command, Report
+from reprise.spark_jobs.node.host import Host
+from reprise.spark_jobs.state.checkpoints import CheckpointStore
+from reprise.spark_jobs.state.epochs import claim_epoch
+from reprise.spark_jobs.state.ledger import Ledger
+from reprise.spark_jobs.state.release import Release
+from reprise.spark_jobs.state.standby import take_over
+from reprise.spark_jobs.topology import StreamTopology, expand
+
+
+class LocalNodes:
+    """Hosts by node; `interrupt(job, stage, slot)` may raise ChainError to lose a job half-way."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.hosts: dict[str, Host] = {}
+        self.interrupt: Callable[[int, int, int], None] = lambda *_: None
+
+    def start(self, *nodes: str) -> None:
+        for node in nodes:
+            self.hosts[node] = Host(
+                f"host-{node}-{time.monotonic_ns()}", Path(tempfile.mkdtemp(dir=self.folder))
+            )
+
+    def lose(self, *nodes: str) -> None:
+        for node in nodes:
+            del self.hosts[node]
+
+    def living(self) -> Mapping[str, str]:
+        return {n: n for n in self.hosts}
+
+    def connect(self, hosts: Sequence[str]) -> LocalJobs:
+        return LocalJobs(self, hosts)
+
+
+class LocalJobs:
+    def __init__(self, nodes: LocalNodes, hosts: Sequence[str]) -> None:
+        self.nodes, self.hosts = nodes, hosts
+
+    def run(
+        self, commands: Sequence[Command], stages: int, cancelled: threading.Event, patience_s: float
+    ) -> list[Report]:
+        inboxes: list[list[bytes]] = [[] for _ in commands]
+        reports = []
+        for stage in range(stages):
+            outgoing: list[list[bytes]] = [[] for _ in commands]
+            for slot, command in enumerate(commands):
+                self.nodes.interrupt(command.job, stage, slot)
+                host = self.nodes.hosts.get(self.hosts[slot])
+                if host is None:
+                    raise ChainError(f"{self.hosts[slot]} is gone")
+                if stage == 0:
+                    host.begin(Command.decode(command.encode()))
+                bundles, report = host.stage(command.order, stage, inboxes[slot], stage == stages - 1)
+                for target, bundle in bundles:
+                    outgoing[target].append(bundle)
+                if report is not None:
+                    reports.append(Report.decode(report.encode()))
+            inboxes = outgoing
+        return reports
+
+
+class World:
+    """An engine on local nodes with its folders."""
+
+    def __init__(self, resource: StreamTopology, folder: Path, name: str) -> None:
+        self.resource, self.topology = resource, expand(resource)
+        self.sink, self.checkpoints = folder / name / "sink", folder / name / "checkpoints"
+        self.checkpoints.mkdir(parents=True)
+        self.nodes = LocalNodes(self.checkpoints)
+        self.epochs = 0
+        self.engine = self.driver()
+
+    def driver(self, propose: Callable[[int], int] | None = None) -> Engine:
+        """A new driver, as after a restart; `propose`: ZooKeeper's counter, which is a good one unless it is given."""
+        location = str(self.checkpoints)
+        store = CheckpointStore(location, self.resource.checkpoint.standby)
+        take_over(store, self.resource.checkpoint.standby)
+        fence = self.fence = claim_epoch(location, propose or self._next_epoch)
+        newest = store.begin(fence)
+        self.engine = Engine(
+            resource=self.resource,
+            topology=self.topology,
+            sites=Sites(str(self.sink), location),
+            epoch=fence.epoch,
+            connect=self.nodes.connect,
+            ledger=Ledger(location, self.resource, self.topology, fence),
+            release=Release(location, 0.0, epoch=fence.epoch),
+            store=store,
+            punctuations=Punctuations(self.resource.checkpoint),
+        )
+        self.engine.punctuations.newest = newest
+        return self.engine
+
+    def _next_epoch(self, least: int) -> int:
+        self.epochs = max(least, self.epochs + 1)
+        return self.epochs
+
+    def spread(self, *nodes: str, only: Sequence[str] | None = None) -> dict[str, str]:
+        """Partitions dealt out over nodes."""
+        chosen = self.topology.order if only is None else only
+        return {p: nodes[i % len(nodes)] for i, p in enumerate(chosen)}
+
+    def want(
+        self, generation: int, checkpoint: int, assignment: Mapping[str, str], retain: bool = False
+    ) -> None:
+        complete = len(assignment) == len(self.topology.partitions)
+        self.engine.want(
+            Desired(self.engine.desired.seq + 1, generation, checkpoint, assignment, retain, retain, complete)
+        )
+
+    def run(self, until: Callable[[Engine], bool], limit: int = 2000) -> None:
+        for _ in range(limit):
+            if until(self.engine):
+                return
+            self.engine.tick(self.nodes.living(), threading.Event())
+        raise AssertionError(
+            f"not reached: {self.engine.positions} {self.engine.failed} {self.engine.problems[-3:]}"
+        )
+
+    def output(self) -> dict[str, bytes]:
+        """Every sink file's bytes by relative path."""
+        return {str(p.relative_to(self.sink)): p.read_bytes() for p in self.sink.rglob("*") if p.is_file()}

@@ -1,0 +1,96 @@
+"""Records with every field set, and Hypothesis strategies for the ones that take any value."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from reprise.scheduler import (
+    Desired,
+    Event,
+    Incident,
+    Kind,
+    LostNode,
+    PartitionView,
+    Phase,
+    PlanRecord,
+    Poison,
+    Policy,
+    Progress,
+    QueryTimeline,
+    QueryView,
+    TopologyView,
+)
+from reprise.scheduler.incident import Candidate, Considered
+
+TOPOLOGY = TopologyView(
+    "pair",
+    (
+        PartitionView("source.0", cpu_milli=100),
+        PartitionView("sink.0", upstream=("source.0",), cpu_milli=100),
+    ),
+    (QueryView("sink.0", 1, frozenset({"source.0", "sink.0"})),),
+)
+POLICY = Policy(nodes_wanted=2, settle_s=0.0)
+
+PROGRESS = Progress(
+    driver="1",
+    seq=3,
+    generation=2,
+    nodes=frozenset({"n1#1", "n2#1"}),
+    positions={"source.0": 7, "sink.0": 6},
+    failed={"other.0": "node lost"},
+    horizon=9,
+    punctuation=8,
+    ended=False,
+    done=False,
+    checkpoint=4,
+    bad_checkpoints=frozenset({2}),
+    gaps=frozenset({"source.0"}),
+    buffers={"memory": 10, "disk": 20},
+    time=12.5,
+    due=11,
+)
+DESIRED = Desired(
+    3, 2, 4, "1", {"source.0": "n1#1", "sink.0": "n2#1"}, True, True, False, "inc-000002-p1", False
+)
+POISON = Poison("1", {"sink.0": "poison: operator sink, batch 9: ValueError"})
+INCIDENT = Incident(
+    id="inc-000002",
+    kind=Kind.CORRELATED,
+    phase=Phase.WAITING,
+    opened_at=10.0,
+    checkpoint=4,
+    generation=2,
+    nodes_before=4,
+    settle_until=11.0,
+    driver_until=20.0,
+    lost=(LostNode("n3#1", 10.0),),
+    plans=("inc-000002-p1",),
+    queries={"sink.0": QueryTimeline(10.0, 12.0, None, 2, 1, 3.5, 12.5, 6)},
+    costs={"source.0": 100, "sink.0": 100},
+    steady={"sink.0": 3},
+    horizon=9,
+    bad_checkpoints=frozenset({2}),
+    considered=Considered(frozenset({"n1#1"}), frozenset({"sink.0"})),
+    events=(Event(10.0, "opened", "now"),),
+    closed_at=None,
+)
+PLAN = PlanRecord(
+    id="inc-000002-p1",
+    incident="inc-000002",
+    time=11.0,
+    trigger="first",
+    rollback=True,
+    checkpoint=4,
+    generation=2,
+    free={"n1#1": 700},
+    candidates=(Candidate("sink.0", 1, 100),),
+    plan={"algorithm": "dp", "value": 1},
+    added={"sink.0": "n1#1"},
+    seconds=0.01,
+    left_out={"other.0": "outbid"},
+    note="",
+    failed=("sink.0",),
+)
+
+__all__ = ["DESIRED", "INCIDENT", "PLAN", "POISON", "POLICY", "PROGRESS", "TOPOLOGY", "replace"]

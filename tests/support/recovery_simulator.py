@@ -1,0 +1,382 @@
+"""A topology in virtual time: nodes, a driver that behaves as the engine does, records with versions, and any
+number of coordinators. It holds each of them to the invariants of design section 6 while it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from reprise.scheduler import (
+    AddPlan,
+    CloseIncident,
+    Decision,
+    Desired,
+    Incident,
+    Node,
+    Outcome,
+    PartitionStats,
+    PartitionView,
+    PlanRecord,
+    Poison,
+    Policy,
+    Progress,
+    QueryView,
+    Snapshot,
+    Strategy,
+    TopologyView,
+    WriteDesired,
+    WriteIncident,
+    WritePoison,
+    decide,
+)
+
+
+def diamond(parallelism: int = 2, cpu: int = 100, deterministic: bool = True) -> TopologyView:
+    """source -> left, right -> sink; one query a sink partition, the first worth most, and one partition
+    `idle` that no query needs."""
+    ks = range(parallelism)
+    sources = tuple(f"source.{k}" for k in ks)
+    lefts, rights = tuple(f"left.{k}" for k in ks), tuple(f"right.{k}" for k in ks)
+    partitions = [PartitionView(s, cpu_milli=cpu) for s in sources]
+    partitions += [PartitionView(p, upstream=sources, cpu_milli=cpu) for p in lefts]
+    partitions += [PartitionView(f"right.{k}", upstream=(f"source.{k}",), cpu_milli=cpu) for k in ks]
+    partitions += [
+        PartitionView(f"sink.{k}", upstream=(*lefts, f"right.{k}"), feedback=(f"sink.{k}",), cpu_milli=cpu)
+        for k in ks
+    ]
+    partitions += [PartitionView("idle.0", upstream=rights, cpu_milli=cpu)]
+    queries = [
+        QueryView(f"sink.{k}", parallelism - k, frozenset({*sources, *lefts, f"right.{k}", f"sink.{k}"}))
+        for k in ks
+    ]
+    queries += [
+        QueryView(f"right.{k}", 1, frozenset({f"source.{k}", f"right.{k}"})) for k in ks if k % 2 == 0
+    ]
+    return TopologyView("diamond", tuple(partitions), tuple(queries), deterministic)
+
+
+@dataclass
+class Driver:
+    """What `reprise.spark_jobs.engine.engine.Engine` and `reprise.controller.driver` do, without the data."""
+
+    epoch: str
+    topology: TopologyView
+    checkpoint: int = 0
+    desired: Desired | None = None
+    first_generation: int | None = None
+    positions: dict[str, int] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    bad: set[int] = field(default_factory=set)
+    gaps: set[str] = field(default_factory=set)
+    horizon: int = 0
+    punctuation: int | None = None
+    nodes: frozenset[str] = frozenset()
+    retained_since: dict[str, int] = field(default_factory=dict)
+
+    def want(self, desired: Desired | None, world: World) -> None:
+        if self.first_generation is None:
+            self.first_generation = desired.generation if desired else -1
+        known = self.desired or Desired(0, -1, 0, self.epoch)
+        if desired is None or desired.seq == known.seq or desired.generation <= self.first_generation:
+            return
+        rollback = desired.generation != known.generation
+        if (rollback or desired.checkpoint != known.checkpoint) and desired.checkpoint in world.damaged:
+            self.bad.add(desired.checkpoint)
+            return
+        world.check_survivors(self, desired, rollback)
+        if rollback:
+            for states in (self.positions, self.failed, self.retained_since):
+                states.clear()
+            self.gaps.clear()
+            self.horizon, self.punctuation = desired.checkpoint, None
+        for p in [p for p in self.positions if p not in desired.assignment]:
+            self._lose(p, "not assigned")
+            self.failed.pop(p, None)
+        self.desired = desired
+        for p, node in desired.assignment.items():
+            moved = known.assignment.get(p) != node
+            if (rollback or moved or p not in self.positions) and (rollback or moved or p not in self.failed):
+                self._install(p, desired.checkpoint, rollback, world)
+        kept = self.retained_since if desired.retain else {}
+        self.retained_since = {p: kept.get(p, position) for p, position in self.positions.items()}
+        if not desired.retain:
+            self.retained_since.clear()
+
+    def _install(self, p: str, checkpoint: int, rollback: bool, world: World) -> None:
+        if not rollback and world.full:
+            self.gaps.add(p)
+        elif not rollback:
+            world.check_replayable(self, p)
+        self.positions[p] = checkpoint
+        self.failed.pop(p, None)
+
+    def tick(self, world: World) -> None:
+        self.nodes = frozenset(world.nodes)
+        self.want(world.desired, world)
+        if self.desired is None:
+            return
+        for p in [p for p in self.positions if self.desired.assignment[p] not in world.nodes]:
+            self._lose(p, "node lost")
+        if not self.positions:
+            return
+        if not self.desired.paused:
+            everyone = len(self.positions) == len(self.topology.partitions)
+            if self.desired.punctuate and everyone and self.punctuation is None:
+                self.punctuation = self.horizon + 1
+            self.horizon += 1
+        for partition in self.topology.partitions:
+            self._advance(partition, world)
+        if self.punctuation is not None and all(
+            self.positions.get(p.id, -1) >= self.punctuation for p in self.topology.partitions
+        ):
+            self.checkpoint, self.punctuation = self.punctuation, None
+            world.checkpoints.add(self.checkpoint)
+
+    def _advance(self, partition: PartitionView, world: World) -> None:
+        p = partition.id
+        if p not in self.positions or p in self.gaps:
+            return
+        reach = min((self.positions.get(u, -1) for u in partition.upstream), default=self.horizon)
+        if p in world.poison_at and reach >= world.poison_at[p]:
+            self._lose(p, f"poison: batch {world.poison_at[p]}")
+        else:
+            self.positions[p] = max(self.positions[p], reach)
+
+    def _lose(self, p: str, reason: str) -> None:
+        self.positions.pop(p, None)
+        self.retained_since.pop(p, None)
+        self.failed[p] = reason
+
+    def progress(self) -> Progress:
+        d = self.desired
+        return Progress(
+            driver=self.epoch,
+            seq=d.seq if d else 0,
+            generation=d.generation if d else -1,
+            nodes=self.nodes,
+            positions=dict(self.positions),
+            failed=dict(self.failed),
+            horizon=self.horizon,
+            checkpoint=self.checkpoint,
+            bad_checkpoints=frozenset(self.bad),
+            gaps=frozenset(self.gaps),
+        )
+
+
+@dataclass
+class World:
+    topology: TopologyView
+    policy: Policy
+    now: float = 1000.0
+    nodes: dict[str, Node] = field(default_factory=dict)
+    driver: Driver | None = None
+    progress: Progress | None = None
+    stats: dict[str, PartitionStats] = field(default_factory=dict)
+    desired: Desired | None = None
+    incident: Incident | None = None
+    poison: Poison | None = None
+    version: int = 0
+    """Of all records of the coordinator at once."""
+    checkpoints: set[int] = field(default_factory=set)
+    damaged: set[int] = field(default_factory=set)
+    poison_at: dict[str, int] = field(default_factory=dict)
+    session: bool = True
+    paused: bool = False
+    full: bool = False
+    """Buffers have given up what a partition needs that is restored without a rollback."""
+    plans: list[PlanRecord] = field(default_factory=list)
+    closed: list[Incident] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
+    epochs: int = 0
+    incarnations: dict[str, int] = field(default_factory=dict)
+    before_seq: int = 0
+    """Of the desired state that the decision being committed was made on."""
+    basis: dict[int, tuple[Decision, Progress | None]] = field(default_factory=dict)
+    """The report that each decision was made on."""
+
+    # -- faults ------------------------------------------------------------------------------------------------
+
+    def add(self, name: str, cpu: int = 1000) -> str:
+        self.incarnations[name] = self.incarnations.get(name, 0) + 1
+        node = Node(name, self.incarnations[name], cpu)
+        self.nodes[node.id] = node
+        return node.id
+
+    def kill(self, *names: str) -> None:
+        for name in names:
+            self.nodes.pop(f"{name}#{self.incarnations[name]}", None)
+
+    def names(self) -> list[str]:
+        return sorted(node.name for node in self.nodes.values())
+
+    def start_driver(self) -> None:
+        self.epochs += 1
+        newest = max(self.checkpoints, default=0)
+        self.driver = Driver(str(self.epochs), self.topology, newest)
+
+    def lose_state(self, partition: str) -> None:
+        if self.driver and partition in self.driver.positions:
+            self.driver._lose(partition, "state lost with its host")
+
+    # -- time ---------------------------------------------------------------------------------------------------
+
+    def drive(self) -> None:
+        if self.driver:
+            self.driver.tick(self)
+            self.progress = self.driver.progress()
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(
+            now=self.now,
+            topology=self.topology,
+            session=self.session,
+            nodes=tuple(self.nodes.values()),
+            progress=self.progress,
+            stats=dict(self.stats),
+            checkpoints=frozenset(self.checkpoints),
+            desired=self.desired,
+            incident=self.incident,
+            poison=self.poison,
+            paused=self.paused,
+        )
+
+    def look(self) -> tuple[int, Decision]:
+        """A coordinator reads and decides; what it does with that is up to it."""
+        decision = decide(self.snapshot(), self.policy)
+        self.basis[id(decision)] = (decision, self.progress)
+        return self.version, decision
+
+    def commit(self, version: int, decision: Decision) -> bool:
+        """All of a decision or nothing; refused when any record has been rewritten since it was read."""
+        if decision.outcome is not Outcome.ACT or version != self.version or not self.session:
+            return False
+        self.version += 1
+        self.before_seq = self.desired.seq if self.desired else 0
+        self.log.append(f"{self.now:.1f} {decision.rule}: {decision.reason}")
+        for step in decision.steps:
+            match step:
+                case WriteDesired(desired):
+                    self._check_desired(desired, decision)
+                    self.desired = desired
+                case WriteIncident(incident):
+                    assert not any(incident.id == old.id for old in self.closed), "a closed incident reopened"
+                    assert self.incident is None or self.incident.id == incident.id
+                    self._check_incident(incident, decision)
+                    self.incident = incident
+                case CloseIncident(incident):
+                    assert incident.closed_at is not None
+                    self.closed.append(incident)
+                    self.incident = None
+                case AddPlan(plan):
+                    self._check_plan(plan)
+                    self.plans.append(plan)
+                case WritePoison(poison):
+                    self.poison = poison
+        return True
+
+    def coordinate(self) -> Decision:
+        version, decision = self.look()
+        self.commit(version, decision)
+        return decision
+
+    def run(self, seconds: float, step: float = 0.3) -> None:
+        end = self.now + seconds
+        while self.now < end:
+            self.now += step
+            self.drive()
+            self.coordinate()
+
+    def started(self, nodes: int, checkpoint: bool = True) -> World:
+        """Running on `nodes` nodes n1.., with a first checkpoint."""
+        for k in range(nodes):
+            self.add(f"n{k + 1}")
+        self.start_driver()
+        self.run(3.0)
+        if checkpoint:
+            assert self.checkpoints, self.log
+        return self
+
+    # -- what must hold -------------------------------------------------------------------------------------------
+
+    def _check_desired(self, desired: Desired, decision: Decision) -> None:
+        before = self.desired
+        assert desired.seq == (before.seq if before else 0) + 1
+        if before:
+            assert before.generation <= desired.generation <= before.generation + 1
+        for p, node in desired.assignment.items():
+            if before is None or before.assignment.get(p) != node:
+                assert node in self.nodes or decision.rule, f"{p} on {node}"
+        poisoned = (
+            set(self.poison.partitions) if self.poison and self.poison.driver == desired.driver else set()
+        )
+        assert poisoned.isdisjoint(desired.assignment), "poison is retried"
+
+    def _check_incident(self, incident: Incident, decision: Decision) -> None:
+        """E2: nothing is called restored on the word of a report that is older than what is desired."""
+        verified = decision.rule == "restored"
+        before = self.incident.queries if self.incident else {}
+        restored = {
+            q
+            for q, t in incident.queries.items()
+            if t.restored_at is not None and (q not in before or before[q].restored_at != t.restored_at)
+        }
+        if not verified and not restored:
+            return
+        _, progress = self.basis[id(decision)]
+        assert progress is not None
+        assert self.desired is not None
+        assert progress.seq == self.before_seq, "an old report is believed"
+        poisoned = set(self.poison.partitions) if self.poison else set()
+        needed = {p for q in self.topology.queries if q.id in restored for p in q.partitions}
+        if verified:
+            needed |= {p.id for p in self.topology.partitions} - poisoned
+        assert needed <= set(progress.positions)
+
+    def _check_plan(self, plan: PlanRecord) -> None:
+        costs = self._costs()
+        for node, room in plan.free.items():
+            used = sum(costs[p] for p, n in plan.added.items() if n == node)
+            assert used <= room, f"C1: {node} gets {used}, had {room}"
+        last = next((old for old in reversed(self.plans) if old.incident == plan.incident), None)
+        if last is not None and not plan.rollback and not plan.added and not last.added:
+            assert (last.free, last.candidates) != (plan.free, plan.candidates), "planned again for nothing"
+
+    def _costs(self) -> dict[str, int]:
+        declared = {p.id: max(1, p.cpu_milli) for p in self.topology.partitions}
+        return {**declared, **(dict(self.incident.costs) if self.incident else {})}
+
+    def check_survivors(self, driver: Driver, desired: Desired, rollback: bool) -> None:
+        """O1 and E3, seen by the driver: what it runs on a living node stays there."""
+        stored = self.poison.partitions if self.poison else {}
+        for p in driver.positions:
+            node = driver.desired.assignment[p] if driver.desired else ""
+            if node not in self.nodes or p in stored or self.policy.strategy is Strategy.BLOCKING:
+                continue
+            assert desired.assignment.get(p) == node, f"O1: {p} runs on {node}"
+
+    def check_replayable(self, driver: Driver, partition: str) -> None:
+        """What is restored without a rollback must find all output of its upstreams since the checkpoint."""
+        desired = driver.desired
+        assert desired is not None
+        assert desired.retain, f"{partition} is installed without rollback and without buffers"
+        view = next(p for p in self.topology.partitions if p.id == partition)
+        for upstream in (*view.upstream, *view.feedback):
+            if upstream in driver.positions and upstream in driver.retained_since:
+                assert driver.retained_since[upstream] <= desired.checkpoint, f"{partition} reads {upstream}"
+
+    def check_flags(self) -> None:
+        d = self.desired
+        if d is not None:
+            assert d.retain == d.ordered
+            assert not (d.retain and self.incident is None), "buffering without an incident"
+
+    def healthy(self) -> bool:
+        """Everything that can be at work is, and nothing of a recovery is left."""
+        if self.driver is None or self.desired is None or self.incident is not None or self.desired.retain:
+            return False
+        poisoned = (
+            set(self.poison.partitions) if self.poison and self.poison.driver == self.driver.epoch else set()
+        )
+        return {p.id for p in self.topology.partitions} - poisoned <= set(self.driver.positions)
+
+
+__all__ = ["Driver", "World", "diamond", "replace"]

@@ -1,0 +1,86 @@
+"""The coordinator's lines tell an incident as its record does, whoever was killed in between."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from reprise.controller import logs
+from reprise.controller.analysis.from_logs import incidents_in
+from reprise.controller.coordinator.told import tell
+from reprise.controller.status.timeline import timeline
+from reprise.scheduler import Event, Incident, Kind, Phase, PlanRecord
+
+OPENED = Incident("inc-000007", Kind.CORRELATED, Phase.SETTLING, 10.125, 4, 2, 4, 11.0).log(
+    10.125, "opened", "2 'nodes'"
+)
+PLAN = PlanRecord(
+    "inc-000007-p1", "inc-000007", 11.5, "first", True, 4, 2, {}, (), {"queries": ["a.0"], "value": 3, "bound": 4}, {}, 0.1,
+    {"b.0": "no room"},
+)  # fmt: skip
+PLANNED = replace(OPENED.log(11.5, "plan", "inc-000007-p1 first"), plans=(PLAN.id,))
+CLOSED = replace(PLANNED.log(20.0, "restored").log(25.0, "closed", "checkpoint=9"), closed_at=25.0)
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    logger = logging.getLogger("reprise.coordinator")
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logs.JsonFormatter())
+    logger.addHandler(handler)
+    before = logger.level
+    logger.setLevel(logging.INFO)
+    yield stream
+    logger.removeHandler(handler)
+    logger.setLevel(before)
+
+
+def expected() -> list[tuple[float, str, str]]:
+    return [(line["time"], line["what"], line["detail"]) for line in timeline([], [CLOSED], [PLAN], 0.0)]
+
+
+def test_what_is_told_step_by_step_is_the_record(log: io.StringIO) -> None:
+    tell(None, OPENED, [])
+    tell(OPENED, PLANNED, [PLAN])
+    tell(PLANNED, CLOSED, [])
+    assert incidents_in(log.getvalue().splitlines()) == {"inc-000007": expected()}
+
+
+def test_a_successor_that_tells_it_again_changes_nothing_and_makes_up_for_what_is_missing(
+    log: io.StringIO,
+) -> None:
+    tell(None, OPENED, [])  # killed before it could tell of the plan
+    tell(None, PLANNED, [PLAN])
+    tell(PLANNED, CLOSED, [])
+    tell(None, CLOSED, [PLAN])
+    assert incidents_in(log.getvalue().splitlines()) == {"inc-000007": expected()}
+
+
+def test_every_line_has_the_incident_s_id_and_plans_have_theirs(log: io.StringIO) -> None:
+    tell(None, CLOSED, [PLAN])
+    entries = [json.loads(line) for line in log.getvalue().splitlines()]
+    assert {e["incident"] for e in entries} == {"inc-000007"}
+    assert [e["plan"] for e in entries if e["event"] == "plan"] == ["inc-000007-p1"]
+
+
+def test_anything_else_in_the_log_is_passed_over(log: io.StringIO) -> None:
+    tell(None, OPENED, [])
+    noise = [
+        "Picked up JAVA_OPTIONS",
+        "{broken",
+        "[1]",
+        '{"event": "plan"}',
+        '{"event": "incident", "incident": "x", "time": "?"}',
+    ]
+    found = incidents_in([*noise, *log.getvalue().splitlines()])
+    assert list(found) == ["inc-000007"]
+
+
+def test_events_are_equal_by_value() -> None:
+    assert Event(1.0, "a") in {Event(1.0, "a", "")}

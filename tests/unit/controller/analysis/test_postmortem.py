@@ -1,0 +1,174 @@
+"""The post-mortem: facts of the record, and what the planners say would have been otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from reprise.controller.analysis.postmortem.counterfactual import counterfactuals
+from reprise.controller.analysis.postmortem.markdown import markdown
+from reprise.controller.analysis.postmortem.story import Story, make_story
+from reprise.controller.cli.postmortem_export import export
+from reprise.controller.errors import ReportError
+from reprise.controller.status import document
+from reprise.controller.zookeeper.observation import Observation
+from reprise.scheduler import Incident, LostNode, QueryTimeline
+from tests.support import oncall
+
+
+@pytest.fixture(scope="module")
+def story() -> Story:
+    found = oncall.played()
+    return make_story(oncall.TOPOLOGY, found.closed[0], found.plans, oncall.START + 500)
+
+
+def test_downtime_is_weighted_by_priority(story: Story) -> None:
+    assert [(d.query, d.priority) for d in story.downtimes] == [
+        ("count.3", 4),
+        ("count.2", 3),
+        ("count.1", 2),
+    ]
+    assert all(d.caught_up_at is not None for d in story.downtimes)
+    by_hand = sum(d.priority * ((d.caught_up_at or 0) - d.lost_at) for d in story.downtimes) / 10
+    assert story.lost_s == pytest.approx(by_hand)
+    assert [free for _, _, free in story.arrivals] == [80, 80]
+
+
+def test_the_model_agrees_with_what_happened(story: Story) -> None:
+    found = counterfactuals(story)
+    assert found is not None
+    assert found.replayed.lost_s == pytest.approx(found.recorded.lost_s, abs=1.5)
+    assert found.replayed.back.keys() == found.recorded.back.keys()
+
+
+def test_blocking_waits_for_the_last_node_and_stops_the_survivors(story: Story) -> None:
+    found = counterfactuals(story)
+    assert found is not None
+    assert found.blocking is not None
+    assert found.blocking_at is not None
+    assert found.blocking_at > 60
+    assert set(found.blocking.back) == {"count.0", "count.1", "count.2", "count.3"}
+    assert found.blocking.lost_s > found.recorded.lost_s + 20
+
+
+def test_a_node_that_came_too_late_to_be_planned_counts_for_blocking(story: Story) -> None:
+    """With one node that no plan saw, blocking recovery has its nodes earlier."""
+    fewer = replace(story, plans=story.plans[:2])
+    assert counterfactuals(fewer) is not None
+    without = counterfactuals(fewer)
+    late = counterfactuals(
+        replace(fewer, heartbeats=((oncall.START + 45.0, "n7"), (oncall.START - 9.0, "n6")))
+    )
+    assert without is not None
+    assert late is not None
+    assert without.blocking_at is None
+    assert late.blocking_at is not None
+    assert 45 < late.blocking_at < 60
+    assert any("are taken from their heartbeats" in line for line in late.assumptions)
+
+
+def test_one_more_node_brings_the_most_valuable_back_at_once(story: Story) -> None:
+    found = counterfactuals(story)
+    assert found is not None
+    assert found.one_more is not None
+    assert found.node_free == 80
+    assert found.one_more.back["count.3"] < 15
+    assert found.one_more.lost_s < found.replayed.lost_s
+
+
+def test_blocking_never_ends_where_the_nodes_never_came(story: Story) -> None:
+    found = oncall.played([oncall.BURST])
+    assert found.last is not None
+    assert found.last.incident is not None
+    down = make_story(oncall.TOPOLOGY, found.last.incident, found.plans, oncall.START + 100)
+    other = counterfactuals(down)
+    assert other is not None
+    assert other.blocking_at is None
+    page = markdown(down, other, [])
+    assert "lower bound" in page
+    assert "still down" in page
+
+
+def test_a_closed_incident_says_of_no_query_that_it_is_still_down(story: Story) -> None:
+    """What had not been seen back by then was not measured, and what is summed up over it is a lower bound."""
+    times = dict(story.incident.queries)
+    closed_at = story.incident.closed_at
+    assert closed_at is not None
+    times["count.1"] = QueryTimeline(closed_at - 60.0)
+    times["count.2"] = replace(times["count.2"], relapses=2, up_s=1.5)
+    page = markdown(replace(story, incident=replace(story.incident, queries=times)), None, [])
+    assert "still down" not in page
+    assert "1 not measured (at least 60.0 s); 2 relapses |" in page
+    assert "| at least 60.0 s | 1 | 0 |" in page
+    assert "| availability lost | at least " in page
+
+
+def test_later_losses_are_named_as_not_replayed(story: Story) -> None:
+    lost = (*story.incident.lost, LostNode("n9#1", story.plans[0].time + 5))
+    found = counterfactuals(replace(story, incident=replace(story.incident, lost=lost)))
+    assert found is not None
+    assert any("not replayed: n9#1" in line for line in found.assumptions)
+
+
+def test_an_incident_without_plans_has_nothing_to_compare(story: Story) -> None:
+    bare = replace(story, plans=())
+    assert counterfactuals(bare) is None
+    assert "nothing to compare" in markdown(bare, None, [])
+
+
+def test_export_writes_page_pictures_and_records(story: Story, tmp_path: Path) -> None:
+    seen = Observation(
+        story.end, True, closed={story.incident.id: story.incident}, plans={p.id: p for p in story.plans}
+    )
+    curve = document(oncall.TOPOLOGY, seen).availability.points
+    written = export(story, curve, tmp_path / "post")
+    assert [path.name for path in written] == [
+        f"{story.incident.id}.md",
+        "availability.svg",
+        "queries.svg",
+        "plans.json",
+    ]
+    page = written[0].read_text()
+    for words in (
+        "Downtime by query",
+        "| `count.3` | 4 |",
+        "blocking recovery",
+        "one more node (80 milli-CPU)",
+        "Assumed:",
+    ):
+        assert words in page
+    assert all("<svg" in path.read_text() for path in written[1:3])
+
+
+def test_the_page_reads_in_the_order_of_what_happened_and_of_what_matters(story: Story) -> None:
+    page = markdown(story, counterfactuals(story), [])
+    assert page.index("| opened |") < page.index("| node-lost | n2#1 |") < page.index("| queries-lost |")
+    first = page[page.index("-p1\n") :]
+    assert first.index("| `count.3` |") < first.index("| `count.2` |") < first.index("| `count.1` |")
+    assert "free on 1 node." in page
+    assert "| as it happened | " in page and "| as it happened | at least" not in page
+
+
+def test_what_an_open_record_does_not_hold_makes_every_figure_a_lower_bound() -> None:
+    seen = oncall.after_the_burst()
+    assert seen.incident is not None
+    story = make_story(oncall.TOPOLOGY, seen.incident, list(seen.plans.values()), seen.time)
+    page = markdown(story, counterfactuals(story), [])
+    for course in ("as it happened", "the same by the model", "blocking recovery"):
+        assert f"| {course} | at least " in page
+    assert "| one more node (80 milli-CPU) | at least" not in page
+    assert "`count.1` at least " in page and "`count.2` at least " not in page
+
+
+def test_a_folder_that_cannot_be_written(story: Story, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(ReportError, match="not written"):
+        export(story, (), blocked / "post")
+
+
+def test_only_the_plans_of_the_incident_count(story: Story) -> None:
+    other: Incident = replace(story.incident, id="inc-999999")
+    assert make_story(oncall.TOPOLOGY, other, story.plans, 1.0).plans == ()

@@ -1,0 +1,322 @@
+"""The command line without a cluster: what it answers, and how it says no."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from reprise.controller.cli import main
+from reprise.controller.cli.app import COMMANDS
+from reprise.controller.cli.exits import guarded
+from reprise.controller.local.report.layout import new_record, write_json
+from reprise.spark_jobs.state.checkpoints import CheckpointStore, Manifest
+from reprise.spark_jobs.topology import load_topology, to_json
+
+EXAMPLES = Path(__file__).parents[4] / "examples"
+MINIMAL = str(EXAMPLES / "minimal.yaml")
+
+
+def reprise(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, [str(a) for a in arguments])
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_teaches_with_an_example(name: str) -> None:
+    result = reprise(name, "--help")
+    assert result.exit_code == 0
+    assert f"reprise {name} " in result.output
+
+
+def test_help_lists_all_commands_and_the_exit_codes() -> None:
+    result = reprise("--help")
+    assert all(name in result.output for name in COMMANDS)
+    assert "Exit codes:" in result.output
+
+
+def test_help_does_not_import_spark() -> None:
+    program = "import sys; from reprise.controller.cli import main; sys.exit('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda p: p.stem)
+def test_the_examples_are_valid(path: Path) -> None:
+    result = reprise("validate", "-f", path)
+    assert result.exit_code == 0, result.output
+    assert "valid; " in result.output
+
+
+def _edited(tmp_path: Path, old: str, new: str) -> Path:
+    path = tmp_path / "T.yaml"
+    text = Path(MINIMAL).read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    return path
+
+
+BAD_TOPOLOGIES = [
+    ("keys: [tag]", "key: [tag]", "spec.operators[count].with"),
+    ("parallelism: 2", "paralelism: 2", "did you mean 'parallelism'"),
+    ("priority: 1,", "priority: 11,", "spec.operators[count].output.priority"),
+    ("from: parser", "from: nobody", "nobody"),
+    (":KeyedCount", ":KeyedCounts", "KeyedCounts"),
+    ("kind: StreamTopology", "kind: [", "not YAML"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "words"), BAD_TOPOLOGIES)
+def test_a_wrong_topology_is_one_line_and_exit_code_2(tmp_path: Path, old: str, new: str, words: str) -> None:
+    path = _edited(tmp_path, old, new)
+    for arguments in (
+        ["validate", "-f", path],
+        ["run", "-f", path, "--out", tmp_path / "out"],
+        ["graph", "-f", path],
+    ):
+        result = reprise(*arguments)
+        assert result.exit_code == 2
+        assert result.stderr.startswith("error: ")
+        assert words in result.stderr
+        assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def _write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_run_refuses_bad_input_before_it_touches_anything(tmp_path: Path) -> None:
+    faults = _write(tmp_path / "F.yaml", "- {at: 1s, kill: [n1], add: 2}")
+    out = tmp_path / "out"
+    for arguments, words in [
+        (["--faults", faults], "F.yaml: [0]: needs exactly one action"),
+        (["--faults", tmp_path / "none.yaml"], "cannot be read"),
+        (["--set", "recovery.strategie=blocking"], "did you mean 'strategy'"),
+        (["--set", "recovery"], "PATH=VALUE"),
+        (["--set", "sources[nobody].with.rate=1"], "nobody"),
+        (["--nodes", "0"], "--nodes"),
+        (["--timeout", "soon"], "not a duration"),
+        (["--strategy", "hope"], "hope"),
+    ]:
+        result = reprise("run", "-f", MINIMAL, "--out", out, *arguments)
+        assert result.exit_code == 2, arguments
+        assert words in result.stderr
+    assert not out.exists()
+
+
+def test_run_does_not_mix_results(tmp_path: Path) -> None:
+    (tmp_path / "sink").mkdir()
+    result = reprise("run", "-f", MINIMAL, "--out", tmp_path)
+    assert result.exit_code == 2
+    assert "--resume" in result.stderr
+
+
+def test_graph_as_text_and_as_picture(tmp_path: Path) -> None:
+    result = reprise("graph", "-f", MINIMAL)
+    assert "count.0" in result.output
+    picture = tmp_path / "g.svg"
+    assert reprise("graph", "-f", MINIMAL, "-o", picture).exit_code == 0
+    assert "<svg" in picture.read_text()
+    assert reprise("graph", "-f", MINIMAL, "-o", tmp_path / "g.gif").exit_code == 2
+
+
+def test_compare_says_no_with_exit_code_1(tmp_path: Path) -> None:
+    for name, data in (("a", "x"), ("b", "y")):
+        folder = tmp_path / name / "sink" / "count" / "0"
+        folder.mkdir(parents=True)
+        _write(folder / "batch-00000007.jsonl", data)
+    same = reprise("compare", tmp_path / "a", tmp_path / "a")
+    assert (same.exit_code, same.output.split(":")[0]) == (0, "identical")
+    other = reprise("compare", tmp_path / "a", tmp_path / "b")
+    assert other.exit_code == 1
+    assert "different (1): count.0 batch 7" in other.output
+    assert json.loads(reprise("compare", "-o", "json", tmp_path / "a", tmp_path / "b").output)[
+        "different"
+    ] == [["count.0", 7]]
+    assert reprise("compare", tmp_path / "a", tmp_path / "c").exit_code == 2
+
+
+INSTANCE: dict[str, Any] = {
+    "capacity": 5,
+    "partitions": [{"id": "a", "cost": 3}, {"id": "b", "cost": 2}, {"id": "c", "cost": 4}],
+    "queries": [
+        {"id": "q1", "priority": 5, "partitions": ["a", "b"]},
+        {"id": "q2", "priority": 3, "partitions": ["c"]},
+    ],
+}
+
+
+def test_plan_from_a_file(tmp_path: Path) -> None:
+    path = _write(tmp_path / "i.json", json.dumps(INSTANCE))
+    plan = json.loads(reprise("plan", "-i", path, "--algorithm", "ilp", "-o", "json").output)
+    assert (plan["value"], plan["queries"], plan["optimal"]) == (5, ["q1"], True)
+    table = reprise("plan", "-i", path).output
+    assert "q1" in table
+    assert "waits: q2" in table
+
+
+def test_a_plan_as_json_explains_every_query(tmp_path: Path) -> None:
+    path = _write(tmp_path / "i.json", json.dumps(INSTANCE))
+    plan = json.loads(reprise("plan", "-i", path, "-o", "json").output)
+    assert [choice["query"] for choice in plan["chosen"]] == ["q1"]
+    (left_out,) = plan["excluded"]
+    assert (left_out["query"], left_out["missing"], left_out["missing_capacity"]) == ("q2", ["c"], 4)
+    assert (left_out["competes_with"], left_out["enters_at"], left_out["entry_exact"]) == (["q1"], 9, True)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"capacity": -1}, "capacity"),
+        ({"capacity": "5"}, "capacity"),
+        ({"queries": [{"id": "q", "partitions": ["x"]}]}, "queries[0].partitions"),
+        ({"partitions": [{"id": "a", "cost": float("nan")}]}, "$"),
+        ({"colour": 1}, "$"),
+    ],
+)
+def test_plan_names_the_field_that_is_wrong(tmp_path: Path, change: dict[str, Any], field: str) -> None:
+    path = _write(tmp_path / "i.json", json.dumps({**INSTANCE, **change}))
+    wrong = reprise("plan", "-i", path)
+    assert (wrong.exit_code, wrong.stderr.split(":")[1].strip(), wrong.stdout) == (2, field, "")
+
+
+def test_plan_refuses_what_it_cannot_plan(tmp_path: Path) -> None:
+    path = _write(tmp_path / "j.json", json.dumps(INSTANCE))
+    assert "no planner 'luck'" in reprise("plan", "-i", path, "--algorithm", "luck").stderr
+    for arguments in ([], ["-i", path, "--from-incident", tmp_path], ["-i", path, "--time-limit", "-1s"]):
+        assert reprise("plan", *arguments).exit_code == 2
+    assert "No such file" in reprise("plan", "-i", tmp_path / "none.json").stderr
+    (tmp_path / "k.json").write_bytes(b"\xff\xfe{")
+    assert "not UTF-8" in reprise("plan", "-i", tmp_path / "k.json").stderr
+    many = {"capacity": 1, "partitions": [{"id": "a", "cost": 1}]}
+    many["queries"] = [{"id": f"q{i}", "partitions": ["a"]} for i in range(30)]
+    path = _write(tmp_path / "l.json", json.dumps(many))
+    assert "at most 20 queries" in reprise("plan", "-i", path, "--algorithm", "dp").stderr
+
+
+def test_checkpoints_are_listed_and_damage_is_exit_code_1(tmp_path: Path) -> None:
+    store = CheckpointStore(str(tmp_path / "cp"))
+    file = store.write_state(10, "count.0", "x", {})
+    store.complete(Manifest(10, {"count.0": file}, {"tweets.0": 100}))
+    listed = json.loads(reprise("checkpoints", "--location", tmp_path / "cp", "-o", "json").output)
+    assert [(c["position"], c["files"], c["problem"]) for c in listed["checkpoints"]] == [(10, 1, "")]
+    next((tmp_path / "cp").rglob("*.state")).write_bytes(b"rubbish")
+    damaged = reprise("checkpoints", "--location", tmp_path / "cp")
+    assert damaged.exit_code == 1
+    assert "damaged" in damaged.output
+    assert reprise("checkpoints", "--location", tmp_path / "cp", "--no-verify").exit_code == 0
+    assert reprise("checkpoints").exit_code == 2
+
+
+def test_checkpoints_are_read_from_a_standby(tmp_path: Path) -> None:
+    store = CheckpointStore(str(tmp_path / "second"))
+    store.complete(Manifest(10, {"count.0": store.write_state(10, "count.0", "x", {})}, {"tweets.0": 100}))
+    arguments = (
+        "checkpoints",
+        "--location",
+        tmp_path / "first",
+        "--standby",
+        tmp_path / "second",
+        "-o",
+        "json",
+    )
+    listed = json.loads(reprise(*arguments).output)
+    assert [(c["position"], c["files"], c["problem"]) for c in listed["checkpoints"]] == [(10, 1, "")]
+
+
+def test_history_needs_a_finished_run(tmp_path: Path) -> None:
+    result = reprise("history", "--out", tmp_path)
+    assert (result.exit_code, "no finished run" in result.stderr) == (2, True)
+    _write(tmp_path / "incident.json", "{}")
+    assert reprise("history", "--out", tmp_path).exit_code == 2
+
+
+def test_status_of_nothing_is_exit_code_4_and_says_what_to_do(tmp_path: Path) -> None:
+    resource = load_topology(MINIMAL)
+    _write(tmp_path / "topology.json", to_json(resource))
+    write_json(tmp_path / "run.json", new_record(resource) | {"outcome": "done"})
+    result = reprise("status", "--out", tmp_path)
+    assert result.exit_code == 4
+    assert "reprise history" in result.stderr
+    assert reprise("status", "--out", tmp_path / "none").exit_code == 2
+    assert reprise("status", "--zk", "127.0.0.1:1").exit_code == 2
+
+
+def test_an_unknown_command_is_answered_with_the_known_ones() -> None:
+    result = reprise("fly")
+    assert result.exit_code == 2
+    assert "run, status" in result.stderr
+
+
+def test_a_trial_says_what_comes_out_and_names_what_raises(tmp_path: Path) -> None:
+    result = reprise("validate", "-f", MINIMAL, "--try", "5")
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines()[1:] == [
+        "tried 5 batches:",
+        "  count.0      264 rows: tag, count",
+        "  count.1      222 rows: tag, count",
+    ]
+    module = "import polars as pl\ndef fails(frame):\n    raise ValueError('no such tweet')\n"
+    (tmp_path / "trial_functions.py").write_text(module)
+    path = _edited(tmp_path, "select: [time, hashtags AS tag]", "function: trial_functions:fails")
+    result = reprise("validate", "-f", path, "--try", "5")
+    assert result.exit_code == 1
+    assert "tried 0 batches:" in result.output
+    assert "count.0        0 rows" in result.output
+    assert "error: operator parser, partition parser.0, batch 1: ValueError: no such tweet" in result.output
+
+
+def test_other_values_are_checked_before_they_are_refused(tmp_path: Path) -> None:
+    path = _edited(tmp_path, "resources: {cpu: 40m}", "resources: {cpu: 400m}")
+    result = reprise("validate", "-f", path)
+    assert result.exit_code == 2
+    assert "spec.operators[count].resources.cpu: one partition needs 400m" in result.output
+    assert reprise("validate", "-f", path, "--set", "nodes.cpu=1").exit_code == 0
+
+
+@pytest.mark.parametrize("name", [None, "/data/out/run.json"])
+def test_a_full_disk_is_one_line(capsys: pytest.CaptureFixture[str], name: str | None) -> None:
+    def fill() -> None:
+        raise OSError(28, "No space left on device", name)
+
+    with pytest.raises(SystemExit) as ended:
+        guarded(fill)
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == f"error: {name or 'the disk'}: No space left on device\n"
+
+
+def test_a_fault_file_with_a_wrong_word_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    faults = tmp_path / "F.yaml"
+    faults.write_text("- {at: 5s, kil: [n2]}\n")
+    result = reprise("run", "-f", MINIMAL, "--faults", faults, "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert result.output.splitlines() == [
+        f"error: {faults}: [0].kil: unknown field; did you mean 'kill'? (line 1)"
+    ]
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "error"),
+    [
+        ("recovery.algorithm=best-densty", "spec.recovery.algorithm: there is no planner 'best-densty'; "
+         "did you mean 'best-density'?"),
+        ("spark.executorMemory=100Mi", "spec.spark.executorMemory: 100Mi is less than Spark starts with, 450Mi"),
+        ("nodes.cnt=3", "spec.nodes.cnt: unknown field 'cnt'; did you mean 'count'?"),
+        ("nodes.cpu=10m", "spec.sources[tweets].resources.cpu: one partition needs 20m, more than any node has for plans: "
+         "80 % (recovery.cpuCap) of 10m (nodes.cpu) is 8m (minimal.yaml, line 13)"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["validate", "run"])
+def test_a_value_that_could_never_work_is_one_line(
+    tmp_path: Path, command: str, setting: str, error: str
+) -> None:
+    out = ["--out", tmp_path / "out"] if command == "run" else []
+    result = reprise(command, "-f", MINIMAL, "--set", setting, *out)
+    assert result.exit_code == 2
+    assert result.output.splitlines() == [f"error: {error}"]

@@ -1,0 +1,187 @@
+"""What the person on call sees: fits the screen, the worst first, every colour with its word."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from rich.console import Console, RenderableType
+
+from reprise.controller.analysis.explain import explain
+from reprise.controller.analysis.simulate import simulate
+from reprise.controller.cli import main
+from reprise.controller.cli.explain_command import explanation_page
+from reprise.controller.cli.plan_command import plan_view_page
+from reprise.controller.cli.render import for_programs, span
+from reprise.controller.cli.simulate_command import simulation_page
+from reprise.controller.cli.status_page import status_page
+from reprise.controller.status import StatusDocument, document
+from reprise.controller.status.model import QueryView
+from reprise.controller.status.query_state import Status
+from tests.support import oncall
+
+
+@pytest.fixture(scope="module")
+def found() -> StatusDocument:
+    return document(oncall.TOPOLOGY, oncall.after_the_burst())
+
+
+def shown(page: RenderableType, width: int = 80, height: int = 24, **more: bool) -> list[str]:
+    text = io.StringIO()
+    Console(
+        file=text, width=width, height=height, force_terminal=bool(more.get("colour")), no_color=not more
+    ).print(page)
+    return text.getvalue().rstrip("\n").split("\n")
+
+
+def _many(document: StatusDocument, count: int) -> StatusDocument:
+    states = (Status.AVAILABLE, Status.WAITING, Status.RECOVERING)
+    items = tuple(
+        QueryView(
+            f"query-{i}.0", 1 + i % 10, states[i % 3], i, "needs 40 more " * 9, 5, (), 0, None, None, None
+        )
+        for i in range(count)
+    )
+    return replace(document, queries=replace(document.queries, items=items, total=count))
+
+
+@pytest.mark.parametrize("count", [1, 12, 300])
+def test_status_fits_80_by_24_however_many_queries_there_are(found: StatusDocument, count: int) -> None:
+    lines = shown(status_page(_many(found, count), 24))
+    assert len(lines) <= 24
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_the_worst_and_most_valuable_come_first_and_the_rest_is_counted(found: StatusDocument) -> None:
+    lines = shown(status_page(_many(found, 300), 24))
+    start = next(i for i, line in enumerate(lines) if line.startswith("query "))
+    first = lines[start + 1].split()
+    assert first[3] == "waiting"
+    assert first[1] == "10"
+    rest = next(line for line in lines if line.startswith("and "))
+    rows = lines.index(rest) - start - 1
+    assert rest == f"and {300 - rows} more: {100 - rows} waiting, 100 recovering, 100 available"
+
+
+def test_the_head_says_what_is_down_and_what_is_possible(found: StatusDocument) -> None:
+    text = "\n".join(shown(status_page(found, 24)))
+    for words in (
+        "oncall  WAITING",
+        "3 of 4 available, 1 waiting",
+        "80 % of the summed priority is available; the capacity allows 80 %",
+        "2 ready, 2 lost (n2 n3)",
+        "inc-000002 correlated, open 40s; 2 of 3 queries back",
+        "p2 arrival 10s ago: 2 queries worth 7 (optimal), 2/2 partitions up",
+    ):
+        assert words in text
+
+
+def test_wide_leaves_nothing_out(found: StatusDocument) -> None:
+    lines = shown(status_page(_many(found, 60), 24, wide=True), width=300)
+    assert sum(line.startswith("query-") for line in lines) == 60
+
+
+def test_a_lost_store_and_problems_are_said_first(found: StatusDocument) -> None:
+    broken = replace(found, connected=False, problems=("sink disk is full",))
+    lines = shown(status_page(broken, 24))
+    assert "ZooKeeper does not answer: last known state" in lines[0]
+    assert any(line.startswith("problem") and "sink disk is full" in line for line in lines)
+
+
+def test_colour_never_stands_alone(found: StatusDocument) -> None:
+    """Without colours the same words are there."""
+    plain_text = shown(status_page(found, 24))
+    coloured = "\n".join(shown(status_page(found, 24), colour=True))
+    assert "\x1b[" in coloured
+    assert "\x1b[" not in "\n".join(plain_text)
+    assert "waiting" in "\n".join(plain_text)
+
+
+def test_explanation_and_simulation_and_plan_fit_their_lines(found: StatusDocument) -> None:
+    assert found.plan is not None
+    pages = [
+        explanation_page(explain(found, "count.1")),
+        simulation_page(simulate(oncall.resource(), oncall.steady(), ["n2"]), False),
+        plan_view_page(found.plan),
+    ]
+    for page in pages:
+        assert all(len(line) <= 80 for line in shown(page))
+    text = "\n".join(shown(pages[0]))
+    assert "comes in at  120m free in sum, exactly" in text
+    assert "1 more of 80m each" in text
+
+
+def test_programs_get_the_same_as_json_and_yaml(
+    found: StatusDocument, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert for_programs(found, "json")
+    as_json = json.loads(capsys.readouterr().out)
+    assert for_programs(found, "yaml")
+    assert yaml.safe_load(capsys.readouterr().out) == as_json
+    assert not for_programs(found, "wide")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, "-"), (0.04, "0.0s"), (9.94, "9.9s"), (59, "59s"), (80, "1m20s"), (3720, "1h02m")],
+)
+def test_spans(seconds: float | None, text: str) -> None:
+    assert span(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "which topology? give --out DIR"),
+        (["--out", "x", "--zk", "h"], "three ways: give one"),
+        (["--out", "x", "name"], "three ways: give one"),
+        (["--zk", "h"], "belong together"),
+    ],
+)
+@pytest.mark.parametrize("command", ["status", "queries", "pause", "simulate"])
+def test_one_topology_is_meant(command: str, arguments: list[str], words: str) -> None:
+    result = CliRunner().invoke(main, [command, *arguments])
+    assert result.exit_code == 2
+    assert words in result.output
+
+
+def test_explain_takes_one_query() -> None:
+    result = CliRunner().invoke(main, ["explain", "a", "b", "c", "--out", "x"])
+    assert result.exit_code == 2
+    assert "give QUERY, or NAME and QUERY" in result.output
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_ask_this_program(shell: str) -> None:
+    result = CliRunner().invoke(main, ["completion", shell])
+    assert result.exit_code == 0
+    assert "_REPRISE_COMPLETE" in result.output
+
+
+def test_commands_and_options_are_completed() -> None:
+    def complete(words: str) -> str:
+        environment = {
+            "_REPRISE_COMPLETE": "bash_complete",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(words.count(" ")),
+        }
+        program = "from reprise.controller.cli import main; main(prog_name='reprise')"
+        command = [sys.executable, "-c", program]
+        return subprocess.run(
+            command,
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        ).stdout
+
+    assert "plain,simulate" in complete("reprise sim")
+    assert "plain,--arrive" in complete("reprise simulate --a")

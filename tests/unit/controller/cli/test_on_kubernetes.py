@@ -1,0 +1,242 @@
+"""The commands against a topology on Kubernetes: by the resources alone, and with the controller's page."""
+
+from __future__ import annotations
+
+import base64
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from reprise.controller.cli import main
+from reprise.controller.crd.base import TopologyReference
+from reprise.controller.crd.convert import incident_object, incident_status, plan_object
+from reprise.controller.status import document, plain, records
+from tests.support import oncall
+from tests.support.stub_cluster import StubCluster, stub_cluster
+
+GROUP = "/apis/reprise.dev/v1alpha1/namespaces/streams"
+PAGE = "/api/v1/namespaces/ops/services/reprise-operator:page/proxy/api/v1/topologies/streams/oncall"
+SEEN = oncall.after_the_burst()
+PRIORITIES = {q.id: q.priority for q in oncall.TOPOLOGY.queries.values()}
+
+
+def _objects() -> dict[str, Any]:
+    """As the operator writes them."""
+    assert SEEN.incident is not None
+    reference = TopologyReference(name="oncall", uid="u-1")
+    newest = SEEN.newest_plan
+    incident = incident_object(SEEN.incident, reference, "streams")
+    incident["status"] = incident_status(SEEN.incident, "oncall", newest, PRIORITIES)
+    plans = [plan_object(plan, reference, "streams", PRIORITIES) for plan in SEEN.plans.values()]
+    topology = {
+        **json.loads(oncall.resource().document),
+        "status": {
+            "queries": {"summary": "3/4", "available": 3, "waiting": 1, "total": 4, "value": "8/10"},
+            "nodes": {"summary": "2/3", "lost": 2},
+            "conditions": [{"type": "Recovering", "status": "True", "reason": "Waiting"}],
+            "waiting": [{"query": "count.1", "priority": 2, "reason": "needs 40 more"}],
+            "incident": incident["metadata"]["name"],
+            "position": 20,
+        },
+    }
+    topology["metadata"] |= {"namespace": "streams", "name": "oncall"}
+    return {
+        f"{GROUP}/streamtopologies": {"items": [topology]},
+        f"{GROUP}/streamtopologies/oncall": topology,
+        f"{GROUP}/incidents": {"items": [incident]},
+        f"{GROUP}/recoveryplans": {"items": plans},
+        "/api/v1/namespaces/streams/services": {"items": []},
+        "/api/v1/namespaces/streams/pods": {"items": []},
+        "/apis/events.k8s.io/v1/namespaces/streams/events": {"items": []},
+    }
+
+
+def _page() -> dict[str, Any]:
+    service = {
+        "metadata": {"name": "reprise-operator", "namespace": "ops"},
+        "spec": {"ports": [{"name": "metrics"}, {"name": "page"}]},
+    }
+    return {
+        "/api/v1/services": {"items": [service]},
+        PAGE: plain(document(oncall.TOPOLOGY, SEEN)),
+        f"{PAGE}/records": records(SEEN),
+    }
+
+
+@pytest.fixture
+def bare() -> Iterator[StubCluster]:
+    with stub_cluster(_objects()) as stub:
+        stub.forbidden.add("/api/v1/services")
+        yield stub
+
+
+@pytest.fixture
+def served() -> Iterator[StubCluster]:
+    with stub_cluster({**_objects(), **_page()}) as stub:
+        yield stub
+
+
+def ask(stub: StubCluster, tmp_path: Path, *arguments: str | Path) -> Result:
+    config = stub.kubeconfig(tmp_path)
+    return CliRunner().invoke(main, [*map(str, arguments), "--kubeconfig", str(config)])
+
+
+def test_status_by_the_resources_says_what_they_know_and_what_not(bare: StubCluster, tmp_path: Path) -> None:
+    result = ask(bare, tmp_path, "status", "oncall")
+    assert result.exit_code == 0, result.output
+    for words in (
+        "streams/oncall",
+        "3/4 available",
+        "correlated, waiting",
+        "needs 40 more",
+        "Recovering=True",
+    ):
+        assert words in result.output
+    assert "from the resources alone: no Service with a controller's page was found" in result.output
+
+
+def test_plan_and_history_by_the_resources(bare: StubCluster, tmp_path: Path) -> None:
+    plan = ask(bare, tmp_path, "plan", "oncall")
+    assert plan.exit_code == 0, plan.output
+    assert "oncall-inc-000002-p2 arrival" in plan.output
+    assert "comes back" in plan.output
+    history = ask(bare, tmp_path, "history", "oncall")
+    assert "queries-lost" in history.output
+
+
+@pytest.mark.parametrize("words", [["queries"], ["explain", "count.1"], ["simulate"]])
+def test_what_needs_the_page_says_how_to_reach_it(
+    bare: StubCluster, tmp_path: Path, words: list[str]
+) -> None:
+    result = ask(bare, tmp_path, *words, "-n", "streams")
+    assert result.exit_code == 4
+    assert "give --url" in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["status", "oncall"], "count.1         2    20  waiting"),
+        (["queries", "oncall"], "count.1"),
+        (["explain", "oncall", "count.1"], "1 node needed; nodes came every"),
+        (["plan", "oncall"], "inc-000002-p2  arrival"),
+        (["history", "oncall"], "queries-caught-up"),
+        (["simulate", "oncall", "--arrive", "1@10s"], "in the end every query is available"),
+    ],
+)
+def test_through_the_page_everything_is_known(
+    served: StubCluster, tmp_path: Path, words: list[str], expected: str
+) -> None:
+    result = ask(served, tmp_path, *words)
+    assert result.exit_code == 0, result.output
+    assert expected in result.output
+    assert served.methods == {"GET"}
+
+
+def test_url_instead_of_the_proxy(tmp_path: Path) -> None:
+    answers = {
+        path.replace(PAGE, "/api/v1/topologies/streams/oncall"): body for path, body in _page().items()
+    }
+    with stub_cluster(_objects()) as stub, stub_cluster(answers) as page:
+        result = ask(stub, tmp_path, "status", "oncall", "--url", page.url, "-o", "json")
+        assert json.loads(result.stdout)["topology"] == "oncall"
+        broken = ask(stub, tmp_path, "queries", "oncall", "--url", stub.url)
+        assert broken.exit_code == 4
+        assert "404" in broken.output
+
+
+def test_pause_and_resume_patch_the_spec_and_nothing_else(bare: StubCluster, tmp_path: Path) -> None:
+    for command, paused in (("pause", True), ("resume", False)):
+        result = ask(bare, tmp_path, command, "oncall")
+        assert result.exit_code == 0, result.output
+        path, body = bare.patches[-1]
+        assert path.startswith(f"{GROUP}/streamtopologies/oncall?fieldManager=reprise-cli")
+        assert body == {"spec": {"paused": paused}}
+
+
+def test_without_a_name_the_only_topology_is_meant(bare: StubCluster, tmp_path: Path) -> None:
+    assert "streams/oncall" in ask(bare, tmp_path, "status", "-n", "streams").output
+    items = bare.answers[f"{GROUP}/streamtopologies"]["items"]
+    items.append({"metadata": {"name": "other"}})
+    result = ask(bare, tmp_path, "status", "-n", "streams")
+    assert result.exit_code == 2
+    assert "namespace streams has oncall, other" in result.output
+
+
+def test_what_is_not_there(bare: StubCluster, tmp_path: Path) -> None:
+    result = ask(bare, tmp_path, "status", "nobody")
+    assert result.exit_code == 4
+    assert "no StreamTopology streams/nobody" in result.output
+
+
+def test_report_holds_resources_and_page_and_says_what_is_missing(
+    bare: StubCluster, served: StubCluster, tmp_path: Path
+) -> None:
+    for stub, kind in ((bare, "txt"), (served, "json")):
+        path = tmp_path / f"{kind}.tar.gz"
+        result = ask(stub, tmp_path, "report", "oncall", "--to", path)
+        assert result.exit_code == 0, result.output
+        with tarfile.open(path) as tar:
+            names = tar.getnames()
+        for name in (
+            "resources.json",
+            "events.json",
+            "pods.json",
+            "spec.json",
+            f"status.{kind}",
+            f"records.{kind}",
+        ):
+            assert f"reprise-report/{name}" in names
+
+
+def test_export_from_the_page(served: StubCluster, tmp_path: Path) -> None:
+    result = ask(served, tmp_path, "incident", "export", "--name", "oncall", "--to", tmp_path / "post")
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "post" / "inc-000002.md").exists()
+
+
+def test_what_may_not_be_read_is_one_line(bare: StubCluster, tmp_path: Path) -> None:
+    bare.forbidden.add(f"{GROUP}/incidents")
+    result = ask(bare, tmp_path, "status", "oncall")
+    assert result.exit_code == 4
+    assert result.output.splitlines()[-1].startswith("error: 403: GET ")
+
+
+def test_the_plugin_means_kubernetes_without_being_told(bare: StubCluster, tmp_path: Path) -> None:
+    config = ["--kubeconfig", str(bare.kubeconfig(tmp_path))]
+    plugin = CliRunner().invoke(main, ["history", *config], prog_name="kubectl-reprise")
+    assert plugin.exit_code == 0, plugin.output
+    assert "queries-lost" in plugin.output
+    nowhere = CliRunner().invoke(main, ["history"], prog_name="reprise")
+    assert "which topology? give --out" in nowhere.output
+    missing = CliRunner().invoke(main, ["history", "--kubeconfig", "none"], prog_name="kubectl-reprise")
+    assert missing.exit_code == 4
+
+
+def test_no_cluster_at_all(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["status", "x", "--kubeconfig", str(tmp_path / "none")])
+    assert result.exit_code == 4
+    assert "no cluster" in result.output
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_the_pages_token_is_read_with_the_rights_of_who_asks(tmp_path: Path, readable: bool) -> None:
+    """The API server decides who may read the Secret; without it the page is asked, and says what it lacks."""
+    page = _page()
+    service = page["/api/v1/services"]["items"][0]
+    service["metadata"]["annotations"] = {"reprise.dev/page-token": "rec-operator-web"}
+    secret = "/api/v1/namespaces/ops/secrets/rec-operator-web"
+    token = base64.b64encode(b"the-token-of-the-page").decode()
+    with stub_cluster({**_objects(), **page, secret: {"data": {"token": token}}}) as stub:
+        if not readable:
+            stub.forbidden.add(secret)
+        config = stub.kubeconfig(tmp_path)
+        result = CliRunner().invoke(main, ["status", "oncall", "--kubeconfig", str(config)])
+        assert result.exit_code in (0, 1), result.output
+        assert stub.tokens.get(PAGE) == ("the-token-of-the-page" if readable else None)
+        assert set(stub.tokens) <= {PAGE, f"{PAGE}/records"}, "it is shown to the page alone"

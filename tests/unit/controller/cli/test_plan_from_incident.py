@@ -1,0 +1,91 @@
+"""`reprise plan --from-incident`: the questions of a recorded run put again, and records that are damaged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from reprise.controller.cli import main
+from reprise.controller.zookeeper.recovery_records import encode_incident, encode_plan
+from reprise.scheduler import Incident, Kind, Phase, PlanRecord
+from reprise.scheduler.incident import Candidate
+from reprise.spark_jobs.topology import expand, load_topology, to_json
+
+MINIMAL = Path(__file__).parents[4] / "examples" / "minimal.yaml"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """What a run leaves behind, by the writers that it uses: one plan with room for one query of two."""
+    resource = load_topology(MINIMAL)
+    topology = expand(resource)
+    sinks = ("count.0", "count.1")
+    costs = dict.fromkeys(sinks, 40)
+    incident = Incident(
+        "inc-1", Kind.CORRELATED, Phase.CLOSED, 1022.0, 10, 2, 3, 1023.0,
+        plans=("inc-1-p1",), costs=costs, closed_at=1035.0,
+    )  # fmt: skip
+    candidates = tuple(Candidate(sink, 2 + i, 40) for i, sink in enumerate(sinks))
+    plan = PlanRecord(
+        "inc-1-p1", "inc-1", 1023.0, "first", True, 10, 2, {"n1#1": 50}, candidates,
+        {"value": 2, "algorithm": "best-density"}, {"count.0": "n1#1"}, 0.01, {}, failed=sinks,
+    )  # fmt: skip
+    assert set(sinks) <= set(topology.partitions)
+    (tmp_path / "topology.json").write_text(to_json(resource))
+    records = {"incidents": [encode_incident(incident)], "plans": [encode_plan(plan)]}
+    whole = {name: [json.loads(raw) for raw in raws] for name, raws in records.items()}
+    (tmp_path / "plans.json").write_text(json.dumps(whole))
+    return tmp_path
+
+
+def again(folder: Path, *more: str) -> Result:
+    return CliRunner().invoke(main, ["plan", "--from-incident", str(folder), *more])
+
+
+def test_the_recorded_answer_stands_beside_the_one_of_now(run: Path) -> None:
+    (pair,) = json.loads(again(run, "--algorithm", "ilp", "-o", "json").output)
+    assert (pair["id"], pair["recorded"]["value"], pair["again"]["value"]) == ("inc-1-p1", 2, 3)
+    assert pair["again"]["placement"] == {"count.1": "n1#1"}
+    table = again(run).output
+    assert "inc-1-p1" in table
+    assert "50m" in table
+
+
+def change(folder: Path, *path: str | int, value: Any) -> None:
+    whole = json.loads((folder / "plans.json").read_text())
+    at = whole
+    for step in path[:-1]:
+        at = at[step]
+    at[path[-1]] = value
+    (folder / "plans.json").write_text(json.dumps(whole))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (("incidents", 0, "costs"), {"count.0": 40}, "costs: no partition 'count.1'"),
+        (("plans", 0, "failed"), ["ghost.0"], "no partition 'ghost.0'"),
+        (("plans", 0, "candidates", 0, "query"), "ghost.1", "no query 'ghost.1'"),
+        (("plans", 0, "free"), {"n1#1": "much"}, "free"),
+        (("plans",), 7, "not the plans of a run"),
+    ],
+)
+def test_a_damaged_record_gets_one_line_that_names_it(
+    run: Path, path: tuple[str | int, ...], value: object, said: str
+) -> None:
+    change(run, *path, value=value)
+    wrong = again(run)
+    assert (wrong.exit_code, wrong.stdout) == (2, "")
+    assert said in wrong.stderr
+    assert "plans.json" in wrong.stderr
+
+
+@pytest.mark.parametrize("missing", ["plans.json", "topology.json"])
+def test_a_folder_without_a_finished_run_is_said_to_be_one(run: Path, missing: str) -> None:
+    (run / missing).unlink()
+    wrong = again(run)
+    assert (wrong.exit_code, missing in wrong.stderr) == (2, True)

@@ -1,0 +1,103 @@
+"""The driver's view of its nodes on a real ZooKeeper that sleeps, and forgets every session over it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from kazoo.client import KazooClient
+
+from reprise.controller.driver.channel import Channel
+from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
+from reprise.controller.zookeeper.client import make_client
+from reprise.controller.zookeeper.node_record import NodeRecord, absence_counts_after_s
+from tests.support.waiting import until
+from tests.support.zookeeper import zookeeper
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+ROOT = "/reprise/test/channel"
+NODES = ("n1", "n2")
+
+
+class Time:
+    """The channel's clock; moved by hand."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def server() -> Iterator[ZooKeeperServer]:
+    with zookeeper() as server:
+        yield server
+
+
+@pytest.fixture
+def agents(server: ZooKeeperServer) -> Iterator[KazooClient]:
+    """One session that stands for those of all agents."""
+    client = make_client(server.hosts, 60.0)
+    client.start(timeout=30)
+    for name in NODES:
+        register(client, name)
+    yield client
+    client.stop()
+    client.close()
+
+
+@pytest.fixture
+def clock() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def channel(server: ZooKeeperServer, agents: KazooClient, clock: Time) -> Iterator[Channel]:
+    """Open, and aware of both nodes."""
+    channel = Channel(server.hosts, ROOT, clock)
+    channel.open()
+    clock.now = 100.0
+    assert sorted(channel.read_nodes()) == ["n1#1", "n2#1"]
+    yield channel
+    channel.close()
+
+
+def register(client: KazooClient, name: str) -> None:
+    record = NodeRecord(
+        node=name, host="127.0.0.1", incarnation=1, pid=os.getpid(), cpu_milli=1000, started=0.0
+    )
+    client.create(f"{ROOT}/nodes/{name}", record.encode(), ephemeral=True, makepath=True)
+
+
+def leave(client: KazooClient, name: str) -> None:
+    client.delete(f"{ROOT}/nodes/{name}")
+
+
+def test_a_server_that_slept_costs_no_node_its_place(
+    server: ZooKeeperServer, agents: KazooClient, channel: Channel, clock: Time
+) -> None:
+    states: list[str] = []
+    channel._zk.add_listener(lambda state: states.append(str(state)))
+    server.freeze()
+    until(lambda: "SUSPENDED" in states, "the driver sees the outage")
+    assert sorted(channel.read_nodes()) == ["n1#1", "n2#1"]
+    server.thaw()
+    until(lambda: states[-1] == "CONNECTED", "it is back")
+    until(lambda: agents.connected, "for the agents, too")
+    for name in NODES:
+        leave(agents, name)
+    until(lambda: channel._nodes_stale, "the channel hears of it")
+    assert sorted(channel.read_nodes()) == ["n1#1", "n2#1"], "their absence means nothing yet"
+    register(agents, "n1")
+    clock.now += absence_counts_after_s()
+    channel.changed.clear()
+    assert sorted(channel.read_nodes()) == ["n1#1"], "who has not come by then is lost"
+    assert channel.changed.is_set()
+
+
+def test_a_node_that_goes_while_the_server_is_there_is_gone_at_once(
+    agents: KazooClient, channel: Channel
+) -> None:
+    leave(agents, "n2")
+    until(lambda: sorted(channel.read_nodes()) == ["n1#1"], "the other one is there, alone")

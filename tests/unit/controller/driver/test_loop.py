@@ -1,0 +1,316 @@
+"""What ends a driver and what does not: the real loop, channel and engine, with trouble from each side."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from kazoo.client import KazooClient, KazooState
+
+from reprise.controller.driver.channel import Channel
+from reprise.spark_jobs.engine import chain
+from reprise.spark_jobs.engine.engine import Engine
+from reprise.spark_jobs.errors import CheckpointError, SupersededError
+from reprise.spark_jobs.node import shim
+from reprise.spark_jobs.state.epochs import Fence
+from reprise.spark_jobs.topology import load_text
+from tests.support.fake_zk import FakeTree, FakeZk
+from tests.support.local_driver import ROOT, LocalDriver, world_of
+from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalDriver:
+    """At work since the first batch; nobody waits for a clock."""
+    world = world_of(load_text(DIAMOND), tmp_path)
+    driver = LocalDriver(world, FakeTree(), tmp_path / "events.jsonl")
+    monkeypatch.setattr(driver.channel.changed, "wait", lambda _=None: True)
+    monkeypatch.setattr(driver.stop, "wait", lambda _=None: driver.stop.is_set())
+    driver.want(1, 0, world.spread("a", "b"))
+    return driver
+
+
+def turns(driver: LocalDriver, until: Callable[[], bool], limit: int = 300) -> None:
+    for _ in range(limit):
+        if until():
+            return
+        driver.turn()
+    raise AssertionError(f"not reached: {driver.engine.told} {driver.loop.progress()['problems']}")
+
+
+def failing(times: int, error: BaseException, work: Callable[..., Any]) -> Callable[..., Any]:
+    """`work`, which raises the first so many times."""
+    left = [times]
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        if left[0]:
+            left[0] -= 1
+            raise error
+        return work(*arguments, **named)
+
+    return call
+
+
+def problems(driver: LocalDriver) -> list[str]:
+    found: list[str] = driver.loop.progress()["problems"]
+    return found
+
+
+@pytest.mark.parametrize("error", [OSError("gone"), CheckpointError("away"), KeyError("a client's own")])
+def test_a_checkpoint_that_cannot_be_announced_is_announced_later(
+    driver: LocalDriver, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    store = driver.engine.store
+    monkeypatch.setattr(store, "manifest", failing(3, error, store.manifest))
+    turns(driver, lambda: any(name.startswith(f"{ROOT}/checkpoints/") for name in driver.tree.nodes))
+    assert len([p for p in problems(driver) if "not announced" in p]) == 1
+    assert driver.engine.jobs > 3
+
+
+def test_a_checkpoint_that_zookeeper_did_not_take_is_announced_when_it_is_back(driver: LocalDriver) -> None:
+    turns(driver, lambda: bool(driver.engine.positions))
+    driver.zk.state = KazooState.SUSPENDED
+    turns(driver, lambda: driver.engine.punctuations.newest > 0)
+    assert not [name for name in driver.tree.nodes if "checkpoints" in name]
+    newest = driver.engine.punctuations.newest
+    driver.zk.state = KazooState.CONNECTED
+    driver.turn()
+    assert driver.record(f"checkpoints/{max(newest, driver.engine.punctuations.newest):08d}")
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyError("a client's own")])
+@pytest.mark.parametrize(
+    ("part", "method"),
+    [
+        ("ledger", "stored"),
+        ("store", "prune"),
+        ("store", "complete"),
+        ("release", "start"),
+        ("ledger", "reach"),
+    ],
+)
+def test_trouble_with_the_store_is_a_problem_and_no_end(
+    driver: LocalDriver, monkeypatch: pytest.MonkeyPatch, part: str, method: str, error: Exception
+) -> None:
+    owner: Any = getattr(driver.engine, part)
+    monkeypatch.setattr(type(owner), method, failing(2, error, getattr(type(owner), method)))
+    turns(driver, lambda: driver.engine.done)
+    told = [p for p in problems(driver) if str(error) in p]
+    assert len(told) == 1, "said once"
+    assert driver.world.output()
+
+
+def test_a_full_disk_delays_the_events_of_a_run_and_nothing_else(driver: LocalDriver, tmp_path: Path) -> None:
+    driver.events.path = Path("/dev/full")
+    turns(driver, lambda: len(driver.world.output()) > 20)
+    assert [p for p in problems(driver) if "events wait" in p]
+    driver.events.close()
+    driver.events.path = tmp_path / "events.jsonl"
+    turns(driver, lambda: driver.engine.done)
+    lines = (tmp_path / "events.jsonl").read_text().splitlines()
+    assert len(lines) == len(set(lines)) == len(driver.world.output()), "none is lost, none is there twice"
+
+
+def test_what_nobody_foresaw_is_reported_and_tried_again(
+    driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Engine, "_take", failing(2, TypeError("odd"), Engine._take))
+    turns(driver, lambda: driver.engine.done)
+    assert "the driver's turn failed: TypeError: odd" in problems(driver)
+
+
+def test_acknowledgements_of_a_report_that_was_not_taken_are_said_again(
+    driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take, lost = Engine._take, []
+
+    def once(engine: Engine, node: str, report: Any) -> None:
+        if report.acks and not lost:
+            lost.append(report.acks)
+            raise TypeError("odd")
+        take(engine, node, report)
+
+    monkeypatch.setattr(Engine, "_take", once)
+    turns(driver, lambda: bool(lost))
+    turns(driver, lambda: driver.engine.punctuations.newest >= lost[0][0].position)
+
+
+def test_a_report_says_how_far_the_loop_is_itself(
+    driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The publisher goes on while the loop hangs, so what it says of the loop must come from the loop."""
+    driver.turn()
+    before, during, tick = driver.loop.progress()["turns"], list[int](), Engine.tick
+
+    def hangs(engine: Engine, *given: Any) -> bool:
+        during.extend(driver.loop.progress()["turns"] for _ in range(3))
+        return tick(engine, *given)
+
+    monkeypatch.setattr(Engine, "tick", hangs)
+    driver.turn()
+    assert during == [before + 1] * 3
+    driver.turn()
+    assert driver.loop.progress()["turns"] == before + 2
+
+
+def test_no_job_and_no_step_of_user_code_takes_as_long_as_a_loop_that_is_hung(driver: LocalDriver) -> None:
+    longest_job_s = driver.engine.patience_s + chain.CANCEL_S
+    assert shim.ANSWER_S < longest_job_s < driver.loop.progress()["turn_limit_s"]
+
+
+def test_a_driver_whose_spark_is_gone_ends(driver: LocalDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver.cluster.there = False
+    monkeypatch.setattr(driver.cluster, "usable", failing(1, RuntimeError("no JVM"), driver.cluster.usable))
+    with pytest.raises(RuntimeError, match="no JVM"):
+        driver.turn()
+
+
+def test_a_driver_that_the_store_calls_superseded_ends_and_is_silent(
+    driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns(driver, lambda: bool(driver.engine.positions))
+    assert driver.loop.publish()
+    error = SupersededError("epoch 2 has begun")
+    monkeypatch.setattr(type(driver.engine.ledger), "reach", failing(9, error, lambda *_: 0))
+    driver.turn()
+    assert driver.stop.is_set()
+    assert not driver.channel.publish("stats", {})
+
+
+def test_a_superseded_driver_is_stopped_and_does_not_publish(driver: LocalDriver) -> None:
+    turns(driver, lambda: driver.engine.horizon > 3)
+    later = LocalDriver(driver.world, driver.tree)
+    assert later.loop.publish()
+    jobs = driver.engine.jobs
+    assert not driver.loop.publish()
+    driver.turn()
+    assert driver.stop.is_set()
+    assert driver.engine.jobs == jobs
+    assert driver.record()["driver"] == str(later.engine.epoch)
+    assert later.loop.publish(), "the later one is not touched by it"
+
+
+def test_a_driver_that_was_frozen_in_the_middle_of_a_job_says_nothing_when_it_wakes(
+    driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It wakes with a session that is still valid and has not heard of its successor; then it hears of it, from ZooKeeper:
+    this is about a store that cannot tell (`engine/test_two_drivers.py` is about those that can)."""
+    monkeypatch.setattr(Fence, "check", lambda self: None)
+    turns(driver, lambda: driver.engine.punctuations.newest > 0)
+    driver.loop.publish()
+    records = sorted(driver.tree.nodes)
+    later: list[LocalDriver] = []
+
+    def frozen(job: int, stage: int, slot: int) -> None:
+        if not later:
+            watches, driver.tree.watches = driver.tree.watches, {}  # what comes meanwhile is heard later
+            later.append(LocalDriver(driver.world, driver.tree))
+            later[0].loop.publish()
+            driver.tree.watches = watches
+
+    driver.world.nodes.interrupt = frozen
+    driver.turn()
+    assert later
+    assert not driver.stop.is_set(), "it has not heard yet"
+    assert not driver.loop.publish()
+    for _ in range(5):  # a checkpoint may become complete, and is not announced
+        driver.turn()
+    assert driver.record()["driver"] == str(later[0].engine.epoch)
+    assert sorted(driver.tree.nodes) == records
+    assert driver.stop.is_set(), "a refused write has told it"
+
+
+def test_a_driver_that_was_frozen_just_before_a_write_does_not_write(driver: LocalDriver) -> None:
+    later: list[LocalDriver] = []
+
+    def frozen(request: str) -> None:
+        if request == "commit" and not later:
+            later.append(LocalDriver(driver.world, driver.tree))
+            later[0].loop.publish()
+
+    driver.zk.before = frozen
+    assert not driver.loop.publish()
+    assert driver.record()["driver"] == str(later[0].engine.epoch)
+
+
+def test_a_driver_whose_records_were_removed_ends_and_makes_none_anew(driver: LocalDriver) -> None:
+    turns(driver, lambda: bool(driver.engine.positions))
+    driver.tree.delete(f"{ROOT}/driver")
+    assert not driver.loop.publish()
+    assert f"{ROOT}/progress" not in driver.tree.nodes
+    driver.turn()
+    assert driver.stop.is_set()
+
+
+def test_a_report_never_mixes_two_desired_states(
+    driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The publisher may speak at any moment: here at each installation that a new desired state brings."""
+    turns(driver, lambda: driver.engine.horizon > 3)
+    engine = driver.engine
+    driver.world.nodes.lose("b")
+    driver.turn()
+    assert set(driver.loop.progress()["failed"].values()) == {"node lost"}
+    reports: list[dict[str, Any]] = []
+    install = Engine._install
+
+    def watched(engine: Engine, partition: str) -> None:
+        reports.append(driver.loop.progress())
+        install(engine, partition)
+        reports.append(driver.loop.progress())
+
+    monkeypatch.setattr(Engine, "_install", watched)
+    driver.world.nodes.start("c")
+    driver.want(1, 0, {p: "c" if n == "b" else n for p, n in engine.desired.assignment.items()}, seq=2)
+    driver.turn()
+    reports.append(driver.loop.progress())
+    assert len(reports) > 2
+    for report in reports:
+        assert (report["seq"] == 2) is not bool(report["failed"]), report
+
+
+def test_nodes_read_by_two_threads_at_once_are_those_that_are_there(driver: LocalDriver) -> None:
+    """One thread has the old list in hand when a node comes and the other thread reads: the old list must not stay."""
+    path = f"{ROOT}/nodes/n1"
+    record = b'{"node": "n1", "host": "h", "incarnation": %d, "pid": 1, "cpu_milli": 1000, "started": 0.0}'
+    driver.tree.put(path, record % 1)
+    other = threading.Thread(target=driver.channel.read_nodes)
+
+    def meanwhile(request: str) -> None:
+        if request == "get_children" and not other.ident:
+            driver.tree.put(f"{ROOT}/nodes/n2", record.replace(b"n1", b"n2") % 1)
+            other.start()
+            other.join(0.3)  # without a lock it is done by then; with one it waits for us
+
+    driver.zk.after = meanwhile
+    driver.channel.read_nodes()
+    other.join()
+    assert sorted(driver.channel.read_nodes()) == ["n1#1", "n2#1"]
+
+
+def test_records_of_checkpoints_go_in_the_order_of_numbers(driver: LocalDriver) -> None:
+    """The name of batch 100,000,000 comes before that of 99,999,999 where text is sorted."""
+    for position in (99_999_998, 99_999_999, 100_000_000):
+        driver.tree.put(f"{ROOT}/checkpoints/{position:08d}", b"{}")
+    driver.channel.forget_checkpoints(2)
+    left = [path.rpartition("/")[2] for path in driver.tree.nodes if "/checkpoints/" in path]
+    assert sorted(left) == ["100000000", "99999999"]
+
+
+def test_records_of_checkpoints_stay_where_a_successor_has_begun(driver: LocalDriver) -> None:
+    """It begins after the old driver has seen that it is the newest, and before it removes the first record."""
+    for position in (10, 20, 30):
+        driver.tree.put(f"{ROOT}/checkpoints/{position:08d}", b"{}")
+    later = Channel("", ROOT, client=cast(KazooClient, FakeZk(driver.tree)))
+
+    def begins(request: str) -> None:
+        if request == "get_children":
+            later.next_epoch()
+
+    driver.zk.after = begins
+    driver.channel.forget_checkpoints(1)
+    assert len([path for path in driver.tree.nodes if "/checkpoints/" in path]) == 3
+    assert driver.channel.superseded

@@ -1,0 +1,76 @@
+"""Progress is written at once where something happened, as often as its size allows where only numbers grow, and never
+less often than others need to see that the driver lives."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from reprise.controller.driver.channel import MAX_PROBLEM, MIN_REASON, REASONS, _bounded
+from reprise.controller.driver.pace import BYTES_PER_S, HEARTBEAT_S, Pace
+
+LOOK_S = 0.3
+
+
+def record(**changes: Any) -> dict[str, Any]:
+    fixed = {
+        "driver": "1",
+        "seq": 3,
+        "failed": {},
+        "positions": {"a.0": 5, "b.0": 5},
+        "horizon": 6,
+        "due": 6,
+        "jobs": 1,
+    }
+    return {**fixed, "buffers": {"memory": 0}, "punctuation": 4, "time": 0.0, **changes}
+
+
+def written(pace: Pace, looks: int, size: int, each: Any) -> list[int]:
+    """The looks of which the driver wrote, when the record of look k is `each(k)`."""
+    found = []
+    for k in range(looks):
+        now = k * LOOK_S
+        if pace.due(each(k), now):
+            pace.wrote(each(k), now, size)
+            found.append(k)
+    return found
+
+
+def test_a_small_record_is_written_whenever_batches_go_on() -> None:
+    assert written(Pace(), 20, 500, lambda k: record(horizon=k)) == list(range(20))
+
+
+def test_an_unchanged_record_is_written_as_a_heartbeat_only() -> None:
+    looks = written(Pace(), 100, 500, lambda k: record(time=float(k), jobs=k))
+    waits = [b - a for a, b in pairwise(looks)]
+    assert max(waits) * LOOK_S < HEARTBEAT_S + LOOK_S
+    assert len(looks) < 20
+
+
+def test_a_large_record_is_bounded_in_bytes() -> None:
+    size, looks = 90_000, 200
+    found = written(Pace(), looks, size, lambda k: record(positions={"a.0": k, "b.0": k}))
+    assert len(found) * size <= BYTES_PER_S * looks * LOOK_S + size
+
+
+def test_what_somebody_may_act_upon_does_not_wait() -> None:
+    for news in (
+        {"failed": {"a.0": "node lost"}},
+        {"positions": {"a.0": 5}},
+        {"seq": 4},
+        {"nodes": ["n1#1"]},
+    ):
+        pace = Pace()
+        pace.wrote(record(), 10.0, 900_000)
+        assert not pace.due(record(horizon=7), 10.3)
+        assert not pace.due(record(due=7), 10.3)
+        assert pace.due(record(**news), 10.3), news
+
+
+def test_texts_of_user_code_cannot_make_a_record_too_large() -> None:
+    failed = {f"a.{k}": "poison: " + "x" * 5000 for k in range(10_000)}
+    found = _bounded(record(failed=failed, problems=["y" * 9000]))
+    assert sum(map(len, found["failed"].values())) <= max(REASONS, 10_000 * MIN_REASON) + 3 * 10_000
+    assert len(found["problems"][0]) <= MAX_PROBLEM + 3
+    few = {"a.0": "poison: " + "x" * 5000}
+    assert _bounded(record(failed=few))["failed"] == few

@@ -1,0 +1,216 @@
+"""How a driver begins: a store that is away keeps it waiting, and only that."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from kazoo.client import KazooClient
+
+from reprise.controller.analysis.explain import explain
+from reprise.controller.crd.conditions import Truth
+from reprise.controller.driver.channel import Channel
+from reprise.controller.driver.process import Driver, DriverConfig
+from reprise.controller.operator.status import Situation, claims_of
+from reprise.controller.status import document
+from reprise.controller.status.query_state import Status, run_state
+from reprise.controller.status.records import observation as from_records
+from reprise.controller.status.records import records
+from reprise.controller.zookeeper import observer as observation
+from reprise.controller.zookeeper import paths
+from reprise.controller.zookeeper.observation import Observation
+from reprise.spark_jobs.errors import DamagedError, StoreError
+from reprise.spark_jobs.state.epochs import claims
+from reprise.spark_jobs.state.revision import RevisionError
+from reprise.spark_jobs.storage.files import Files
+from reprise.spark_jobs.topology import load_text
+from tests.support.fake_zk import FakeTree, FakeZk
+from tests.support.local_driver import ROOT
+from tests.support.oncall import TOPOLOGY, resource, steady
+from tests.unit.controller.driver.test_upgrade import NEW
+from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
+
+
+class Starting(Driver):
+    """Without Spark, and with ZooKeeper in memory; `pauses` in seconds are noted and not waited for."""
+
+    def __init__(self, folder: Path, tree: FakeTree) -> None:
+        config = DriverConfig("zk", ROOT, "local", str(folder / "out"), str(folder / "cp"), None, "", "h", "")
+        super().__init__(load_text(DIAMOND), config)
+        self.channel = Channel("", ROOT, client=cast(KazooClient, FakeZk(tree)))
+        self.pauses: list[float] = []
+        self.stop.wait = self._notes  # type: ignore[method-assign]
+
+    def _notes(self, timeout: float | None = None) -> bool:
+        self.pauses.append(timeout or 0.0)
+        return self.stop.is_set()
+
+
+def away(patch: pytest.MonkeyPatch, method: str, about: str, times: int) -> None:
+    """A method of the store raises so many times, for names with `about`."""
+    real, left = getattr(Files, method), [times]
+
+    def raises(self: Files, relative: str = "", *given: Any) -> Any:
+        if about in relative and left[0]:
+            left[0] -= 1
+            raise StoreError(f"cannot {method} {relative}: the store is away")
+        return real(self, relative, *given)
+
+    patch.setattr(Files, method, raises)
+
+
+@pytest.mark.parametrize(
+    ("method", "about"),
+    [
+        ("names", "epochs"),
+        ("create", ".checkpoints.json"),
+        ("read", "stream.json"),
+        ("names", "ranges"),
+        ("read", "clock.json"),
+        ("replace", "revisions/"),
+    ],
+)
+def test_a_store_that_is_away_at_the_start_is_waited_for(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    method: str,
+    about: str,
+) -> None:
+    away(monkeypatch, method, about, 8)
+    driver = Starting(tmp_path, FakeTree())
+    with caplog.at_level(logging.ERROR):
+        found = driver._started()
+    assert found is not None
+    assert driver.pauses == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
+    assert caplog.text.count("waits for its checkpoint store") == 1, "said once"
+    assert found[0].epoch == max(claims(Files(str(tmp_path / "cp"))))
+
+
+def test_what_a_driver_waits_for_is_told_to_people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until it has begun; the report of the driver before it, by which all is well, is not believed meanwhile."""
+    tree, path = FakeTree(), f"{ROOT}/{paths.WAITS}"
+    away(monkeypatch, "names", "epochs", 3)
+    driver, seen = Starting(tmp_path, tree), steady()
+    shown: list[Observation] = []
+
+    def meanwhile(_: float | None = None) -> bool:
+        raw = tree.nodes[path][0]
+        shown.append(
+            replace(
+                seen,
+                waits=observation._waits(raw),
+                problems=observation._problems(None, observation._waits(raw)),
+            )
+        )
+        return False
+
+    driver.stop.wait = meanwhile  # type: ignore[method-assign]
+    assert driver._started() is not None
+    assert path not in tree.nodes and observation._waits(None) == "", "it waits no more"
+    assert len(shown) == 3
+    text = "the driver waits for its checkpoint store: cannot names epochs: the store is away"
+    for look in shown:
+        found = document(TOPOLOGY, look)
+        assert found.problems[-1] == text
+        assert {(q.state, q.reason) for q in found.queries.items} == {(Status.WAITING, text)}
+        assert explain(found, "count.1").waits_for == text
+        assert from_records(json.dumps(records(look)).encode(), "it").waits == text
+        state = run_state(TOPOLOGY, look)
+        for began in (look, replace(look, progress=None, desired=None)):
+            claims = {
+                c.type: c
+                for c in claims_of(Situation(1, resource(), state=replace(state, observation=began)))
+            }
+            assert (claims["Degraded"].reason, claims["Degraded"].message) == ("DriverWaits", text)
+            assert claims["Ready"].truth is Truth.FALSE
+        assert claims["Ready"].message == text
+
+
+def test_who_waits_beside_a_later_driver_says_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = FakeTree()
+    away(monkeypatch, "names", "epochs", 1)
+    driver = Starting(tmp_path, tree)
+    later = Channel("", ROOT, client=cast(KazooClient, FakeZk(tree)))
+    claim = driver.channel.waits_for
+
+    def too_late(problem: str) -> None:
+        later.next_epoch()
+        claim(problem)
+
+    monkeypatch.setattr(driver.channel, "waits_for", too_late)
+    assert driver._started() is None
+    assert f"{ROOT}/{paths.WAITS}" not in tree.nodes
+
+
+def test_one_that_waits_for_its_store_ends_when_it_is_told_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away(monkeypatch, "names", "epochs", 1000)
+    driver = Starting(tmp_path, FakeTree())
+
+    def told(_: float | None = None) -> bool:
+        driver.stop.set()
+        return True
+
+    driver.stop.wait = told  # type: ignore[method-assign]
+    assert driver._started() is None
+
+
+@pytest.mark.parametrize(("method", "about"), [("names", "epochs"), ("read", "stream.json")])
+def test_one_that_waited_does_not_come_back_before_its_successor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, about: str
+) -> None:
+    """It is given up while its store is away; when that is back it must not claim an epoch after its successor."""
+    tree = FakeTree()
+    old, new = Starting(tmp_path, tree), Starting(tmp_path, tree)
+    away(monkeypatch, method, about, 1)
+    found: list[Any] = []
+
+    def meanwhile(_: float | None = None) -> bool:
+        found.append(new._started())
+        return False
+
+    old.stop.wait = meanwhile  # type: ignore[method-assign]
+    assert old._started() is None
+    (later,) = found
+    assert claims(Files(str(tmp_path / "cp")))[-1] == later[0].epoch
+    assert not new.channel.superseded
+
+
+def test_what_a_driver_begins_with_has_its_epoch_in_its_name(tmp_path: Path) -> None:
+    """Else what an earlier driver, frozen at its beginning, writes late would take its place."""
+    tree = FakeTree()
+    first = Starting(tmp_path, tree)._started()
+    assert first is not None
+    first[0].release.start(1000.0)
+    second = Starting(tmp_path, tree)._started()
+    assert second is not None
+    assert second[0].epoch > first[0].epoch
+    for folder in ("clock", "revisions"):
+        assert Files(str(tmp_path / "cp")).names(folder) == [f"{second[0].epoch:08d}.json"], folder
+
+
+def test_what_is_damaged_or_refused_is_not_tried_again(tmp_path: Path) -> None:
+    tree = FakeTree()
+    first = Starting(tmp_path, tree)
+    assert first._started() is not None
+    (tmp_path / "cp" / "stream.json").write_text("no name")
+    driver = Starting(tmp_path, tree)
+    with pytest.raises(DamagedError):
+        driver._started()
+    (tmp_path / "cp" / "stream.json").write_text('{"began": 1.0}')
+    found = Starting(tmp_path, tree)._started()
+    assert found is not None
+    found[0].ledger.reach(5)
+    driver = Starting(tmp_path, tree)
+    driver.resource = NEW
+    with pytest.raises(RevisionError):
+        driver._started()
+    assert driver.pauses == []

@@ -1,0 +1,111 @@
+"""One Event a transition, one object for what is said again, and requests that failed are counted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from reprise.controller.crd.base import TopologyReference
+from reprise.controller.kubernetes import api as real
+from reprise.controller.kubernetes import events as module
+from reprise.controller.kubernetes.api import Api
+from reprise.controller.kubernetes.budget import WriteBudget
+from reprise.controller.kubernetes.errors import BudgetError, ConflictError, UnknownError
+from reprise.controller.kubernetes.events import AGAIN_S, Events
+from reprise.controller.operator.publish import Publisher
+from reprise.controller.operator.status import claims_of
+from reprise.controller.operator.teller import Teller
+from reprise.scheduler import Incident, Kind, Phase
+from tests.support.fake_api import FakeApi
+from tests.unit.controller.operator.test_status import STEADY, situation
+
+ABOUT = {"apiVersion": "reprise.dev/v1alpha1", "kind": "StreamTopology", "name": "minimal", "uid": "u-1"}
+INCIDENT = Incident("inc-000002", Kind.CORRELATED, Phase.SETTLING, 100.0, 4, 2, 3, 101.0)
+PHASES = (Phase.SETTLING, Phase.WAITING, Phase.RECOVERING, Phase.VERIFYING)
+
+
+def teller(api: FakeApi) -> Teller:
+    events = Events(api, "default", ABOUT)  # type: ignore[arg-type]
+    publisher = Publisher(api, "default", TopologyReference(name="minimal", uid="u-1"), {}, ABOUT, 5)  # type: ignore[arg-type]
+    return Teller.of(api, "minimal", publisher, events)  # type: ignore[arg-type]
+
+
+def said(api: FakeApi) -> list[tuple[str, int]]:
+    return [(body["reason"], body["count"]) for _, path, body in api.calls if "/events/" in path]
+
+
+def test_an_incident_is_one_event_a_transition_however_often_it_is_looked_at() -> None:
+    api = FakeApi()
+    one = teller(api)
+    seen = [replace(STEADY, incident=replace(INCIDENT, phase=phase)) for phase in PHASES]
+    for look in (STEADY, *seen, STEADY):
+        for _ in range(50):
+            one._announce(claims_of(situation(look)))
+    reasons = [reason for reason, _ in said(api)]
+    assert [r for r in reasons if r in {"Settling", "Waiting", "Recovering", "Verifying", "NoIncident"}] == [
+        "Settling", "Waiting", "Recovering", "Verifying", "NoIncident",
+    ]  # fmt: skip
+    assert len(reasons) == len(set(reasons))
+
+
+def test_an_operator_that_starts_in_the_middle_tells_what_is_wrong_and_not_what_is_well() -> None:
+    api = FakeApi()
+    teller(api)._announce(claims_of(situation(replace(STEADY, incident=INCIDENT))))
+    assert said(api) == [("Settling", 1)]
+
+
+def test_what_is_said_again_counts_up_in_one_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    api, now = FakeApi(), 1_760_000_000.0
+    events = Events(api, "default", ABOUT)  # type: ignore[arg-type]
+    monkeypatch.setattr(module.time, "time", lambda: now)
+    for _ in range(5):
+        events.say("DriverEnded", "exit code 1", warning=True)
+    now += AGAIN_S
+    events.say("DriverEnded", "exit code 1", warning=True)
+    assert said(api) == [("DriverEnded", 1), ("DriverEnded", 6)]  # those between are counted, too
+    first, second = (body for _, _, body in api.calls)
+    assert first["metadata"]["name"] == second["metadata"]["name"]
+    assert first["firstTimestamp"] == second["firstTimestamp"] < second["lastTimestamp"]
+    events.say("DriverEnded", "exit code 2", warning=True)
+    assert api.calls[-1][2]["metadata"]["name"] != first["metadata"]["name"]
+
+
+def test_requests_that_fail_are_counted_by_reason_and_a_spent_budget_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    errors: list[Any] = [
+        ConflictError(409, "x"),
+        UnknownError("no answer"),
+        UnknownError("429"),
+        BudgetError("spent"),
+    ]
+
+    def refuse(*_: object) -> None:
+        raise errors.pop(0)
+
+    monkeypatch.setattr(Api, "_ask", refuse)
+    one = Api(WriteBudget(5), real.Configuration())
+    for _ in range(4):
+        with pytest.raises((ConflictError, UnknownError, BudgetError)):
+            one.get("/api/v1/pods")
+    assert one.refused == {"conflict": 1, "unknown": 2}
+
+
+def test_code_that_raised_and_jobs_that_fail_for_ever_are_one_event_each_and_name_the_culprit() -> None:
+    api = FakeApi()
+    one = teller(api)
+    why = "poison: operator parser, partition parser.0, batch 1: RoutingError: key column 'tagg' is not there"
+    progress = STEADY.progress
+    assert progress is not None
+    ill = replace(
+        progress, failed={"parser.0": why, "count.0": "node lost"}, stuck="5 jobs in a row have failed"
+    )
+    for look in (STEADY, *[replace(STEADY, progress=ill)] * 3):
+        one._name_culprits(look)
+    one._name_culprits(replace(STEADY, progress=replace(ill, stuck="6 jobs in a row have failed")))
+    one.events.flush()
+    assert said(api) == [("PartitionSetAside", 1), ("JobsFail", 1)]
+    assert api.calls[0][2]["message"] == f"parser.0: {why}"
+    assert api.calls[0][2]["type"] == "Warning"

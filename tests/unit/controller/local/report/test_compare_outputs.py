@@ -1,0 +1,65 @@
+"""Two runs agree when every output file is the same; each way to differ is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reprise.controller.errors import ReportError
+from reprise.controller.local.report.compare import compare
+
+
+def _run(folder: Path, files: dict[str, bytes]) -> Path:
+    (folder / "sink").mkdir(parents=True)
+    for name, data in files.items():
+        path = folder / "sink" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return folder
+
+
+BASE = {
+    "count/0/batch-00000001.jsonl": b"a\n",
+    "count/0/batch-00000002.jsonl": b"",
+    "top/1/batch-00000001.parquet": b"P",
+}
+
+
+def test_the_same_files_are_identical_and_unfinished_ones_are_no_output(tmp_path: Path) -> None:
+    a = _run(tmp_path / "a", BASE)
+    b = _run(tmp_path / "b", {**BASE, "count/0/.batch-00000003.jsonl.7.part": b"half"})
+    found = compare(a, b)
+    assert found.identical
+    assert found.equal == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "piece"),
+    [
+        ({"count/0/batch-00000002.jsonl": None}, "missing", ("count.0", 2)),
+        ({"count/1/batch-00000001.jsonl": b""}, "extra", ("count.1", 1)),
+        ({"count/0/batch-00000001.jsonl": b"b\n"}, "different", ("count.0", 1)),
+        ({"count/0/batch-00000002.jsonl": b"\n"}, "different", ("count.0", 2)),
+        ({"count/0/batch-00000001.parquet": b"a\n"}, "twice", ("count.0", 1)),
+    ],
+)
+def test_each_difference_is_named(
+    tmp_path: Path, change: dict[str, bytes | None], field: str, piece: tuple[str, int]
+) -> None:
+    a = _run(tmp_path / "a", BASE)
+    b = _run(tmp_path / "b", {n: d for n, d in {**BASE, **change}.items() if d is not None})
+    found = compare(a, b)
+    assert not found.identical
+    assert getattr(found, field) == (piece,)
+
+
+def test_the_same_bytes_in_another_format_differ(tmp_path: Path) -> None:
+    a = _run(tmp_path / "a", {"o/0/batch-00000001.jsonl": b"x"})
+    b = _run(tmp_path / "b", {"o/0/batch-00000001.parquet": b"x"})
+    assert compare(a, b).different == (("o.0", 1),)
+
+
+def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ReportError, match="nowhere"):
+        compare(_run(tmp_path / "a", BASE), tmp_path / "nowhere")

@@ -1,0 +1,117 @@
+"""However a run ends, nothing that it started outlives it, and its folder says how it ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprise.controller.agent import processes
+from reprise.controller.local.cluster.warden import MARK
+from reprise.controller.local.report.compare import compare
+
+MINIMAL = Path(__file__).parents[5] / "examples" / "minimal.yaml"
+REPRISE = [sys.executable, "-c", "from reprise.controller.cli import main; main()"]
+SMALL = ["--nodes", "2", "--set", "nodes.cpu=400m", "--set", "batch.interval=200ms"]
+
+pytestmark = pytest.mark.slow
+
+
+def _until(ready: Callable[[], Any], timeout_s: float = 240.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not ready():
+        assert time.monotonic() < deadline, f"not within {timeout_s} s"
+        time.sleep(0.1)
+
+
+def _record(out: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads((out / "run.json").read_text())
+    except FileNotFoundError:
+        return {}
+    return found
+
+
+def _mark(pid: int) -> bytes:
+    """The warden's mark, from the environment of the run's driver process."""
+    for process in processes.living():
+        if process.parent == pid:
+            environment = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+            if found := [entry for entry in environment if entry.startswith(MARK.encode() + b"=")]:
+                return found[0]
+    raise AssertionError("the run has no marked process")
+
+
+def _start(out: Path, *more: str) -> subprocess.Popen[str]:
+    command = [*REPRISE, "run", "-f", str(MINIMAL), "--out", str(out), *SMALL, *more]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path, bytes]]:
+    """A run whose stream has begun."""
+    out = tmp_path / "out"
+    run = _start(out, "--set", "sources[tweets].with.batches=100000")
+    try:
+        _until(lambda: run.poll() is not None or "zero" in _record(out))
+        assert run.poll() is None, run.communicate()[0]
+        yield run, out, _mark(run.pid)
+    finally:
+        if run.poll() is None:
+            run.kill()
+        run.communicate()
+
+
+def test_ctrl_c_ends_everything(running: tuple[subprocess.Popen[str], Path, bytes]) -> None:
+    run, out, mark = running
+    status = subprocess.run(
+        [*REPRISE, "status", "--out", str(out)], capture_output=True, text=True, check=False
+    )
+    assert status.returncode == 0, status.stderr
+    assert "count.0" in status.stdout
+    _until(lambda: list((out / "checkpoints").glob("cp-*/COMPLETE.*json")))
+    run.send_signal(signal.SIGINT)
+    assert run.wait(240) == 130
+    assert processes.carrying(mark) == []
+    assert _record(out)["outcome"] == "interrupted"
+    assert (out / "incident.json").exists()
+
+
+def test_a_run_that_is_killed_leaves_no_process(running: tuple[subprocess.Popen[str], Path, bytes]) -> None:
+    run, out, mark = running
+    assert len(processes.carrying(mark)) >= 6
+    os.kill(run.pid, signal.SIGKILL)
+    run.wait()
+    _until(lambda: not processes.carrying(mark))
+    gone = subprocess.run(
+        [*REPRISE, "status", "--out", str(out)], capture_output=True, text=True, check=False
+    )
+    assert gone.returncode == 4
+    assert "its process is gone" in gone.stderr
+
+
+def test_a_resumed_run_writes_what_an_uninterrupted_one_writes(tmp_path: Path) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    stream = ["--set", "sources[tweets].with.batches=60"]
+    reference = _start(whole, *stream)
+    text = reference.communicate(timeout=240)[0]
+    assert reference.returncode == 0, text
+    first = _start(parts, *stream)
+    _until(lambda: first.poll() is not None or list((parts / "checkpoints").glob("cp-*/COMPLETE.*json")))
+    assert first.poll() is None, first.communicate()[0]
+    first.kill()
+    first.communicate()
+    assert not compare(whole, parts).identical, "the first attempt was not interrupted in time"
+    second = _start(parts, *stream, "--resume")
+    text = second.communicate(timeout=240)[0]
+    assert second.returncode == 0, text
+    assert compare(whole, parts).identical
+    assert _record(parts)["checkpoints"][0] > 0

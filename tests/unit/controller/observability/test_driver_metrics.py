@@ -1,0 +1,93 @@
+"""The data plane's figures, from an engine whose nodes are really lost, and how the driver serves them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reprise.controller.observability.metrics import catalogue
+from reprise.controller.observability.metrics.catalogue import METRICS
+from reprise.controller.observability.metrics.driver import DriverMetrics, query_labels
+from reprise.controller.observability.metrics.metric import Place
+from reprise.spark_jobs.engine.figures import Figures
+from reprise.spark_jobs.topology import expand, load_text, override
+from tests.support.local_engine import World
+from tests.unit.spark_jobs.engine.test_recovery import DIAMOND, past
+
+NAME = {"topology": "default/diamond"}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    resource = override(load_text(DIAMOND), {"recovery.bufferMemory": "1Ki"})
+    world = World(resource, tmp_path, "w")
+    world.nodes.start("a", "b", "c", "d")
+    world.want(1, 0, world.spread("a", "b", "c", "d"))
+    return world
+
+
+def test_a_first_start_restores_nothing_and_a_rollback_does(world: World) -> None:
+    world.run(lambda e: past(25)(e) and e.punctuations.newest >= 10)
+    figures, k = world.engine.figures, world.engine.punctuations.newest
+    assert (figures.restored, figures.restore_bytes, figures.replay_bytes) == (0, 0, 0)
+    assert len(figures.jobs) == world.engine.jobs
+    assert figures.checkpoint_s > 0
+    size = sum(f.size for f in world.engine.store.manifest(k).files.values())
+    reach = world.engine.horizon
+    world.nodes.lose("c", "d")
+    world.nodes.start("e")
+    world.want(2, k, world.spread("a", "b", "e"), retain=True)
+    world.run(lambda e: min(e.positions.values()) >= reach)
+    assert figures.restored == len(world.topology.partitions)
+    assert figures.restore_bytes == size
+    assert figures.restore_s > 0 and figures.replay_bytes > 0
+    replayed = figures.replay_bytes
+    world.run(past(reach + 10))
+    assert figures.replay_bytes == replayed  # what is new is no replay
+    assert figures.spilled_bytes > 0
+
+
+def test_the_driver_serves_every_metric_that_the_catalogue_promises(world: World) -> None:
+    metrics = DriverMetrics(world.engine, lambda: "connected")
+    world.run(lambda e: e.punctuations.newest >= 10)
+    metrics.take([("top.0", 1, 10.4, 10.0), ("top.0", 2, 11.0, 10.1), ("top.0", 1, 99.0, 10.0)])
+    served = {family.name for family in metrics.registry.collect() if family.samples}
+    assert {m.name.removesuffix("_total") for m in METRICS if Place.DRIVER in m.places} <= served
+    value = metrics.registry.get_sample_value
+    query = NAME | {"query": "top.0"}
+    assert value("reprise_latency_seconds_count", query) == 2  # written again is no news
+    assert value("reprise_latency_seconds_sum", query) == pytest.approx(1.3)
+    for step in catalogue.STEPS:
+        assert value("reprise_superstep_seconds_count", NAME | {"phase": step}) == world.engine.jobs
+    assert not world.engine.figures.jobs
+
+
+def test_buffers_count_by_the_fullest_node(world: World) -> None:
+    metrics = DriverMetrics(world.engine, lambda: "connected")
+    limit = world.resource.recovery.buffer_memory_bytes + world.resource.recovery.buffer_disk_bytes
+    world.engine.buffers = {"a": (limit // 2, 0), "b": (0, limit // 4)}
+    value = metrics.registry.get_sample_value
+    assert value("reprise_buffer_fill_ratio", NAME) == pytest.approx(0.5, rel=1e-3)
+    assert value("reprise_buffer_bytes", NAME | {"medium": "disk"}) == limit // 4
+
+
+def test_latency_has_a_bounded_number_of_labels() -> None:
+    many = override(load_text(DIAMOND), {"operators[count].parallelism": catalogue.QUERY_LABELS + 20})
+    labels = query_labels(expand(many))
+    assert len(labels) == catalogue.QUERY_LABELS + 21
+    assert len(set(labels.values())) == catalogue.QUERY_LABELS + 1
+    assert labels["top.0"] == "top.0"  # the most valuable one
+
+
+def test_a_partition_that_is_lost_again_while_it_is_restored_counts_once() -> None:
+    figures = Figures()
+    figures.reached(20)
+    figures.installs("p", 10, 100, now=0.0)
+    figures.loses("p")
+    figures.installs("p", 10, 100, now=5.0)
+    figures.applied({"p": 10}, {}, now=7.0)
+    figures.applied({"p": 20}, {}, now=10.0)
+    figures.applied({"p": 30}, {}, now=50.0)
+    assert (figures.restored, figures.restore_bytes) == (1, 100)
+    assert (figures.restore_s, figures.replay_s) == (2.0, 3.0)

@@ -1,0 +1,359 @@
+"""The status document: what it says of a topology in good and bad moments, and that all of it is written down."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from reprise.algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost, plan_to_json, solve
+from reprise.controller.status import (
+    DocumentError,
+    StatusDocument,
+    document,
+    observation,
+    parse_document,
+    plain,
+    records,
+)
+from reprise.controller.status.partition_state import NodeState, PartitionState
+from reprise.controller.status.query_state import Status
+from reprise.controller.zookeeper.errors import RecordError
+from reprise.controller.zookeeper.observation import Observation
+from reprise.scheduler import (
+    Desired,
+    Event,
+    Incident,
+    Kind,
+    LostNode,
+    Node,
+    PartitionStats,
+    Phase,
+    PlanRecord,
+    Poison,
+    Progress,
+    QueryTimeline,
+)
+from reprise.scheduler.incident import MAX_EVENTS, Candidate
+from reprise.spark_jobs.topology import Topology, expand, load_text
+
+TOPOLOGY = """
+apiVersion: reprise.dev/v1alpha1
+kind: StreamTopology
+metadata: {name: chain}
+spec:
+  sources:
+    - {name: tweets, class: "reprise.spark_jobs.sources:HashtagSource",
+        with: {rate: 10, interval: 500ms, batches: 4, tags: 10}}
+  operators:
+    - name: clean
+      class: reprise.spark_jobs.operators:KeyedCount
+      parallelism: 2
+      with: {keys: [tweet]}
+      inputs: [{from: tweets, by: [tweet]}]
+    - name: count
+      class: reprise.spark_jobs.operators:KeyedCount
+      parallelism: 2
+      with: {keys: [tweet]}
+      inputs: [{from: clean, forward: true}]
+      output: {priority: 1, priorities: {"1": 3}}
+"""
+NODES = {f"n{i}#1": Node(f"n{i}", 1, 1000) for i in (1, 2, 3)}
+PLACES = {"tweets.0": "n1#1", "clean.0": "n1#1", "count.0": "n1#1", "clean.1": "n2#1", "count.1": "n3#1"}
+DESIRED = Desired(1, 1, 0, "1", PLACES)
+PROGRESS = Progress(
+    "1",
+    1,
+    1,
+    frozenset(NODES),
+    dict.fromkeys(PLACES, 10),
+    horizon=10,
+    checkpoint=6,
+    buffers={"memory": 5, "disk": 0},
+)
+WELL = Observation(100.0, True, NODES, PROGRESS, desired=DESIRED)
+
+
+@pytest.fixture(scope="module")
+def topology() -> Topology:
+    return expand(load_text(TOPOLOGY))
+
+
+def _plan(free: int) -> PlanRecord:
+    """Of two lost partitions for what is free on one node."""
+    instance = Instance(
+        free,
+        (PartitionCost("clean.1", 40), PartitionCost("count.1", 30)),
+        (FailedQuery("count.1", 3, ("clean.1", "count.1")),),
+        (NodeCapacity("n1#1", free),),
+    )
+    answer = solve(instance, "auto", 1.0)
+    return PlanRecord(
+        id="inc-1-p1",
+        incident="inc-1",
+        time=52.0,
+        trigger="first",
+        rollback=True,
+        checkpoint=6,
+        generation=2,
+        free={"n1#1": free},
+        candidates=(Candidate("count.1", 3, 70),),
+        plan=plan_to_json(answer),
+        added=dict(answer.placement or {}),
+        seconds=0.01,
+        left_out={e.query: e.reason for e in answer.excluded},
+        failed=("clean.1", "count.1"),
+    )
+
+
+INCIDENT = Incident(
+    "inc-1",
+    Kind.CORRELATED,
+    Phase.WAITING,
+    50.0,
+    6,
+    2,
+    3,
+    51.0,
+    lost=(LostNode("n2#1", 50.0), LostNode("n3#1", 50.5)),
+    plans=("inc-1-p1",),
+    queries={"count.1": QueryTimeline(50.0)},
+    costs={"clean.1": 40, "count.1": 30},
+    events=(
+        Event(50.0, "opened"),
+        Event(50.0, "node-lost", "n2#1"),
+        Event(50.0, "queries-lost", "count.1"),
+        Event(52.0, "plan", "inc-1-p1 first"),
+    ),
+)
+BURST = replace(
+    WELL,
+    nodes={"n1#1": NODES["n1#1"]},
+    progress=replace(
+        PROGRESS, nodes=frozenset({"n1#1"}), positions={"tweets.0": 10, "clean.0": 9, "count.0": 6}
+    ),
+    incident=INCIDENT,
+    plans={"inc-1-p1": _plan(50)},
+)
+
+
+def test_all_well(topology: Topology) -> None:
+    found = document(topology, WELL)
+    assert found.phase == "steady"
+    assert [q.id for q in found.queries.items] == ["count.1", "count.0"]
+    assert found.queries.share == 1.0
+    assert {p.state for p in found.partitions} == {PartitionState.RUNNING}
+    assert [n.state for n in found.nodes] == [NodeState.READY] * 3
+    assert (found.incident, found.plan, found.last_incident) == (None, None, None)
+    assert found.checkpoint is not None
+    assert (found.checkpoint.newest, found.checkpoint.age_batches, found.checkpoint.enabled) == (6, 4, True)
+    assert [(p.share, p.bound) for p in found.availability.points] == [(1.0, 1.0)]
+
+
+def test_graph_has_every_operator_partition_and_edge(topology: Topology) -> None:
+    graph = document(topology, WELL).graph
+    assert [(o.name, o.kind, o.layer) for o in graph.operators] == [
+        ("tweets", "source", 0),
+        ("clean", "operator", 1),
+        ("count", "output", 2),
+    ]
+    assert graph.operators[1].partitions == ("clean.0", "clean.1")
+    assert [(e.origin, e.target, e.label) for e in graph.edges] == [
+        ("tweets", "clean", "by tweet"),
+        ("clean", "count", "forward"),
+    ]
+
+
+def test_a_burst_says_what_is_lost_why_it_waits_and_what_capacity_it_needs(topology: Topology) -> None:
+    found = document(topology, BURST)
+    query = found.queries.items[0]
+    assert (query.id, query.state, query.missing, query.lost_at) == (
+        "count.1",
+        Status.WAITING,
+        ("clean.1", "count.1"),
+        50.0,
+    )
+    assert found.plan is not None
+    left_out = found.plan.left_out[0]
+    assert (left_out.query, left_out.code, left_out.missing_capacity, left_out.enters_at) == (
+        "count.1",
+        "too-large",
+        20,
+        70,
+    )
+    assert left_out.missing == ("clean.1", "count.1")  # by the topology: the record names the failed once
+    assert [n.state for n in found.nodes] == [NodeState.READY, NodeState.LOST, NodeState.LOST]
+    partition = {p.id: p for p in found.partitions}["clean.1"]
+    assert (partition.state, partition.node, partition.position, partition.cost) == (
+        PartitionState.WAITING,
+        None,
+        None,
+        40,
+    )
+    assert partition.reason == "lost with n2#1"
+
+
+def test_a_survivor_behind_catches_up_or_starves(topology: Topology) -> None:
+    """count.0 has all it needs; the same lag downstream of a lost partition is no catching up."""
+    found = {p.id: p for p in document(topology, BURST).partitions}
+    assert found["count.0"].state is PartitionState.CATCHING_UP
+    assert BURST.progress is not None
+    places = {**PLACES, "count.1": "n1#1"}
+    moved = replace(
+        BURST,
+        desired=replace(DESIRED, assignment=places),
+        progress=replace(BURST.progress, positions={**BURST.progress.positions, "count.1": 6}),
+    )
+    found = {p.id: p for p in document(topology, moved).partitions}
+    assert found["count.1"].state is PartitionState.STARVED
+    assert found["count.1"].reason == "needs the output of clean.1"
+
+
+def test_restoring_and_poisoned(topology: Topology) -> None:
+    positions = {p: n for p, n in PROGRESS.positions.items() if p != "clean.1"}
+    failed = {"count.0": "poison: operator count, batch 3: ValueError: no"}
+    seen = replace(WELL, progress=replace(PROGRESS, positions=positions, failed=failed))
+    found = {p.id: p for p in document(topology, seen).partitions}
+    assert (found["clean.1"].state, found["clean.1"].node) == (PartitionState.RESTORING, "n2#1")
+    assert found["count.0"].state is PartitionState.POISONED
+
+
+def test_availability_falls_and_the_bound_is_what_the_plan_proves(topology: Topology) -> None:
+    curve = document(topology, BURST).availability
+    assert curve.complete
+    assert [(p.time, p.share, p.available, p.bound) for p in curve.points[:2]] == [
+        (50.0, 0.25, 1, None),
+        (52.0, 0.25, 1, 0.25),
+    ]
+    enough = document(topology, replace(BURST, plans={"inc-1-p1": _plan(100)})).availability
+    assert enough.points[-1].bound == 1.0
+
+
+def test_after_the_incident_everything_counts_again(topology: Topology) -> None:
+    closed = replace(
+        INCIDENT,
+        phase=Phase.CLOSED,
+        closed_at=60.0,
+        queries={"count.1": QueryTimeline(50.0, 55.0, 56.0)},
+        events=(*INCIDENT.events, Event(56.0, "queries-caught-up", "count.1"), Event(60.0, "closed")),
+    )
+    found = document(topology, replace(WELL, closed={"inc-1": closed}, plans=BURST.plans))
+    assert found.last_incident is not None
+    assert (found.last_incident.queries_lost, found.last_incident.queries_back) == (1, 1)
+    assert [(p.time, p.share) for p in found.availability.points] == [
+        (50.0, 0.25),
+        (52.0, 0.25),
+        (56.0, 1.0),
+        (60.0, 1.0),
+        (100.0, 1.0),
+    ]
+
+
+def test_a_time_line_that_was_cut_says_so(topology: Topology) -> None:
+    cut = replace(INCIDENT, events=INCIDENT.events * (MAX_EVENTS // 4))
+    assert not document(topology, replace(BURST, incident=cut)).availability.complete
+
+
+def test_nothing_known_yet_and_nothing_known_any_more(topology: Topology) -> None:
+    found = document(topology, Observation(1.0))
+    assert (found.phase, found.connected, found.checkpoint, found.batch) == ("starting", False, None, 0)
+    assert {p.state for p in found.partitions} == {PartitionState.WAITING}
+    lost = document(topology, replace(BURST, connected=False))
+    assert not lost.connected
+    assert lost.incident is not None
+
+
+def test_a_look_alone_says_that_it_cannot_tell_whether_what_is_behind_advances(topology: Topology) -> None:
+    behind = replace(
+        WELL, progress=replace(PROGRESS, horizon=57), still={"count.0": WELL.time, "count.1": WELL.time}
+    )
+    assert document(topology, behind).problems == ()  # somebody else may have watched
+    alone = document(topology, replace(behind, watched_since=WELL.time)).problems
+    assert alone[0].endswith("batches behind; one look cannot say whether they advance, so look again")
+    assert document(topology, replace(behind, watched_since=WELL.time - 5)).problems == ()
+    assert document(topology, replace(WELL, watched_since=WELL.time)).problems == ()
+
+
+def test_a_plan_record_that_is_no_plan_leaves_its_fields_unknown(topology: Topology) -> None:
+    broken = replace(_plan(50), plan={}, left_out={"count.1": "no room"})
+    plan = document(topology, replace(BURST, plans={"inc-1-p1": broken})).plan
+    assert plan is not None
+    assert (plan.algorithm, plan.bound, plan.left_out[0].reason, plan.left_out[0].code) == (
+        None,
+        None,
+        "no room",
+        None,
+    )
+
+
+def test_it_is_json_as_it_is_and_can_be_read_back(topology: Topology) -> None:
+    text = json.dumps(plain(document(topology, BURST)))
+    assert json.loads(text)["partitions"][0]["state"] == "running"
+    assert parse_document(json.loads(text)) == document(topology, BURST)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"format": "other/v9"}, "format: expected"),
+        ({"batch": "many"}, "batch: "),
+        ({"nodes": None}, "nodes: "),
+    ],
+)
+def test_what_is_no_document_is_refused_with_the_field(
+    topology: Topology, change: dict[str, Any], words: str
+) -> None:
+    value = {**plain(document(topology, WELL)), **change}
+    with pytest.raises(DocumentError, match=words):
+        parse_document(value)
+
+
+def test_records_travel_without_loss() -> None:
+    seen = replace(
+        BURST,
+        closed={"inc-0": replace(INCIDENT, id="inc-0", closed_at=3.0, phase=Phase.CLOSED)},
+        stats={"clean.0": PartitionStats(40.5, 10.0, 7)},
+        checkpoints=frozenset({3, 6}),
+        poison=Poison("1", {"count.0": "poison: no"}),
+        paused=False,
+        problems=("disk is full",),
+    )
+    assert observation(json.dumps(records(seen)).encode(), "test") == seen
+
+
+def test_records_that_are_damaged_are_refused_with_the_field() -> None:
+    raw = {**records(BURST), "desired": {"seq": 1}}
+    with pytest.raises(RecordError, match=r"test: desired: .*generation"):
+        observation(json.dumps(raw).encode(), "test")
+
+
+def test_every_field_is_described() -> None:
+    text = (Path(__file__).parents[4] / "docs" / "status-document.md").read_text()
+    described = set(re.findall(r"^\| `([\w.\[\]]+)`", text, re.MULTILINE))
+    assert described == set(_paths(StatusDocument))
+
+
+def _paths(kind: type, prefix: str = "") -> Iterator[str]:
+    """Every field of the document, lists marked `[]`; shared types once, below the first name."""
+    hints = get_type_hints(kind)
+    for field in fields(kind):
+        hint = hints[field.name]
+        inner, many = _inner(hint)
+        path = f"{prefix}{field.name}{'[]' if many else ''}"
+        yield path
+        if inner is not None and path not in ("plan", "last_incident"):
+            yield from _paths(inner, f"{path}.")
+
+
+def _inner(hint: Any) -> tuple[type | None, bool]:
+    """The dataclass within a type hint, and whether it is a tuple of them."""
+    if is_dataclass(hint) and isinstance(hint, type):
+        return hint, False
+    many = getattr(hint, "__origin__", None) is tuple
+    found = [_inner(argument)[0] for argument in get_args(hint) if argument is not Ellipsis]
+    return next((kind for kind in found if kind is not None), None), many

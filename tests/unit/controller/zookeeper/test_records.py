@@ -1,0 +1,153 @@
+"""Records survive the way through JSON, and whatever is wrong with one is said with znode and field."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reprise.controller.zookeeper.errors import RecordError
+from reprise.controller.zookeeper.node_record import NodeRecord
+from reprise.controller.zookeeper.records import (
+    encode_desired,
+    encode_poison,
+    encode_progress,
+    encode_stats,
+    parse_desired,
+    parse_node,
+    parse_poison,
+    parse_progress,
+    parse_stats,
+)
+from reprise.controller.zookeeper.recovery_records import (
+    encode_incident,
+    encode_plan,
+    parse_incident,
+    parse_plan,
+)
+from reprise.scheduler import Node, PartitionStats, QueryTimeline
+from reprise.scheduler.incident import Candidate
+from tests.support.record_samples import DESIRED, INCIDENT, PLAN, POISON, PROGRESS, replace
+
+PARSERS: dict[str, tuple[Callable[[bytes, str], Any], bytes]] = {
+    "progress": (parse_progress, encode_progress(PROGRESS)),
+    "desired": (parse_desired, encode_desired(DESIRED)),
+    "poison": (parse_poison, encode_poison(POISON)),
+    "incident": (parse_incident, encode_incident(INCIDENT)),
+    "plan": (parse_plan, encode_plan(PLAN)),
+    "stats": (parse_stats, encode_stats({"sink.0": PartitionStats(1.5, 2.0, 3)})),
+    "node": (parse_node, NodeRecord("n1", "127.0.1.1", 2, 17, 1000, 9.5).encode()),
+}
+
+
+def test_round_trips() -> None:
+    assert parse_progress(encode_progress(PROGRESS)) == PROGRESS
+    assert parse_desired(encode_desired(DESIRED)) == DESIRED
+    assert parse_poison(encode_poison(POISON)) == POISON
+    assert parse_incident(encode_incident(INCIDENT)) == INCIDENT
+    assert parse_incident(encode_incident(replace(INCIDENT, considered=None, closed_at=3.0))).closed_at == 3.0
+    assert parse_plan(encode_plan(PLAN)) == PLAN
+    stats = {"sink.0": PartitionStats(1.5, 2.0, 3)}
+    assert parse_stats(encode_stats(stats)) == stats
+
+
+def test_of_a_driver_that_does_not_say_what_is_due_the_horizon_is() -> None:
+    old = json.loads(encode_progress(PROGRESS))
+    del old["due"]
+    found = parse_progress(json.dumps(old).encode())
+    assert (found.due, found.newest) == (PROGRESS.horizon, PROGRESS.horizon)
+
+
+def test_an_incident_of_the_last_version_is_read_with_what_it_says() -> None:
+    """It knew neither steady lags nor relapses, and every field of a query was there."""
+    old = json.loads(encode_incident(INCIDENT))
+    del old["steady"], old["horizon"]
+    old["queries"] = {"sink.0": {"lost_at": 10.0, "restored_at": 12.0, "caught_up_at": None, "losses": 2}}
+    found = parse_incident(json.dumps(old).encode())
+    assert found == replace(
+        INCIDENT, steady={}, horizon=0, queries={"sink.0": QueryTimeline(10.0, 12.0, None, 2)}
+    )
+
+
+def test_a_query_that_was_just_lost_takes_little_room_in_its_record() -> None:
+    written = json.loads(encode_incident(replace(INCIDENT, queries={"sink.0": QueryTimeline(10.0)})))
+    assert written["queries"] == {"sink.0": {"lost_at": 10.0}}
+
+
+def test_the_node_agents_record_is_understood() -> None:
+    assert parse_node(PARSERS["node"][1]) == Node("n1", 2, 1000)
+
+
+def test_a_driver_may_say_little() -> None:
+    assert parse_progress(b'{"driver": "1"}').positions == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "field"),
+    [
+        ("desired", {"seq": "3"}, "$.seq"),
+        ("desired", {"seq": True}, "$.seq"),
+        ("desired", {"assignment": {"sink.0": "n1"}}, "$.assignment.sink.0"),
+        ("desired", {"assignment": ["sink.0"]}, "$.assignment"),
+        ("desired", {"retain": None}, "$.retain"),
+        ("progress", {"positions": {"sink.0": 1.5}}, "$.positions.sink.0"),
+        ("progress", {"nodes": ["n1#1", 2]}, "$.nodes[1]"),
+        ("progress", {"driver": 1}, "$.driver"),
+        ("incident", {"kind": "odd"}, "$.kind"),
+        ("incident", {"lost": [{"node": "n1#1"}]}, "$.lost[0].time"),
+        ("incident", {"queries": {"sink.0": {"lost_at": "now"}}}, "$.queries.sink.0.lost_at"),
+        ("incident", {"considered": {"nodes": []}}, "$.considered.waiting"),
+        ("plan", {"candidates": [{"query": "q"}]}, "$.candidates[0].priority"),
+        ("plan", {"plan": "none"}, "$.plan"),
+        ("stats", {"sink.0": {"cpu_milli": -1}}, "$.sink.0.cpu_milli"),
+        ("node", {"node": "n#1"}, "$.node"),
+        ("node", {"cpu_milli": -5}, "$.cpu_milli"),
+    ],
+)
+def test_what_is_wrong_is_named(name: str, change: dict[str, Any], field: str) -> None:
+    parse, good = PARSERS[name]
+    with pytest.raises(RecordError) as caught:
+        parse(json.dumps({**json.loads(good), **change}).encode(), f"/root/{name}")
+    assert caught.value.path == f"/root/{name}"
+    assert caught.value.field == field
+
+
+def test_the_plan_of_an_older_version_is_read() -> None:
+    """It named the failed partitions with every candidate."""
+    record = json.loads(encode_plan(PLAN))
+    del record["failed"]
+    record["candidates"] = [
+        {"query": "a.0", "priority": 1, "cost": 5, "partitions": ["x.0", "a.0"]},
+        {"query": "b.0", "priority": 2, "cost": 7, "partitions": ["x.0", "b.0"]},
+    ]
+    plan = parse_plan(json.dumps(record).encode())
+    assert plan.candidates == (Candidate("a.0", 1, 5), Candidate("b.0", 2, 7))
+    assert plan.failed == ("x.0", "a.0", "b.0")
+    assert plan.needs({"x.0", "b.0", "y.0"}) == ("x.0", "b.0")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.sampled_from(sorted(PARSERS)), st.data())
+def test_any_bytes_give_a_value_or_a_record_error(name: str, data: st.DataObject) -> None:
+    parse, good = PARSERS[name]
+    value = json.loads(good)
+    field = data.draw(st.sampled_from(sorted(value)))
+    raw = data.draw(
+        st.binary(max_size=20)
+        | st.builds(lambda new: json.dumps({**value, field: new}).encode(), JSON)
+        | st.just(json.dumps({k: v for k, v in value.items() if k != field}).encode())
+    )
+    try:
+        parse(raw, "/root")
+    except RecordError as error:
+        assert error.reason

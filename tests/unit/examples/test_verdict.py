@@ -1,0 +1,161 @@
+"""What the demo says of its three runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from examples.demo.verdict import Verdict, judge, show
+from reprise.controller.local.run.config import Outcome, RunResult
+
+Entries = dict[str, dict[str, Any]]
+
+
+def entry(priority: int, seconds: float, measured: bool = True) -> dict[str, Any]:
+    return {
+        "priority": priority,
+        "recovery_s": seconds if measured else None,
+        "at_least_s": None if measured else seconds,
+        "relapses": 0,
+    }
+
+
+def result(
+    out: Path, *incidents: Entries, order: str = "value", usual_s: float = 1.0, output: str = "a"
+) -> RunResult:
+    names = {query: each["priority"] for queries in incidents for query, each in queries.items()}
+    report = {
+        "incidents": [{"queries": queries} for queries in incidents],
+        # by how late outputs are: not what the verdict goes by
+        "lost_s": 10.0,
+        "order": order,
+        "queries": {query: {"priority": p, "baseline_s": usual_s} for query, p in names.items()},
+    }
+    sink = out / "sink" / "a" / "0"
+    sink.mkdir(parents=True, exist_ok=True)
+    (sink / "batch-0000000001.jsonl").write_text(output)
+    return RunResult(Outcome.DONE, out, {}, report)
+
+
+BLOCKING: Entries = {"a.0": entry(10, 63.1), "b.0": entry(1, 63.1), "c.0": entry(3, 62.0)}
+
+
+def judged(tmp_path: Path, *incidents: Entries, blocking: Entries = BLOCKING, **more: Any) -> Verdict:
+    ours = result(tmp_path / "incremental", *incidents, **more)
+    theirs = result(tmp_path / "blocking", blocking)
+    return judge(ours, result(tmp_path / "reference"), theirs, 1.0)
+
+
+def said(tmp_path: Path, verdict: Verdict) -> str:
+    console = Console(record=True, width=250)
+    show(console, verdict, tmp_path)
+    return console.export_text()
+
+
+def test_downtime_weighted_by_priority_decides(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, {"a.0": entry(10, 20.0), "b.0": entry(1, 70.0), "c.0": entry(3, 90.0)})
+    assert verdict.good
+    text = said(tmp_path, verdict)
+    assert "incremental 38.6 s, blocking 62.9 s: blocking lost 1.6 times as much" in text
+    assert "PASSED: outputs are right in every byte" in text
+
+
+def test_what_was_back_before_blocking_recovery_had_anything_is_said(tmp_path: Path) -> None:
+    text = said(
+        tmp_path, judged(tmp_path, {"a.0": entry(10, 20.0), "b.0": entry(1, 62.5), "c.0": entry(3, 9.0)})
+    )
+    assert "no query was back before 62.0 s" in text
+    assert "2 of 3 queries were, worth 13 of 14 in summed priority (93 %)" in text
+
+
+def test_a_query_that_only_blocking_recovery_took_down_was_never_down(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, {"b.0": entry(1, 14.0)})
+    assert verdict.lost_incremental.seconds == pytest.approx(1.0)
+    assert "3 of 3 queries were, worth 14 of 14" in said(tmp_path, verdict)
+
+
+def test_times_that_were_not_measured_claim_no_benefit(tmp_path: Path) -> None:
+    """The query was down for 5 s when its incident was closed, and nobody knows how long after that."""
+    verdict = judged(tmp_path, {"a.0": entry(10, 5.0, measured=False), "b.0": entry(1, 4.0)})
+    assert not verdict.good
+    text = said(tmp_path, verdict)
+    assert "incremental at least" in text
+    assert "times as much" not in text
+    assert "FAILED: outputs are right in every byte, but with incremental recovery not every query" in text
+
+
+def test_blocking_recovery_that_took_at_least_so_long_was_slower(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, {"a.0": entry(10, 5.0)}, blocking={"a.0": entry(10, 50.0, measured=False)})
+    assert verdict.good
+    assert "blocking lost at least 10.0 times as much" in said(tmp_path, verdict)
+
+
+def test_a_machine_that_did_not_follow_is_no_failure_of_recovery(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, {"a.0": entry(10, 100.0)}, usual_s=14.0)
+    assert not verdict.good
+    text = said(tmp_path, verdict)
+    assert "NOT SHOWN: outputs are right in every byte, but" in text
+    assert (
+        "outputs of the incremental run were more than 3 batches late (14.0 s, with a batch every 1 s)"
+        in text
+    )
+    assert "FAILED" not in text
+
+
+def test_where_it_was_shown_on_such_a_machine_its_times_are_called_rough(tmp_path: Path) -> None:
+    text = said(tmp_path, judged(tmp_path, {"a.0": entry(10, 20.0)}, usual_s=14.0))
+    assert "PASSED" in text
+    assert "So the times are rough." in text
+
+
+def test_a_machine_that_followed_has_no_excuse(tmp_path: Path) -> None:
+    text = said(tmp_path, judged(tmp_path, {"a.0": entry(10, 100.0)}))
+    assert "FAILED: outputs are right in every byte, but less was not lost" in text
+
+
+def test_other_outputs_fail_however_busy_the_machine(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, {"a.0": entry(10, 20.0)}, usual_s=14.0, output="b")
+    assert not verdict.good
+    assert "FAILED: outputs are not those of the run without faults." in said(tmp_path, verdict)
+
+
+def test_a_stream_that_is_over_before_the_nodes_are_killed_shows_nothing(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, blocking={})
+    assert not verdict.good
+    assert "FAILED: no query was lost in both runs" in said(tmp_path, verdict)
+
+
+def test_a_most_valuable_query_that_came_back_last_is_said_with_the_reason(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, {"a.0": entry(10, 71.9), "b.0": entry(1, 20.0), "c.0": entry(3, 30.0)})
+    text = said(tmp_path, verdict)
+    assert (
+        "a.0, the most valuable (priority 10), was down for longer than 2 lesser ones worth 4 together"
+        in text
+    )
+    assert "What is maximised is summed value" in text
+
+
+def test_that_summed_value_is_maximised_is_said_in_any_case(tmp_path: Path) -> None:
+    text = said(tmp_path, judged(tmp_path, {"a.0": entry(10, 5.0), "b.0": entry(1, 20.0)}))
+    assert "What is maximised is summed value" in text
+    assert "was down for longer than" not in text
+
+
+def test_in_strict_order_it_is_not(tmp_path: Path) -> None:
+    text = said(tmp_path, judged(tmp_path, {"a.0": entry(10, 71.9), "b.0": entry(1, 20.0)}, order="strict"))
+    assert "maximised" not in text
+    assert "was down for longer than" not in text
+
+
+def test_a_query_that_was_not_measured_is_shown_with_what_is_known_of_it(tmp_path: Path) -> None:
+    text = said(tmp_path, judged(tmp_path, {"a.0": entry(10, 60.0, measured=False)}, {"b.0": entry(1, 4.0)}))
+    assert "at least 60.0 s" in text
+    assert "63.1 s" in text
+
+
+def test_the_downtime_of_a_query_is_that_of_all_its_incidents(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, {"a.0": entry(10, 60.0, measured=False)}, {"a.0": entry(10, 4.5)})
+    assert "at least 64.5 s" in said(tmp_path, verdict)

@@ -1,0 +1,75 @@
+"""Bundles, commands and reports: what goes in comes out, and what is not one is refused with a reason."""
+
+import json
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reprise.spark_jobs.contract import Range
+from reprise.spark_jobs.errors import WireError
+from reprise.spark_jobs.node.command import Ack, Command, Install, Report, Usage
+from reprise.spark_jobs.node.wire import Message, decode_table, encode_table, pack, unpack
+
+tables = st.one_of(
+    st.none(),
+    st.lists(st.tuples(st.text(max_size=5), st.integers(-(2**60), 2**60)), min_size=1, max_size=20).map(
+        lambda rows: pa.table({"tag": [r[0] for r in rows], "n": [r[1] for r in rows]})
+    ),
+)
+
+
+@given(
+    st.lists(
+        st.tuples(tables, st.one_of(st.none(), st.integers(0, 2**60)), st.integers(1, 10**6)), max_size=6
+    )
+)
+def test_a_bundle_keeps_its_messages(items: list[tuple[pa.Table | None, int | None, int]]) -> None:
+    sent = [Message(f"a.{i}", f"b.{i}", b, w, t) for i, (t, w, b) in enumerate(items)]
+    got = list(unpack(pack((m, encode_table(m.table)) for m in sent)))
+    assert [(m.source, m.target, m.batch, m.watermark) for m in got] == [
+        (m.source, m.target, m.batch, m.watermark) for m in sent
+    ]
+    for before, after in zip(sent, got, strict=True):
+        assert (before.table is None) == (after.table is None)
+        if before.table is not None:
+            assert after.table.equals(before.table)
+
+
+def test_no_rows_need_no_bytes() -> None:
+    assert encode_table(pa.table({"x": pa.array([], pa.int64())})) == b""
+    assert decode_table(b"") is None
+
+
+@pytest.mark.parametrize("garbage", [b"", b"\0\0", b"\0\0\0\2[]x"[:5], b"\0\0\0\4nope", b"\xff" * 40])
+def test_garbage_is_not_a_bundle(garbage: bytes) -> None:
+    with pytest.raises(WireError, match="not a message bundle"):
+        list(unpack(garbage))
+
+
+def test_a_command_survives_the_wire() -> None:
+    command = Command(
+        job=3, epoch=2, slot=1, topology="{}", sink="/s", checkpoints="/c", hosted={"a.0": "i1"},
+        installs={"a.0": Install(7, {"path": "p", "size": 1, "sha256": "x"})}, routes={"a.0": 1},
+        positions={"a.0": 7}, resend=("a.0",),
+        ranges={"s.0": {8: Range(1, 2), 9: Range(2, 5, {"t/0": (7, 10)})}}, horizon=9, punctuations=(10,),
+    )  # fmt: skip
+    assert Command.decode(command.encode()) == command
+
+
+@pytest.mark.parametrize("change", [{"surprise": 1}, {"installs": 3}, {"ranges": {"s": {"x": [1, 2]}}}])
+def test_a_command_with_something_wrong_is_refused(change: dict[str, object]) -> None:
+    good = json.loads(Command(job=1, epoch=1, slot=0, topology="", sink="", checkpoints="").encode())
+    with pytest.raises(WireError, match="command"):
+        Command.decode(json.dumps(good | change).encode())
+
+
+def test_a_report_survives_the_wire() -> None:
+    report = Report(
+        slot=0, host="h", positions={"a.0": 5}, installed={"a.0": "i"}, failed={"b.0": "poison: x"},
+        acks=(Ack("a.0", "1.1.1", 5, None),), usage={"a.0": Usage(0.5, 10)}, outputs=(("a.0", 5, 1.5),), problems=("p",),
+    )  # fmt: skip
+    assert Report.decode(report.encode()) == report
+    with pytest.raises(WireError, match="report"):
+        Report.decode(b"[]")

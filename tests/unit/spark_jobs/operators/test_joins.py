@@ -1,0 +1,116 @@
+"""Joins against nested loops over all rows."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.operators import StreamTableJoin, WindowedJoin
+from reprise.spark_jobs.operators.testing import PLACE, inbox, run
+
+S = 1_000_000
+Side = list[tuple[int, str]]
+sides = st.lists(st.tuples(st.integers(0, 8), st.sampled_from("ab")), max_size=4)
+
+
+def table(rows: Side, value: str, first: int) -> pa.Table:
+    times = pa.array([t * S for t, _ in rows], pa.int64())
+    numbers = pa.array(range(first, first + len(rows)), pa.int64())
+    return pa.table({"time": times, "key": pa.array([k for _, k in rows], pa.string()), value: numbers})
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.tuples(sides, sides), min_size=1, max_size=5), st.integers(0, 3))
+def test_every_pair_within_the_bound_is_found_once(stream: list[tuple[Side, Side]], within: int) -> None:
+    join = WindowedJoin(left="l", right="r", keys=["key"], within=f"{within}s")
+    left: Side = []
+    right: Side = []
+    inboxes = []
+    for number, (some, more) in enumerate(stream, 1):
+        tables = {"l": table(some, "x", len(left)), "r": table(more, "y", len(right))}
+        inboxes.append(inbox(number, tables, watermark=0))
+        left, right = left + some, right + more
+    pairs = [
+        (r["x"], r["y"], r["time"]) for out in run(join, inboxes) if out is not None for r in out.to_pylist()
+    ]
+    expected = {
+        (i, j, max(s, t) * S)
+        for i, (s, k) in enumerate(left)
+        for j, (t, m) in enumerate(right)
+        if k == m and abs(s - t) <= within
+    }
+    assert len(pairs) == len(set(pairs))
+    assert set(pairs) == expected
+
+
+def test_rows_leave_when_nothing_can_meet_them_and_late_rows_are_dropped() -> None:
+    join = WindowedJoin(left="l", right="r", keys=["key"], within="2s", suffix="_r")
+    state = join.initial(PLACE)
+    state, _ = join.step(state, inbox(1, {"l": table([(0, "a"), (4, "a")], "x", 0)}, watermark=5 * S))
+    assert join.counters(state) == {"late_rows": 0, "left_rows": 1, "right_rows": 0}
+    state, out = join.step(state, inbox(2, {"r": table([(4, "a"), (6, "a")], "x", 7)}, watermark=20 * S))
+    # The row of second 4 came after the watermark 5; second 6 meets second 4.
+    assert out is not None and out.to_pylist() == [{"key": "a", "time": 6 * S, "x": 1, "x_r": 8}]
+    assert join.counters(state) == {"late_rows": 1, "left_rows": 0, "right_rows": 0}
+
+
+def test_a_stream_sees_the_latest_row_of_the_table_including_this_batch() -> None:
+    join = StreamTableJoin(stream="s", table="t", keys=["key"], columns=["y", "time"])
+    outputs = run(
+        join,
+        [
+            inbox(1, {"s": table([(1, "a")], "x", 0)}),
+            inbox(
+                2,
+                {
+                    "t": table([(1, "a"), (2, "a"), (2, "b")], "y", 10),
+                    "s": table([(3, "a"), (3, "c")], "x", 1),
+                },
+            ),
+            inbox(3, {"s": table([(4, "b"), (5, "a")], "x", 3), "t": table([(9, "a")], "y", 20)}),
+        ],
+    )
+    assert outputs[0] is None
+    assert [o.to_pylist() for o in outputs if o is not None] == [
+        [{"time": 3 * S, "key": "a", "x": 1, "y": 11, "time_table": 2 * S}],
+        [
+            {"time": 4 * S, "key": "b", "x": 3, "y": 12, "time_table": 2 * S},
+            {"time": 5 * S, "key": "a", "x": 4, "y": 20, "time_table": 9 * S},
+        ],
+    ]
+
+
+def test_a_left_join_keeps_what_finds_nothing() -> None:
+    join = StreamTableJoin(stream="s", table="t", keys=["key"], columns=["y"], how="left")
+    outputs = run(
+        join,
+        [
+            inbox(1, {"s": table([(1, "a")], "x", 0)}),
+            inbox(2, {"t": table([(1, "a")], "y", 7), "s": table([(2, "b"), (2, "a")], "x", 1)}),
+        ],
+    )
+    assert [[r["y"] for r in o.to_pylist()] for o in outputs if o is not None] == [[None], [None, 7]]
+
+
+def test_many_updates_of_few_keys_do_not_grow_the_state() -> None:
+    join = StreamTableJoin(stream="s", table="t", keys=["key"])
+    state = join.initial(PLACE)
+    for number in range(1, 30):
+        rows = table([(number, f"{i}") for i in range(500)], "y", number * 1000)
+        state, _ = join.step(state, inbox(number, {"t": rows}))
+    assert join.counters(state) == {"keys": 500}
+    assert state._rows.size <= 4096 + 500
+    _, out = join.step(state, inbox(31, {"s": pa.table({"key": ["7"]})}))
+    assert out is not None and out.column("y").to_pylist() == [29_007]
+
+
+def test_the_two_inputs_must_differ() -> None:
+    with pytest.raises(SpecError, match="another upstream"):
+        WindowedJoin(left="a", right="a", keys=["k"], within="1s")
+    with pytest.raises(SpecError, match="another upstream"):
+        StreamTableJoin(stream="a", table="a", keys=["k"])
+    with pytest.raises(SpecError, match="within"):
+        WindowedJoin(left="a", right="b", keys=["k"], within="soon")

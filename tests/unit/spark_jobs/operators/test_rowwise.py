@@ -1,0 +1,130 @@
+"""Map, filter, flat-map, union and sink: what they keep, in which order, and which parameters they refuse."""
+
+from __future__ import annotations
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from reprise.spark_jobs.contract import Operator
+from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.operators import Filter, FlatMap, Map, Sink, Union
+from reprise.spark_jobs.operators.frames import ColumnError, canonical
+from reprise.spark_jobs.operators.testing import inbox, run
+
+ROWS = pa.table({"n": [3, 1, 2], "word": ["x y", "", "z"]})
+
+
+def words(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(pl.col("word").str.split(" "))
+
+
+def not_a_frame(frame: pl.DataFrame) -> int:
+    return frame.height
+
+
+HERE = "spark_jobs_test_functions"
+
+
+@pytest.fixture(autouse=True)
+def functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`module:function` finds the functions above under a fixed name, however the tests were imported."""
+    import sys
+    import types
+
+    module = types.ModuleType(HERE)
+    module.words, module.not_a_frame = words, not_a_frame  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, HERE, module)
+
+
+def only(operator: Operator, *tables: pa.Table) -> list[dict[str, object]] | None:
+    (out,) = run(operator, [inbox(1, {f"i{k}": t for k, t in enumerate(tables)})])
+    return None if out is None else out.to_pylist()
+
+
+def test_map_selects_by_list_or_by_mapping_and_filters_first() -> None:
+    assert only(Map(select=["*", "n * 2 AS twice"], where="n >= 2"), ROWS) == [
+        {"n": 3, "word": "x y", "twice": 6},
+        {"n": 2, "word": "z", "twice": 4},
+    ]
+    assert only(Map(select={"half": "n / 2.0"}), ROWS) == [{"half": 1.5}, {"half": 0.5}, {"half": 1.0}]
+
+
+def test_numbers_with_a_point_are_floats() -> None:
+    (out,) = run(Map(select={"a": "0.5", "b": "n * 0.5", "c": "n / 2.0"}), [inbox(1, ROWS)])
+    assert out is not None and set(out.schema.types) == {pa.float64()}
+
+
+def test_filter_keeps_order_and_gives_nothing_for_no_rows() -> None:
+    assert only(Filter(where="word <> ''"), ROWS) == [{"n": 3, "word": "x y"}, {"n": 2, "word": "z"}]
+    assert only(Filter(where="n > 9"), ROWS) is None
+    assert only(Filter(where="n > 9")) is None
+
+
+def test_flat_map_explodes_lists_and_drops_rows_without_items() -> None:
+    lists = pa.table({"n": [1, 2, 3, 4], "tags": [["a", "b"], [], None, ["c"]]})
+    assert only(FlatMap(explode=["tags"], select=["n", "tags AS tag"]), lists) == [
+        {"n": 1, "tag": "a"},
+        {"n": 1, "tag": "b"},
+        {"n": 4, "tag": "c"},
+    ]
+    assert only(FlatMap(explode=["tags"]), lists.slice(1, 2)) is None
+
+
+def test_functions_are_named_by_module() -> None:
+    assert only(Map(function=f"{HERE}:words"), ROWS) == [
+        {"n": 3, "word": ["x", "y"]},
+        {"n": 1, "word": [""]},
+        {"n": 2, "word": ["z"]},
+    ]
+    with pytest.raises(ColumnError, match="must return a polars DataFrame, not int"):
+        only(Map(function=f"{HERE}:not_a_frame"), ROWS)
+
+
+def test_union_takes_inputs_in_order_with_the_first_columns() -> None:
+    other = pa.table({"word": pa.array(["q"]).dictionary_encode(), "n": [9], "more": [0]})
+    assert only(Union(), ROWS.slice(0, 1), other) == [{"n": 3, "word": "x y"}, {"n": 9, "word": "q"}]
+    assert only(Union(columns=["word"]), other, ROWS.slice(2)) == [{"word": "q"}, {"word": "z"}]
+    with pytest.raises(ColumnError, match="no column 'more'"):
+        only(Union(), other, ROWS)
+    with pytest.raises(ColumnError, match="different types"):
+        only(Union(), ROWS, pa.table({"n": ["text"], "word": ["w"]}))
+
+
+def test_sink_is_the_identity() -> None:
+    assert only(Sink(), ROWS) == ROWS.to_pylist()
+
+
+def test_strings_have_one_type_whatever_library_made_them() -> None:
+    kinds = [pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.large_string())]
+    for kind in kinds:
+        table = canonical(pa.table({"s": pa.array(["a", None]).cast(kind), "n": [1, 2]}))
+        assert table.schema.field("s").type == pa.string()
+        assert table.column("s").to_pylist() == ["a", None]
+    (out,) = run(Map(select=["word || '!' AS loud"]), [inbox(1, ROWS)])
+    assert out is not None and out.schema.field("loud").type == pa.string()
+
+
+@pytest.mark.parametrize(
+    ("build", "field"),
+    [
+        (Map, "select"),
+        (lambda: Map(select="n"), "select"),
+        (lambda: Map(select=["n +"]), "select[0]"),
+        (lambda: Map(select={"x": "n +"}), "select.x"),
+        (lambda: Filter(where="n >"), "where"),
+        (lambda: Map(function="no_such_module:f"), "function"),
+        (lambda: Map(function=f"{HERE}:wrods"), "function"),
+        (FlatMap, "explode"),
+    ],
+)
+def test_wrong_parameters_are_named(build: object, field: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        build()  # type: ignore[operator]
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("operator", [Filter(where="m > 1"), Map(select=["m"]), FlatMap(explode=["m"])])
+def test_a_missing_column_is_named_with_those_that_there_are(operator: Operator) -> None:
+    with pytest.raises(ColumnError, match=r"m.*columns are n, word"):
+        only(operator, ROWS)

@@ -1,0 +1,96 @@
+"""A driver and executors of different versions: an error that names both, before anything is read wrongly."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from dataclasses import fields
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from reprise.controller.driver import nodes
+from reprise.controller.driver.nodes import SparkNodes
+from reprise.spark_jobs.contract import Range
+from reprise.spark_jobs.engine import chain
+from reprise.spark_jobs.engine.chain import ChainError
+from reprise.spark_jobs.errors import VersionError
+from reprise.spark_jobs.node import shim
+from reprise.spark_jobs.node.command import Ack, Command, Install, Report, Usage
+from reprise.spark_jobs.node.shim import Stage, Warm
+from reprise.spark_jobs.node.wire import Message
+from reprise.spark_jobs.version import PROTOCOL, VERSION
+
+HERE = "127.0.1.7"
+OTHER = "0.0.9 (protocol 1)"
+COMMAND = Command(job=1, epoch=1, slot=0, topology="", sink="", checkpoints="")
+REPORT = Report(slot=0, host="h", positions={}, installed={})
+
+
+@pytest.mark.parametrize("other", [OTHER, None])
+@pytest.mark.parametrize("message", [COMMAND, REPORT])
+def test_a_message_of_another_version_is_refused_by_both_names(message: Any, other: str | None) -> None:
+    """Whatever else it holds: of an earlier version, or of a later one with fields that nobody here knows."""
+    data = json.loads(message.encode()) | {"version": other, "surprise": 1}
+    if other is None:
+        del data["version"]
+    with pytest.raises(VersionError) as refused:
+        type(message).decode(json.dumps(data).encode())
+    assert VERSION in str(refused.value) and (other or "of an earlier version") in str(refused.value)
+    assert type(message).decode(message.encode()) == message
+
+
+@pytest.mark.parametrize("task", [Stage((1, 1), 0, False, (COMMAND.encode(),)), Warm()])
+@pytest.mark.parametrize("other", [OTHER, None])
+def test_a_task_of_another_version_says_so_before_it_asks_its_host(
+    monkeypatch: pytest.MonkeyPatch, task: Any, other: str | None
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setenv("SPARK_LOCAL_IP", HERE)
+    monkeypatch.setattr(shim, "_host", lambda: asked.append("host"))
+    monkeypatch.setattr(shim, "exchange", lambda *_: asked.append("exchange") or ([0], [b""]))
+    sent = copy.copy(task)
+    if other is None:
+        del sent.version
+    else:
+        sent.version = other
+    with pytest.raises(VersionError, match=rf"the executor at {HERE} has .*must run the same image"):
+        list(sent(0, [(0, ("at", HERE))]))
+    assert asked == []
+    list(copy.copy(task)(0, [(0, ("at", HERE))]))
+    assert asked
+
+
+@pytest.mark.parametrize(
+    ("line", "said"), [(f"VersionError: driver {OTHER}", True), ("OSError: no room", False)]
+)
+def test_a_node_of_another_version_is_told_to_people_and_not_used(
+    monkeypatch: pytest.MonkeyPatch, line: str, said: bool
+) -> None:
+    def collect() -> None:
+        raise RuntimeError(f"Traceback\nspark_jobs.errors.{line}\n")
+
+    rdd = SimpleNamespace(mapPartitionsWithIndex=lambda _: SimpleNamespace(collect=collect))
+    monkeypatch.setattr(chain, "_placed", lambda *_: rdd)
+    monkeypatch.setattr(nodes, "ANOTHER_VERSION_S", 0.0)
+    with pytest.raises(VersionError if said else ChainError, match=f"node at {HERE} is not ready"):
+        chain.warm(None, HERE)  # type: ignore[arg-type]
+    there = SparkNodes(None, "driver", SimpleNamespace(changed=SimpleNamespace(set=lambda: None)))  # type: ignore[arg-type]
+    told: list[str] = []
+    there.say = told.append
+    there._warm_up("n1#1", HERE)
+    assert [OTHER in text for text in told] == ([True] if said else [])
+    assert not there._warm
+
+
+def test_the_protocols_number_goes_with_what_its_messages_hold() -> None:
+    """Who changes a message of the data plane raises `PROTOCOL` and writes the new digest here."""
+    held = [
+        [kind.__name__, [f.name for f in fields(kind)]]
+        for kind in (Command, Report, Install, Ack, Usage, Message)
+    ]
+    held.append(["Range", list(Range._fields)])
+    digest = hashlib.sha256(json.dumps(held).encode()).hexdigest()[:12]
+    assert (PROTOCOL, digest) == (2, "2d11e029e718")

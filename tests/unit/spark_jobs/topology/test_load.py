@@ -1,0 +1,229 @@
+"""Every mistake in a resource is one error that names the field, says why and gives the line."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reprise.spark_jobs.contract import Operator
+from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.topology import load_text, load_topology, make_operator
+
+GOOD = """\
+apiVersion: reprise.dev/v1alpha1
+kind: StreamTopology
+metadata:
+  name: test
+spec:
+  batch: {interval: 500ms}
+  sources:
+    - name: tweets
+      class: reprise.spark_jobs.sources:HashtagSource
+      parallelism: 2
+      with: {rate: 100}
+  operators:
+    - name: parser
+      class: reprise.spark_jobs.operators:FlatMap
+      parallelism: 2
+      with: {explode: [hashtags]}
+      inputs: [{from: tweets, forward: true}]
+    - name: count
+      class: reprise.spark_jobs.operators:KeyedCount
+      parallelism: 3
+      with: {keys: [hashtags]}
+      inputs: [{from: parser, by: [hashtags]}]
+      output: {priority: 3, priorities: {"1": 7}}
+  checkpoint: {interval: 10s}
+"""
+
+COUNT = "spec.operators[count]"
+MISTAKES = [
+    # (text, replaced by, field, part of the reason, line)
+    ("kind: StreamTopology", "kind: Topology", "kind", "StreamTopology", 2),
+    ("v1alpha1", "v1", "apiVersion", "v1alpha1", 1),
+    ("kind: StreamTopology\n", "", "kind", "is required", None),
+    ("name: test", "nam: test", "metadata.nam", "did you mean 'name'?", 4),
+    ("name: test", "name: Test_1", "metadata.name", "not a DNS label", 4),
+    ("batch:", "batches:", "spec.batches", "did you mean 'batch'?", 6),
+    ("500ms", "5", "spec.batch.interval", "is not a duration", 6),
+    ("500ms", "0ms", "spec.batch.interval", "must be more than 0", 6),
+    ("parallelism: 3", "paralelism: 3", f"{COUNT}.paralelism", "did you mean 'parallelism'?", 20),
+    ("parallelism: 3", "parallelism: 0", f"{COUNT}.parallelism", "greater than or equal to 1, found 0", 20),
+    ("parallelism: 3", "parallelism: '3'", f"{COUNT}.parallelism", "valid integer", 20),
+    ("name: count", "name: by_tag", "spec.operators[1].name", "not a DNS label", 18),
+    ("name: count", "name: parser", "spec.operators[1].name", "is the name of spec.operators[0] already", 18),
+    (
+        "name: count",
+        "name: tweets",
+        "spec.operators[1].name",
+        "is the name of spec.sources[0] already",
+        18,
+    ),
+    ("priority: 3", "priority: 11", f"{COUNT}.output.priority", "less than or equal to 10, found 11", 23),
+    ("priority: 3", "priority: 0", f"{COUNT}.output.priority", "greater than or equal to 1, found 0", 23),
+    ('"1": 7', '"1": 70', f"{COUNT}.output.priorities.1", "less than or equal to 10", 23),
+    ('"1": 7', '"3": 7', f"{COUNT}.output.priorities.3", "there is no partition 3", 23),
+    ('"1": 7', '"x": 7', f"{COUNT}.output.priorities.x", "pattern", 23),
+    ("priority: 3", "format: csv, priority: 3", f"{COUNT}.output.format", "'jsonl' or 'parquet'", 23),
+    ("from: parser", "from: parsr", f"{COUNT}.inputs[0].from", "did you mean 'parser'?", 22),
+    ("inputs: [{from: parser, by: [hashtags]}]", "inputs: []", f"{COUNT}.inputs", "at least 1 item", 22),
+    ("      inputs: [{from: parser, by: [hashtags]}]\n", "", f"{COUNT}.inputs", "is required", 18),
+    (", by: [hashtags]", "", f"{COUNT}.inputs[0]", "say how rows reach them", 22),
+    (", by: [hashtags]", ", by: [hashtags], broadcast: true", f"{COUNT}.inputs[0]", "only one of", 22),
+    (", by: [hashtags]", ", forward: true", f"{COUNT}.inputs[0].forward", "needs equal parallelism", 22),
+    (", by: [hashtags]", ", by: hashtags", f"{COUNT}.inputs[0].by", "expected a list, found str", 22),
+    (
+        "[{from: parser, by: [hashtags]}]",
+        "[{from: parser, by: [a]}, {from: parser, by: [b]}]",
+        f"{COUNT}.inputs",
+        "2 times",
+        22,
+    ),
+    (
+        "from: tweets, forward",
+        "from: count, broadcast",
+        "spec.operators[count].inputs[0]",
+        "closes the cycle",
+        22,
+    ),
+    ("true}]", "true, feedback: true}]", "spec.operators[parser].inputs", "are all feedback", 17),
+    (
+        '\n      output: {priority: 3, priorities: {"1": 7}}',
+        "",
+        "spec.operators",
+        "no operator has an `output`",
+        12,
+    ),
+    ("operators:KeyedCount", "operators:KeyedCont", f"{COUNT}.class", "did you mean 'KeyedCount'?", 19),
+    (
+        "reprise.spark_jobs.operators:K",
+        "reprise.spark_jobs.operator:K",
+        f"{COUNT}.class",
+        "No module named 'reprise.spark_jobs.operator'",
+        19,
+    ),
+    ("operators:KeyedCount", "operators.KeyedCount", f"{COUNT}.class", "write package.module:Class", 19),
+    (
+        "reprise.spark_jobs.operators:KeyedCount",
+        "reprise.spark_jobs.sources:FileSource",
+        f"{COUNT}.class",
+        "contract:Operator",
+        19,
+    ),
+    (
+        "reprise.spark_jobs.operators:KeyedCount",
+        "reprise.spark_jobs.contract:Operator",
+        f"{COUNT}.class",
+        "does not define step",
+        19,
+    ),
+    ("{keys: [hashtags]}", "{key: [hashtags]}", f"{COUNT}.with.key", "did you mean 'keys'?", 21),
+    ("{keys: [hashtags]}", "{}", f"{COUNT}.with.keys", "is required by KeyedCount", 21),
+    ("{keys: [hashtags]}", "{keys: 5}", f"{COUNT}.with.keys", "expected a list of column names", 21),
+    ("{rate: 100}", "{rate: fast}", "spec.sources[tweets].with.rate", "expected an integer", 11),
+    ("interval: 10s", "interval: 10s, everyBatches: 3", "spec.checkpoint", "only one of", 24),
+    ("  checkpoint:", "  paused: false\n  paused: true\n  checkpoint:", "spec.paused", "is given twice", 25),
+    (
+        "  checkpoint:",
+        "  recovery: {cpuCap: 120}\n  checkpoint:",
+        "spec.recovery.cpuCap",
+        "less than or equal to 100",
+        24,
+    ),
+    ("  checkpoint:", "  nodes: {cpu: lots}\n  checkpoint:", "spec.nodes.cpu", "is not a quantity", 24),
+    ("  sources:", "  sources: [", "(document)", "not YAML", 8),
+    ("spec:", "spec: 3 #", "(document)", "not YAML", 6),
+]
+
+
+def test_the_good_resource_is_good() -> None:
+    assert load_text(GOOD).operator("count").output.priority_of(1) == 7  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("old", "new", "field", "reason", "line"), MISTAKES)
+def test_a_mistake_is_named(old: str, new: str, field: str, reason: str, line: int | None) -> None:
+    assert old in GOOD
+    with pytest.raises(SpecError) as caught:
+        load_text(GOOD.replace(old, new), "t.yaml")
+    assert caught.value.field == field
+    assert reason in caught.value.reason
+    if line is not None:
+        assert f"t.yaml, line {line}" in caught.value.reason
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "- 1",
+        "just text",
+        "a: 1\n---\nb: 2",
+        "\tx: 1",
+        "{[1]: 2}",
+        "? {a: 1}\n: 2",
+        "a: .nan",
+        "a: &a [b, b]\nb: &b [*a, *a]",
+        "[" * 3000,
+        "a: &x [*x]",
+        "!!python/object:os.system {}",
+        "\x00",
+    ],
+)
+def test_files_that_are_no_resource_are_refused(text: str) -> None:
+    with pytest.raises(SpecError):
+        load_text(text)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, len(GOOD) - 1), st.integers(1, 9), st.text(alphabet="{}[]:-,'\" \nax1", max_size=4))
+def test_no_damage_to_a_file_gives_anything_but_a_spec_error(start: int, length: int, insert: str) -> None:
+    try:
+        load_text(GOOD[:start] + insert + GOOD[start + length :])
+    except SpecError as error:
+        assert error.field and error.reason
+
+
+def test_a_module_beside_the_file_is_found_and_its_errors_are_named(tmp_path: Path) -> None:
+    (tmp_path / "my_operators_beside.py").write_text(
+        "from reprise.spark_jobs.contract import Operator\n"
+        "class Mine(Operator):\n"
+        "    def __init__(self, limit):\n"
+        "        if limit < 0: raise ValueError('limit is negative')\n"
+        "    def step(self, state, inbox): return state, inbox.table()\n"
+    )
+    text = GOOD.replace("reprise.spark_jobs.operators:KeyedCount", "my_operators_beside:Mine")
+    path = tmp_path / "t.yaml"
+    path.write_text(text.replace("{keys: [hashtags]}", "{limit: 1}"))
+    resource = load_topology(path)
+    assert isinstance(make_operator(resource.operator("count")), Operator)
+    path.write_text(text.replace("{keys: [hashtags]}", "{limit: -1}"))
+    with pytest.raises(
+        SpecError, match=r"spec.operators\[count\].with: .*limit is negative \(t.yaml, line 21\)"
+    ):
+        load_topology(path)
+    (tmp_path / "broken_beside.py").write_text("1 / 0\n")
+    path.write_text(text.replace("my_operators_beside:", "broken_beside:"))
+    with pytest.raises(SpecError, match="ZeroDivisionError"):
+        load_topology(path)
+
+
+def test_what_is_legal_but_odd_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    odd = GOOD.replace(
+        "  checkpoint:",
+        "    - {name: idle, class: 'reprise.spark_jobs.operators:Sink', inputs: [{from: parser}]}\n  checkpoint:",
+    )
+    with caplog.at_level(logging.WARNING):
+        load_text(odd)
+    assert ["spec.operators[idle]" in m and "no query needs it" in m for m in caplog.messages] == [True]
+
+
+def test_the_resource_can_overrule_what_a_class_says_of_itself() -> None:
+    text = GOOD.replace(
+        "      with: {keys: [hashtags]}", "      with: {keys: [hashtags]}\n      deterministic: false"
+    )
+    assert make_operator(load_text(text).operator("count")).deterministic is False
+    assert make_operator(load_text(GOOD).operator("count")).deterministic is True
