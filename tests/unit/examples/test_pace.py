@@ -36,7 +36,7 @@ def in_jobs(batches: int, job_s: float, busy_s: float = 0.0) -> Writes:
     return writes(*found)
 
 
-@pytest.mark.parametrize("job_s", [0.1, 0.5, 1.0, 1.5])
+@pytest.mark.parametrize("job_s", [0.1, 0.5, 1.0, 1.5, 3.0, 4.5])
 def test_a_machine_that_follows_a_batch_a_second_gets_one(job_s: float) -> None:
     pace = measured({"a": in_jobs(57, job_s), "b": in_jobs(57, job_s)})
     assert pace.follows
@@ -61,7 +61,7 @@ def test_one_query_that_is_late_is_not_the_machine() -> None:
     assert measured({"a": writes(*[1.0] * 57), "b": writes(*[9.0] * 57), "c": writes(*[1.2] * 57)}).late_s < 2
 
 
-@pytest.mark.parametrize(("job_s", "busy_s"), [(2.5, 0.0), (2.0, 0.2), (4.0, 0.0)])
+@pytest.mark.parametrize(("job_s", "busy_s"), [(6.0, 0.0), (4.0, 0.4), (9.0, 0.0), (0.5, 1.05)])
 def test_a_machine_that_is_late_gets_a_slower_stream(job_s: float, busy_s: float) -> None:
     pace = measured({"a": in_jobs(57, job_s, busy_s)})
     assert LEAST_S < pace.interval_s <= MOST_S
@@ -72,7 +72,7 @@ def test_a_machine_that_is_late_gets_a_slower_stream(job_s: float, busy_s: float
     assert "VERY BUSY" not in pace.describe()
 
 
-@pytest.mark.parametrize(("job_s", "busy_s"), [(12.0, 0.0), (0.5, 1.05)], ids=["long jobs", "falls behind"])
+@pytest.mark.parametrize(("job_s", "busy_s"), [(20.0, 0.0), (1.0, 1.6)], ids=["long jobs", "falls behind"])
 def test_a_machine_that_is_far_too_slow_is_told_so(job_s: float, busy_s: float) -> None:
     pace = measured({"a": in_jobs(57, job_s, busy_s)})
     assert pace.interval_s == MOST_S
@@ -81,11 +81,11 @@ def test_a_machine_that_is_far_too_slow_is_told_so(job_s: float, busy_s: float) 
 
 
 def test_what_was_late_is_few_batches_late_at_the_chosen_pace() -> None:
-    for late_s in (0.0, 2.9, 3.0, 3.1, 6.0, 8.9, 9.0):
+    for late_s in (0.0, 6.9, 7.0, 7.1, 12.0, 20.9, 21.0):
         pace = Pace(late_s)
         assert pace.follows
-        assert late_s <= 3 * pace.interval_s + 1e-6
-    assert not Pace(9.1).follows
+        assert late_s <= 7 * pace.interval_s + 1e-6
+    assert not Pace(21.1).follows
 
 
 def test_a_run_that_wrote_too_little_is_no_measure() -> None:

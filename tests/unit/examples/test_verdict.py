@@ -99,7 +99,7 @@ def test_a_machine_that_did_not_follow_is_no_failure_of_recovery(tmp_path: Path)
     text = said(tmp_path, verdict)
     assert "NOT SHOWN: outputs are right in every byte, but" in text
     assert (
-        "outputs of the incremental run were more than 3 batches late (14.0 s, with a batch every 1 s)"
+        "outputs of the incremental run were more than 7 batches late (14.0 s, with a batch every 1 s)"
         in text
     )
     assert "FAILED" not in text
