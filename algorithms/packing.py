@@ -1,6 +1,6 @@
 """Plans that fit node by node: partitions are indivisible, so room in sum is not yet room.
 
-The paper puts each partition on the node with most free capacity (seed 003, end of section 5). That spreads
+The paper puts each partition on the node with most free capacity (end of its section 5). That spreads
 load well and strands room: two nodes with 5 free take 3, 3 but then no 4. So the paper's rule goes first, and
 where it fails best-fit and an exact search with a step limit try; a set of partitions is called unpackable
 only by the last.

@@ -1,6 +1,6 @@
 """What each partition takes of a node, as plans count it.
 
-The greater of what is declared and what is measured, at least 1 milli-CPU. Seed 003 plans under the
+The greater of what is declared and what is measured, at least 1 milli-CPU. The paper plans under the
 assumption that the cluster was not overloaded before the failure (section 4.4); where measurement says that a
 node was, the measured part is scaled down until its partitions fit under its cap. So an arrangement that ran
 can run again on as many nodes of the same size. For the same reason the measured part never exceeds what one

@@ -27,7 +27,7 @@ def recover(s: Situation, first: bool) -> Decision | None:
 
 
 def plan_by_plan(s: Situation, first: bool) -> Decision | None:
-    """Seed 003, section 4.4: the first plan rolls the survivors back, the following only add."""
+    """The paper, section 4.4: the first plan rolls the survivors back, the following only add."""
     view, before = s.view, s.desired
     lost = [p for p in view.failed if p in before.assignment]
     rollback = first or (bool(lost) and not view.snapshot.topology.deterministic)

@@ -1,6 +1,6 @@
 """How each query stands: derived from an observation alone, so `run` and `status` cannot disagree.
 
-A query is available when all of its partitions are at work (seed 003, Def. 1: not before all are) and, while an incident is
+A query is available when all of its partitions are at work (the paper, Def. 1: not before all are) and, while an incident is
 open, it is back as the incident's record says, or near the newest batch if the incident has not touched it
 (`reprise.scheduler.back`).  Outside of incidents a query that is behind is slow, not down; but in and out of incidents
 its output must advance where batches are due (`reprise.controller.zookeeper.advance`).  It is recovering when everything

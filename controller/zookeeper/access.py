@@ -33,7 +33,7 @@ SECRET_FILES = (KEY, FORMER_KEY, DIGEST, USER)
 
 
 def client_options(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """Arguments for `zk_client.Client`.  ConfigError names the variable and the file that is not there, or not right."""
+    """Arguments for `client.Client`.  ConfigError names the variable and the file that is not there, or not right."""
     found: dict[str, Any] = {}
     if folder := environment.get(TLS):
         ca, certificate, key = (_file(TLS, folder, name) for name in ("ca.crt", "tls.crt", "tls.key"))

@@ -1,6 +1,6 @@
 """Punctuations: the batches after which every partition stores its state, and which of those checkpoints are complete.
 
-A punctuation is announced before its batch is released, so nobody can have passed it (seed 003, section 4.1, with the batch
+A punctuation is announced before its batch is released, so nobody can have passed it (the paper, section 4.1, with the batch
 barrier as the carrier).  The final batch of a bounded stream always is one.
 """
 

@@ -291,7 +291,7 @@ class OperatorRuntime(Runtime):
             self.sink.close()
 
     def deliver(self, message: Message) -> None:
-        """Take in a message; one that was applied before is skipped (seed 003, Algorithm 1, lines 3-4)."""
+        """Take in a message; one that was applied before is skipped (the paper, Algorithm 1, lines 3-4)."""
         delay = next((d for u, d in self.needs if u == message.source), None)
         if delay is None or message.batch + delay <= self.position:
             self.duplicates += 1

@@ -32,7 +32,7 @@ def cluster(nodes: int) -> EmbeddedCluster:
 
 
 def topology2(nodes: int = 10, **more: Any) -> StreamTopology:
-    """Topology 2 of seed 003 (15 queries), slowed down to what a test needs."""
+    """Topology 2 of the paper (15 queries), slowed down to what a test needs."""
     changes: dict[str, Any] = {
         "sources[source].with.batches": BATCHES,
         "sources[source].with.rate": 100,

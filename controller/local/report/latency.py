@@ -1,4 +1,4 @@
-"""Relative latency and availability of queries, as in seed 003, section 7.2.
+"""Relative latency and availability of queries, as in the paper, section 7.2.
 
 A query's latency is the write time of a batch less the time it was due; l_s is its mean before the failure, RL = l / l_s.
 A query is available when the mean latency over a window is below 1.2 l_s.  The paper's latencies are seconds to minutes;
@@ -20,7 +20,7 @@ import numpy as np
 from reprise.controller.local.report.history import Seconds, Writes
 
 THETA = 1.2
-"""Of seed 003, section 7.2."""
+"""Of the paper, section 7.2."""
 BASELINE_BATCHES = 30
 """l_s is taken over so many batches before the failure, of which those of the start-up are left out."""
 WARM_UP_BATCHES = 5
