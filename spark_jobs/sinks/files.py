@@ -2,7 +2,7 @@
 
 In a `FileSink` a batch's rows are one file, `<root>/<operator>/<index>/batch-<number>.<format>`, which appears whole or not
 at all and is never replaced.  A batch that is replayed after a failure, or written by a zombie, finds its file there: the
-bytes must be the same (invariant E1), and if they are not, that is an error and not a second answer.  A batch without rows
+bytes must be the same, and if they are not, that is an error and not a second answer.  A batch without rows
 has an empty file, so that a missing batch can be told from an empty one.
 """
 
@@ -112,7 +112,7 @@ def encoded(fmt: str, table: pa.Table) -> bytes:
 
 
 def differs(path: str, batch: int) -> SinkError:
-    """What a sink says of a replayed batch whose bytes are not those of the first time (invariant E1)."""
+    """What a sink says of a replayed batch whose bytes are not those of the first time."""
     return SinkError(
         f"{path} was written before with other rows: the replay of batch {batch} is not identical; "
         "an operator upstream is not deterministic (declare `deterministic: false`)"

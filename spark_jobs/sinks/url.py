@@ -2,7 +2,7 @@
 
 The same promise as `FileSink`: a batch's file appears whole, once, and is never answered twice.  What that rests on differs
 from store to store (`reprise.spark_jobs.storage.files`).  Where a store cannot refuse a second file of the same name, a
-zombie and its successor may both write; their bytes are the same (invariant E1), so the answer is.
+zombie and its successor may both write; their bytes are the same, so the answer is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Runs on a real cluster against the definition of the output: the checker of all end-to-end tests.
 
 A scenario is a topology, a number of nodes and a fault schedule.  Its verdict is always the same: every output partition has
-exactly one file for every batch, with the bytes that `reprise.spark_jobs.operators.local` says (invariant E1).
+exactly one file for every batch, with the bytes that `reprise.spark_jobs.operators.local` says.
 """
 
 from __future__ import annotations

@@ -311,7 +311,7 @@ class World:
         assert poisoned.isdisjoint(desired.assignment), "poison is retried"
 
     def _check_incident(self, incident: Incident, decision: Decision) -> None:
-        """E2: nothing is called restored on the word of a report that is older than what is desired."""
+        """Nothing is called restored on the word of a report that is older than what is desired."""
         verified = decision.rule == "restored"
         before = self.incident.queries if self.incident else {}
         restored = {

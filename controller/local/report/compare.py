@@ -1,7 +1,8 @@
 """Are the outputs of two runs the same, byte for byte?
 
-The answer to invariant E1: the sink holds one file for each (output partition, batch), so two runs over the same input
-agree exactly when their folders have the same files with the same bytes.  Unfinished files (hidden names) are no output.
+Faults must not show in the output.  The sink holds one file for each (output partition, batch), so two runs over the same
+input agree exactly when their folders have the same files with the same bytes.  Unfinished files (hidden names) are no
+output.
 """
 
 from __future__ import annotations
