@@ -18,6 +18,7 @@ setup: $(STAMP)  ## create .venv with everything that is needed (LOCKED=1: by ha
 $(STAMP): pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 is needed (set PYTHON=...)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip uninstall --quiet --yes reprise 2>/dev/null || true   # an older checkout's name for this
 ifdef LOCKED
 	$(PIP) --require-hashes -r docker/build.lock
 	$(PIP) --require-hashes --no-build-isolation -r docker/dev.lock

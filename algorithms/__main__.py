@@ -1,4 +1,4 @@
-"""`python -m algorithms`: compile the kernels, so that no plan has to wait for it."""
+"""`python -m reprise.algorithms`: compile the kernels, so that no plan has to wait for it."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ kernels, which search less in the same time. `load` waits instead: command line,
 where nobody has asked for the background.
 
 What is compiled stays on disk, in `__pycache__` beside the kernels, else in the user's cache or where
-NUMBA_CACHE_DIR says; `python -m algorithms` fills it (an image build does well to run it, on
+NUMBA_CACHE_DIR says; `python -m reprise.algorithms` fills it (an image build does well to run it, on
 processors like those that it will run on). With no place to write to, each process compiles for itself.
 """
 

@@ -26,7 +26,7 @@ from reprise.controller.status import plain, records
 from reprise.controller.zookeeper.access import AUTH, SECRET_FILES
 
 PACKAGES = (
-    "reprise",
+    "reprise-streams",
     "pyspark",
     "pyarrow",
     "polars",

@@ -96,7 +96,6 @@ class Drain:
         """What the next driver is started with, and on record as such: what is wanted, or, while the stream is not drained
         and that would make shown batches differently, what there was.  Raises CoordinationError."""
         self._since = None
-        self.book.close_to_others()
         raw = self.book.former()
         former = Former.decode(raw) if raw else None
         if former is not None and resource.upgrade == "drain":
@@ -111,6 +110,7 @@ class Drain:
                         f"{WAY_OUT}",
                     )
                     return before, replace(settings, image=former.image)
+        self.book.close_to_others()  # not for a former driver, which may be another user, or none
         wanted = Former(resource.document, _image(resource, settings)).encode()
         if wanted != raw:
             self.book.started(wanted)

@@ -65,6 +65,8 @@ def _account(resource: StreamTopology, settings: OperatorSettings) -> None:
 
 def _secrets(part: str, names: tuple[str, ...], settings: OperatorSettings) -> None:
     for index, name in enumerate(names):
+        if name in settings.own_secrets:
+            raise SpecError(f"spec.kubernetes.{part}[{index}]", f"{name!r} is the control plane's own")
         if name == settings.zk_tls_secret or name.startswith(zk_mounts.PREFIX):
             raise SpecError(f"spec.kubernetes.{part}[{index}]", f"{name!r} is for the way to ZooKeeper alone")
         if not _among(name, settings.secrets):

@@ -199,8 +199,11 @@ class Records:
         path, data = f"{self.root}/{paths.DRAIN}", json.dumps({"driver": driver}).encode()
         try:
             found = self._get(path)
-            if found is None:
-                self._client.create_async(path, data, makepath=True).get(timeout=ANSWER_S)
+            if (
+                found is None
+            ):  # the rights of the records it stands among: a running driver may still be somebody else
+                rights, _ = self._client.get_acls_async(self.root).get(timeout=ANSWER_S)
+                self._client.create_async(path, data, acl=rights, makepath=True).get(timeout=ANSWER_S)
             elif found[0] != data:
                 self._client.set_async(path, data, found[1].version).get(timeout=ANSWER_S)
         except (BadVersionError, NodeExistsError) as error:

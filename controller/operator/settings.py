@@ -30,6 +30,8 @@ class OperatorSettings:
     """Of drivers and executors that name none."""
 
     zk_tls_secret: str = ""
+    own_secrets: tuple[str, ...] = ()
+    """Secrets of the control plane, which no topology may name."""
     """Secret with ca.crt, tls.crt and tls.key that pods of topologies mount, in each namespace; empty for plain text."""
 
     zk_keys: Keys | None = field(default=None, repr=False)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kazoo.client import KazooClient
@@ -128,14 +127,27 @@ def close(client: KazooClient, root: str, keys: Keys) -> int:
 
     The topmost znode of the records is the last, so what is interrupted is begun again.  Who reads or writes there as
     somebody else is shut out with this."""
-    count = 0
-    for path in (*_above(root), *_below(client, root), root):
-        try:
-            client.set_acls_async(path, keys.allowed(path)).get(timeout=ANSWER_S)
-            count += 1
-        except NoNodeError:
-            continue  # removed meanwhile
-    return count
+    count = sum(_give(client, path, keys) for path in _above(root))
+    early = _names(client, root)
+    count += sum(_give_all(client, f"{root}/{name}", keys) for name in early)
+    count += _give(client, root, keys)
+    late = set(_names(client, root)) - set(early)  # made by others before the root was closed to them
+    return count + sum(_give_all(client, f"{root}/{name}", keys) for name in sorted(late))
+
+
+def _give(client: KazooClient, path: str, keys: Keys) -> int:
+    try:
+        client.set_acls_async(path, keys.allowed(path)).get(timeout=ANSWER_S)
+    except NoNodeError:
+        return 0  # removed meanwhile
+    return 1
+
+
+def _give_all(client: KazooClient, path: str, keys: Keys) -> int:
+    """A folder before what is in it is listed: then nobody else can add to it unseen."""
+    return _give(client, path, keys) + sum(
+        _give_all(client, f"{path}/{name}", keys) for name in _names(client, path)
+    )
 
 
 def _above(root: str) -> list[str]:
@@ -144,14 +156,12 @@ def _above(root: str) -> list[str]:
     return [namespace.rpartition("/")[0], namespace]
 
 
-def _below(client: KazooClient, path: str) -> Iterator[str]:
+def _names(client: KazooClient, path: str) -> list[str]:
     try:
-        names = client.get_children_async(path).get(timeout=ANSWER_S)
+        found: list[str] = client.get_children_async(path).get(timeout=ANSWER_S)
     except NoNodeError:
-        return
-    for name in names:
-        yield from _below(client, f"{path}/{name}")
-        yield f"{path}/{name}"
+        return []
+    return found
 
 
 def _comparable(acls: list[ACL]) -> set[tuple[str, str, int]]:

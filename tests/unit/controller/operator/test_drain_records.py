@@ -50,7 +50,10 @@ class Client:
         self.nodes[path] = (data, self.nodes[path][1] + 1)
         return Answer(True)
 
-    def create_async(self, path: str, data: bytes, makepath: bool = False) -> Answer:
+    def get_acls_async(self, path: str) -> Answer:
+        return Answer((["as the records"], None))
+
+    def create_async(self, path: str, data: bytes, acl: Any = None, makepath: bool = False) -> Answer:
         self.nodes[path] = (data, 0)
         return Answer(path)
 

@@ -321,8 +321,11 @@ def test_records_from_before_are_closed_before_the_next_driver_starts(
     nobody.start(timeout=30)
     try:
         nobody.set(f"{root}/progress", b"[]")
+        place.records.ask_to_drain("1")
+        assert nobody.get(f"{root}/commands/drain")[0], "a driver that has no user yet is asked to drain, too"
         place.records.close_to_others()
         attempts = [
+            lambda: nobody.get(f"{root}/commands/drain"),
             lambda: nobody.get(f"{root}/progress"),
             lambda: nobody.create(f"{root}/desired", b""),
             lambda: nobody.create(f"{folders[1]}/another", b""),

@@ -18,7 +18,7 @@ from reprise.spark_jobs.topology import StreamTopology, from_json
 EXAMPLE = Path(__file__).parents[4] / "examples" / "minimal.yaml"
 SETTINGS = OperatorSettings(
     namespace="ops", identity="op", zk="zk:2181", image="reprise:1", own_account="rec-operator",
-    accounts=("s3-*",), zk_tls_secret="topology-zk", secrets=("topology-*", "reprise-*"),
+    accounts=("s3-*",), zk_tls_secret="topology-zk", own_secrets=("topology-key",), secrets=("topology-*", "reprise-*"),
 )  # fmt: skip
 
 
@@ -51,6 +51,7 @@ def test_what_is_on_the_lists_is_permitted(kubernetes: dict[str, Any]) -> None:
         ({"namespace": "ops"}, "metadata.namespace", "the operator's own"),
         ({"serviceAccount": "default"}, "spec.kubernetes.serviceAccount", "not among the accounts"),
         ({"secrets": ["topology-a", "db"]}, "spec.kubernetes.secrets[1]", "not among the Secrets"),
+        ({"secrets": ["topology-key"]}, "spec.kubernetes.secrets[0]", "the control plane's own"),
         ({"secrets": ["topology-zk"]}, "spec.kubernetes.secrets[0]", "for the way to ZooKeeper alone"),
         (
             {"secrets": ["reprise-zookeeper-x-1"]},

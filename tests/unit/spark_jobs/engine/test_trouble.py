@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from reprise.spark_jobs.errors import CheckpointError
+from reprise.spark_jobs.node.runtime import OperatorRuntime
 from reprise.spark_jobs.topology import load_text, override
 from tests.support.local_engine import World
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND, past
@@ -325,3 +326,26 @@ def test_feedback_that_was_spilled_is_in_the_checkpoint(tmp_path: Path) -> None:
         world.run(lambda e: e.done)
         outputs.append(world.output())
     assert outputs[0] == outputs[1]
+
+
+def test_a_disk_that_does_not_answer_while_a_state_is_stored_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spilled feedback is a part of the state; not to have read it once is no poison."""
+    asked: list[str] = []
+    read = OperatorRuntime.loops
+
+    def loops(self: OperatorRuntime) -> dict[str, bytes]:
+        if self.feedback:
+            asked.append(self.partition.id)
+            if len(asked) == 1:
+                raise OSError(5, "Input/output error")
+        return read(self)
+
+    monkeypatch.setattr(OperatorRuntime, "loops", loops)
+    changes = {"recovery.bufferMemory": "1", "checkpoint.everyBatches": 5}
+    world = World(override(load_text(Path("examples/feedback.yaml").read_text()), changes), tmp_path, "w")
+    world.nodes.start("a", "b")
+    world.want(1, 0, world.spread("a", "b"))
+    world.run(lambda e: e.punctuations.newest >= 5)
+    assert asked[0] in asked[1:] and not world.engine.failed
