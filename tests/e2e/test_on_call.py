@@ -43,24 +43,23 @@ spec:
     - name: tweets
       class: reprise.spark_jobs.sources:HashtagSource
       with: {rate: 50, interval: 250ms, batches: 160, tags: 100}
-      resources: {cpu: 200m}
+      resources: {cpu: 20m}
   operators:
     - name: parser
       class: reprise.spark_jobs.operators:FlatMap
       with: {explode: [hashtags], select: [time, hashtags AS tag]}
-      resources: {cpu: 200m}
+      resources: {cpu: 20m}
       inputs: [{from: tweets}]
     - name: count
       class: reprise.spark_jobs.operators:KeyedCount
       parallelism: 6
       with: {keys: [tag]}
-      resources: {cpu: 600m}
+      resources: {cpu: 60m}
       inputs: [{from: parser, by: [tag]}]
       output: {priority: 1, priorities: {"0": 5, "3": 8, "4": 3}}
   checkpoint: {everyBatches: 10}
-  nodes: {count: 4, cpu: "2"}
+  nodes: {count: 4, cpu: 200m}
 """
-"""What is declared is far more than what is used, so that no measurement on a busy machine changes what fits where."""
 
 
 @dataclass

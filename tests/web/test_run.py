@@ -26,7 +26,7 @@ FAULTS = """
 - {after: burst, delay: 10s, add: 1}
 - {after: burst, delay: 14s, add: 1}
 """
-START_S, RECOVERY_S = 150.0, 150.0
+START_S, RECOVERY_S = 180.0, 180.0
 """Seconds; several times what they take on an idle machine."""
 
 
