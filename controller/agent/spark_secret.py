@@ -11,10 +11,11 @@ The cipher is AES/GCM, so that what was changed on its way is refused; with AES/
 
 from __future__ import annotations
 
-import os
 import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from reprise.controller.private_file import write_private
 
 VARIABLE = "_SPARK_AUTH_SECRET"
 """Spark's own name for it (SecurityManager.ENV_AUTH_SECRET)."""
@@ -40,9 +41,7 @@ class SparkSecret:
     def write(self) -> None:
         """Make the file, readable to this user alone from its first byte."""
         lines = [f"{name} {value}" for name, value in (AUTHENTICATION | {_PROPERTY: self.value}).items()]
-        descriptor = os.open(self.properties, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write("\n".join(lines) + "\n")
+        write_private(self.properties, "\n".join(lines) + "\n")
 
     def daemon_options(self) -> list[str]:
         """Options of the JVM of a master or Worker; nothing secret."""

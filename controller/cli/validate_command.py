@@ -10,6 +10,7 @@ import click
 from reprise.controller.cli import exits
 from reprise.controller.cli.options import parse_sets, topology_option
 from reprise.controller.local.run.config import load
+from reprise.controller.plural import counted
 from reprise.spark_jobs.errors import NotYetError, SourceError, StepError
 from reprise.spark_jobs.operators.local import run_local
 from reprise.spark_jobs.topology import StreamTopology, Topology, check, expand
@@ -59,7 +60,7 @@ def attempt(resource: StreamTopology, topology: Topology, batches: int) -> None:
                     columns[partition] = ", ".join(table.column_names)
     except (StepError, SourceError, NotYetError) as error:
         trouble = str(error)
-    click.echo(f"tried {ran} batch{'' if ran == 1 else 'es'}:")
+    click.echo(f"tried {counted(ran, 'batch', 'batches')}:")
     width = max(len(partition) for partition in topology.outputs)
     for partition in topology.outputs:
         what = f"{rows[partition]:>8} rows: {columns[partition]}" if rows[partition] else f"{0:>8} rows"

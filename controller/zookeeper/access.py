@@ -7,7 +7,7 @@ start; there is no falling back to plain text, nor to nobody.
 - REPRISE_ZK_TLS: folder with ca.crt, tls.crt and tls.key.  The server is checked against the first, by its name too, and the
   process shows the others.
 - REPRISE_ZK_AUTH: folder with `key`, for the control plane: it is a user of its own and derives those of topologies
-  (`zk_users`).  With `former-key`, and with `digest` (the user:password that all had in common once), it also reaches what
+  (`users`).  With `former-key`, and with `digest` (the user:password that all had in common once), it also reaches what
   was made with these.
 - or with `user` and `control-plane`, for a topology's own processes: its user:password, and the id of the control plane,
   which gets its rights on what they make.
@@ -25,6 +25,7 @@ from typing import Any
 from kazoo.security import ACL
 
 from reprise.controller.errors import ConfigError
+from reprise.controller.private_file import write_private
 from reprise.controller.zookeeper.users import Keys, User, allowed, root_above
 
 TLS, AUTH = "REPRISE_ZK_TLS", "REPRISE_ZK_AUTH"
@@ -95,9 +96,7 @@ class Access:
     def _write(self, folder: Path, files: Mapping[str, str]) -> None:
         folder.mkdir(mode=0o700, parents=True)
         for name, text in files.items():
-            descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
+            write_private(folder / name, text)
 
 
 def _is_control_plane(folder: str) -> bool:

@@ -7,11 +7,11 @@ server does not ask for a client's: pods have no names that last.
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
 from reprise.controller.errors import ConfigError
+from reprise.controller.private_file import write_private
 
 _FOREIGN_KEY = re.compile(r"-----BEGIN (?:RSA|EC|DSA) PRIVATE KEY-----")
 
@@ -30,9 +30,7 @@ def key_store(folder: Path, target: Path) -> None:
             f"{folder / 'tls.key'}: ZooKeeper reads keys in PKCS #8 alone (openssl pkcs8 -topk8 -nodes)"
         )
     target.unlink(missing_ok=True)
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write("\n".join(parts[:2]))
+    write_private(target, "\n".join(parts[:2]))
 
 
 def client_lines(folder: Path, store: Path, host: str, port: int) -> list[str]:

@@ -1,0 +1,13 @@
+"""Files with secrets."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def write_private(path: Path, text: str) -> None:
+    """Make a file that only this user can read, from its first byte on.  FileExistsError: one of the name is there."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
