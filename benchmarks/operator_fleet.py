@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from reprise.controller.crd.crds import GROUP, VERSION
-from reprise.controller.operator import manifests
 from reprise.controller.operator.handlers import FINALIZER
+from reprise.controller.operator.loop.topology import document_of
+from reprise.controller.operator.pods import manifests
 from reprise.controller.operator.settings import OperatorSettings
-from reprise.controller.operator.topology import document_of
 from reprise.spark_jobs.topology import StreamTopology, Topology, expand, from_json
 from tests.kubernetes.rest import MERGE, Rest
 

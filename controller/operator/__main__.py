@@ -27,7 +27,7 @@ from reprise.controller.observability.metrics.errors import ServeError
 from reprise.controller.operator import interpreter
 from reprise.controller.operator.handlers import register
 from reprise.controller.operator.health import serve
-from reprise.controller.operator.runtime import Runtime
+from reprise.controller.operator.loop.runtime import Runtime
 from reprise.controller.operator.settings import OperatorSettings
 from reprise.controller.web import Board, Token, WebError, WebServer
 from reprise.controller.zookeeper.access import keys_of

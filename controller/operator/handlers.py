@@ -17,8 +17,8 @@ import kopf
 from reprise.controller.crd.crds import GROUP, VERSION
 from reprise.controller.kubernetes.errors import BudgetError, UnknownError
 from reprise.controller.operator.interpreter import Garbage
-from reprise.controller.operator.runtime import Runtime
-from reprise.controller.operator.watching import Watching
+from reprise.controller.operator.loop.runtime import Runtime
+from reprise.controller.operator.loop.topology_loop import TopologyLoop
 
 FINALIZER = f"{GROUP}/finalizer"
 RECORDS_S = 20.0
@@ -91,7 +91,7 @@ class _Handlers:
         garbage = Garbage()
         while True:
             self._runtime.beat = time.monotonic()
-            if not self._runtime.rush.on:
+            if not self._runtime.burst.on:
                 garbage.tidy()
             await asyncio.sleep(1)
 
@@ -111,7 +111,7 @@ class _Handlers:
             await stopped.wait(KNOWN_S)
         controller = runtime.controller(body)
         woken = runtime.wakers[(where, name)]
-        await Watching(
+        await TopologyLoop(
             runtime, controller, woken, stopped, lambda: dict(body), lambda: runtime.around(where, name)
         ).run()
 
@@ -126,7 +126,7 @@ class _Handlers:
         around = runtime.around(where, name)
         try:
             done = await asyncio.get_running_loop().run_in_executor(
-                runtime.following, controller.finalize, waited, RECORDS_S, around
+                runtime.reconciling, controller.finalize, waited, RECORDS_S, around
             )
         except (
             BudgetError,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-from reprise.controller.operator import zk_mounts
+from reprise.controller.operator.pods import zk_mounts
 from reprise.controller.operator.settings import OperatorSettings
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.topology import StreamTopology

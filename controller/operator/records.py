@@ -23,8 +23,8 @@ from reprise.controller.coordinator.coordinator import Coordinator
 from reprise.controller.coordinator.history import Kept
 from reprise.controller.coordinator.store import ANSWER_S, Store
 from reprise.controller.coordinator.transaction import Operation
+from reprise.controller.operator.heartbeat import Heartbeat
 from reprise.controller.operator.settings import OperatorSettings
-from reprise.controller.operator.verdict import Heartbeat
 from reprise.controller.topology_view import policy_of
 from reprise.controller.zookeeper import membership, paths
 from reprise.controller.zookeeper import users as zk_users
@@ -211,13 +211,13 @@ class Records:
         except _FAILED as error:
             raise SessionError(f"{path}: {error!r}") from error
 
-    def glance(self) -> Observation | None:
+    def poll(self) -> Observation | None:
         """The last observation with a new report of the driver: three requests, where a whole look takes dozens.  None when
         there is news, and everything must be looked at."""
         store = self.coordinator.store
         commands = self._client.exists_async(f"{self.root}/{paths.PAUSED}")
         read_sample = store.ask_for_sample()
-        seen = self._observer.glance()  # asked for last: with its answer the others are there
+        seen = self._observer.poll()  # asked for last: with its answer the others are there
         try:
             stat = commands.get(timeout=ANSWER_S)
             if store.commanded != (0 if stat is None else int(stat.mzxid)):

@@ -100,7 +100,7 @@ class Observer:
             self._last = replace(self._last, time=now, connected=False)
         return self._last
 
-    def glance(self) -> Observation | None:
+    def poll(self) -> Observation | None:
         """A new report of the driver and all else as it was; None when the report asks for a whole look: somebody else
         drives, or for another decision, or partitions or nodes are not as they were."""
         before = self._last.progress

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reprise.controller.agent import processes
-from reprise.controller.operator.topology import document_of
+from reprise.controller.operator.loop.topology import document_of
 from reprise.spark_jobs.state.revision import revision_of
 from tests.kubernetes import numbers, scenario
 from tests.kubernetes.cluster import KubeCluster

@@ -1,6 +1,6 @@
 """The picture of a recovery: available queries and their weight over time, and each query as a row.
 
-Queries are rows, the most valuable on top: one sees at a glance whether the valuable ones came back first, which is the
+Queries are rows, the most valuable on top: one sees at a poll whether the valuable ones came back first, which is the
 point of the whole.  No pyplot: nothing global is touched, so a report can be drawn in any thread.
 """
 

@@ -13,7 +13,7 @@ from reprise.controller.crd.crds import KINDS
 from reprise.controller.image.zookeeper import SECURE_CLIENT
 from reprise.controller.observability.alerts import defaults
 from reprise.controller.operator.__main__ import _parser, _settings
-from reprise.controller.operator.manifests import labels
+from reprise.controller.operator.pods.manifests import labels
 from tests.support.chart import CHART, HelmError, environment, helm, of_kind, one, pod_specs, render
 from tools.alerts_render import rules_file
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reprise.controller.operator.status import Situation, claims_of
+from reprise.controller.operator.status.topology_status import Situation, claims_of
 from reprise.controller.status.query_state import RunState, run_state
 from reprise.controller.zookeeper.advance import STILL_S, Watch
 from reprise.controller.zookeeper.observation import Observation

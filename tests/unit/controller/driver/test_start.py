@@ -15,7 +15,7 @@ from reprise.controller.analysis.explain import explain
 from reprise.controller.crd.conditions import Truth
 from reprise.controller.driver.channel import Channel
 from reprise.controller.driver.process import Driver, DriverConfig
-from reprise.controller.operator.status import Situation, claims_of
+from reprise.controller.operator.status.topology_status import Situation, claims_of
 from reprise.controller.status import document
 from reprise.controller.status.query_state import Status, run_state
 from reprise.controller.status.records import observation as from_records

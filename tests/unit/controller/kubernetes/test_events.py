@@ -14,12 +14,12 @@ from reprise.controller.kubernetes.api import Api
 from reprise.controller.kubernetes.budget import WriteBudget
 from reprise.controller.kubernetes.errors import BudgetError, ConflictError, UnknownError
 from reprise.controller.kubernetes.events import AGAIN_S, Events
-from reprise.controller.operator.publish import Publisher
-from reprise.controller.operator.status import claims_of
-from reprise.controller.operator.teller import Teller
+from reprise.controller.operator.status.publisher import Publisher
+from reprise.controller.operator.status.reporter import Teller
+from reprise.controller.operator.status.topology_status import claims_of
 from reprise.scheduler import Incident, Kind, Phase
 from tests.support.fake_api import FakeApi
-from tests.unit.controller.operator.test_status import STEADY, situation
+from tests.unit.controller.operator.status.test_topology_status import STEADY, situation
 
 ABOUT = {"apiVersion": "reprise.dev/v1alpha1", "kind": "StreamTopology", "name": "minimal", "uid": "u-1"}
 INCIDENT = Incident("inc-000002", Kind.CORRELATED, Phase.SETTLING, 100.0, 4, 2, 3, 101.0)

@@ -14,9 +14,9 @@ from reprise.controller.kubernetes.errors import ExpiredError, UnknownError
 from reprise.controller.kubernetes.informer import Informer
 from reprise.controller.kubernetes.pods import Machine, PodView, machine_view
 from reprise.controller.operator.health import answer
-from reprise.controller.operator.runtime import Runtime
+from reprise.controller.operator.loop.runtime import Runtime
+from reprise.controller.operator.pods.cluster_view import Cluster
 from reprise.controller.operator.settings import OperatorSettings
-from reprise.controller.operator.surroundings import Cluster
 
 Told = tuple[str | None, str | None]
 

@@ -13,9 +13,9 @@ import pytest
 
 from reprise.controller.kubernetes.lease import Leadership
 from reprise.controller.operator.__main__ import _serve_web, _web_url
-from reprise.controller.operator.runtime import Runtime
+from reprise.controller.operator.loop.runtime import Runtime
+from reprise.controller.operator.loop.topology import TopologyController, _Spec
 from reprise.controller.operator.settings import OperatorSettings
-from reprise.controller.operator.topology import TopologyController, _Spec
 from reprise.controller.topology_view import view_of
 from reprise.controller.web import Board
 from reprise.controller.zookeeper.observation import Observation

@@ -1,0 +1,130 @@
+"""What people are told of one topology: its status, conditions as Events, Incidents and RecoveryPlans.
+
+Everything is computed from what is there and written where it differs, so a look that is left out, for want of a write to
+spare, loses nothing but time.  Numbers that only grow are written when writes can be spared; conditions before them.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from reprise.controller.crd.conditions import Claim, Truth
+from reprise.controller.kubernetes.api import Api
+from reprise.controller.kubernetes.budget import Urgency
+from reprise.controller.kubernetes.errors import BudgetError, OperatorError
+from reprise.controller.kubernetes.events import Events
+from reprise.controller.kubernetes.pods import seconds
+from reprise.controller.operator.status.publisher import Publisher
+from reprise.controller.operator.status.topology_status import Situation, status_of
+from reprise.controller.status.partition_state import is_poison
+from reprise.controller.zookeeper.observation import Observation
+
+log = logging.getLogger("reprise.operator")
+PUBLISH_S = 0.5
+"""Least time between two looks at what ought to be said."""
+JOBS_FAIL = "JobsFail"
+"""Reason of the Event about jobs that fail the same way again and again."""
+_GOOD = frozenset({"Ready", "Valid", "Observed"})
+"""Conditions that are True while all is well."""
+
+
+@dataclass(slots=True)
+class StatusReporter:
+    """Of one topology."""
+
+    name: str
+    publisher: Publisher
+    events: Events
+    routine: Api
+    standing: Mapping[str, Any] = field(default_factory=dict)
+    """The status as it was written last, or as the object had it."""
+    behind: bool = False
+    """Something that people should see has not been written yet."""
+    _said: dict[str, tuple[str, str]] = field(default_factory=dict)
+    _troubles: frozenset[str] = frozenset()
+    """What was said of code that raised and of jobs that fail, so that it is said once."""
+    _told: float = 0.0
+    _checkpoint: tuple[int, float | None] = (0, None)
+    """Position of the newest one, and when it was complete."""
+
+    @classmethod
+    def of(cls, api: Api, name: str, publisher: Publisher, events: Events) -> StatusReporter:
+        return cls(name, publisher, events, api.at(Urgency.ROUTINE))
+
+    @property
+    def recovering(self) -> bool:
+        """By the condition that stands."""
+        conditions = {c.get("type"): c.get("status") for c in self.standing.get("conditions") or []}
+        return conditions.get("Recovering") == "True"
+
+    @property
+    def due(self) -> bool:
+        """Whether there is a write to spare: for numbers that only grow, or for what people should see."""
+        if time.monotonic() - self._told < PUBLISH_S:
+            return False
+        return self.routine.affordable or (self.behind and self.publisher.api.at(Urgency.SHOW).affordable)
+
+    def tell(self, now: Situation) -> None:
+        """Write what is new; what cannot be written now is tried again at the next look."""
+        if time.monotonic() - self._told < PUBLISH_S:
+            self.behind = True
+            return
+        self._told = time.monotonic()
+        try:
+            self._tell(replace(now, completed_at=self._completed_at(now.observation)))
+            self.events.flush()
+            self.behind = self.events.waiting
+        except BudgetError:
+            self.behind = True
+        except OperatorError as error:
+            self.behind = True
+            log.warning("event=not-published topology=%s reason=%r", self.name, str(error))
+
+    def _tell(self, now: Situation) -> None:
+        status, claims = status_of(now, self.standing)
+        seen = now.observation
+        self.publisher.outlook = str(now.outlook)
+        self.publisher.status(status, self.standing)
+        self.standing = status
+        self._announce(claims)
+        if seen is not None and seen.connected:
+            self._name_culprits(seen)
+            self.publisher.recoveries(seen)
+            if not now.held_back:
+                self.publisher.propose(None)
+
+    def _name_culprits(self, seen: Observation) -> None:
+        """An Event for each partition that was set aside, with what it raised, and for jobs that fail again and again."""
+        progress = seen.progress
+        if progress is None:
+            return
+        aside = {f"{p}: {why}" for p, why in progress.failed.items() if is_poison(why)}
+        for text in sorted(aside - self._troubles):
+            self.events.note("PartitionSetAside", text, warning=True)
+        if progress.stuck and JOBS_FAIL not in self._troubles:
+            self.events.note(JOBS_FAIL, progress.stuck, warning=True)
+        self._troubles = frozenset(aside) | ({JOBS_FAIL} if progress.stuck else set())
+
+    def _completed_at(self, seen: Observation | None) -> float | None:
+        """When the newest checkpoint was complete, as far as this operator, or the one before it, has seen."""
+        position = seen.progress.checkpoint if seen is not None and seen.progress else 0
+        if position and position != self._checkpoint[0]:
+            stands = self.standing.get("checkpoint") or {}
+            known = seconds(stands.get("completedAt")) if stands.get("position") == position else None
+            self._checkpoint = position, known or time.time()
+        return self._checkpoint[1] if position else None
+
+    def _announce(self, claims: Sequence[Claim]) -> None:
+        """An Event for each condition that has changed; the first look tells only what people would ask about."""
+        for claim in claims:
+            now, before = (claim.truth.value, claim.reason), self._said.get(claim.type)
+            self._said[claim.type] = now
+            good = claim.truth.value == ("True" if claim.type in _GOOD else "False")
+            if now == before or (before is None and (good or claim.truth is Truth.UNKNOWN)):
+                continue
+            text = f"{claim.type} is {claim.truth.value}" + (f": {claim.message}" if claim.message else "")
+            self.events.say(claim.reason, text, warning=not good)

@@ -1,0 +1,237 @@
+"""The status of a StreamTopology from what is known of it: pure, and bounded however large the topology is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from reprise.controller.crd.base import WaitingQuery
+from reprise.controller.crd.conditions import Claim, Truth, merged
+from reprise.controller.crd.convert import cut, object_name, rfc3339, waiting_queries
+from reprise.controller.crd.topology_status import (
+    CheckpointStatus,
+    DriverStatus,
+    NodesStatus,
+    QueriesStatus,
+    TopologyStatus,
+)
+from reprise.controller.operator.pods.capacity import NOTHING_KNOWN, CapacityForecast
+from reprise.controller.operator.pods.verdict import State, Verdict
+from reprise.controller.plural import counted
+from reprise.controller.status.query_state import RunState, Status
+from reprise.controller.zookeeper.advance import FEW, STILL_S
+from reprise.controller.zookeeper.observation import Observation
+from reprise.spark_jobs.topology import StreamTopology
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Everything that one look has found."""
+
+    generation: int
+    resource: StreamTopology | None
+    """The spec that is acted upon: the newest valid one."""
+    invalid: str = ""
+    """Why the newest spec cannot be run."""
+    state: RunState | None = None
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    driver: str = ""
+    driver_problem: str = ""
+    completed_at: float | None = None
+    """When the newest checkpoint was complete."""
+    root: str = ""
+    coordinator: str = ""
+    outlook: CapacityForecast = NOTHING_KNOWN
+    held_back: str = ""
+    """Name of the plan that waits for approval."""
+    paused_by: str = ""
+    problem: str = ""
+    """What keeps the operator from seeing or doing what it should."""
+
+    @property
+    def observation(self) -> Observation | None:
+        return self.state.observation if self.state else None
+
+
+def status_of(
+    now: Situation, before: Mapping[str, Any], moment: float | None = None
+) -> tuple[dict[str, Any], list[Claim]]:
+    """The new status and what it claims; `before` is the one that stands, whose times are kept."""
+    moment = time.time() if moment is None else moment
+    claims = claims_of(now)
+    conditions = merged(before.get("conditions") or [], claims, now.generation, moment)
+    seen, resource = now.observation, now.resource
+    status: dict[str, Any] = {"observedGeneration": now.generation, "conditions": conditions}
+    if resource is None or now.state is None or seen is None:
+        return {**{k: v for k, v in before.items() if k not in status}, **status}, claims
+    started = before.get("startedAt")
+    if started is None and seen.progress is not None and seen.progress.horizon > 0:
+        started = rfc3339(moment)
+    progress = seen.progress
+    model = TopologyStatus(
+        started_at=started,
+        queries=_queries(now.state),
+        waiting=_waiting(now.state),
+        waiting_total=len(now.state.queries) - now.state.count(Status.AVAILABLE),
+        nodes=_nodes(now),
+        partitions=sum(stage.parallelism for stage in resource.stages),
+        checkpoint=CheckpointStatus(
+            position=progress.checkpoint if progress else 0,
+            completed_at=None if now.completed_at is None else rfc3339(now.completed_at),
+        ),
+        position=progress.horizon if progress else 0,
+        lag_batches=max((q.lag for q in now.state.queries), default=0),
+        incident=object_name(resource.name, seen.incident.id) if seen.incident else None,
+        driver=DriverStatus(pod=now.driver or None, epoch=_epoch(seen)),
+        coordinator=now.coordinator or None,
+        root=now.root,
+    )
+    found = model.model_dump(mode="json", by_alias=True, exclude_none=True)
+    found.pop("conditions", None)
+    return {**found, **status}, claims
+
+
+def claims_of(now: Situation) -> list[Claim]:
+    """The conditions, most telling first."""
+    state, seen = now.state, now.observation
+    current = seen is not None and seen.connected and not now.problem
+    observed = Claim("Observed", Truth.TRUE, "UpToDate")
+    if not current:
+        observed = Claim("Observed", Truth.FALSE, "NoAnswer", now.problem or "ZooKeeper does not answer")
+    valid = (
+        Claim("Valid", Truth.FALSE, "SpecRefused", now.invalid)
+        if now.invalid
+        else Claim("Valid", Truth.TRUE, "Accepted")
+    )
+    paused = (
+        Claim("Paused", Truth.TRUE, "Asked", now.paused_by) if now.paused_by else _no("Paused", "Running")
+    )
+    if state is None or seen is None or not current:
+        unknown = [
+            Claim(t, Truth.UNKNOWN, "NotObserved", now.problem) for t in ("Ready", "Recovering", "Degraded")
+        ]
+        if state is None and now.invalid:
+            unknown[0] = Claim("Ready", Truth.FALSE, "SpecRefused", now.invalid)
+        return [*unknown, paused, valid, observed]
+    available = state.count(Status.AVAILABLE)
+    missing = len(state.queries) - available
+    return [_ready(now, missing), _recovering(now, seen), _degraded(now, missing), paused, valid, observed]
+
+
+def _ready(now: Situation, missing: int) -> Claim:
+    seen = now.observation
+    if seen is None or seen.desired is None:
+        waits = seen.waits if seen is not None else ""
+        return _no("Ready", "Starting", now.driver_problem or cut(waits, 512) or _starting(now))
+    if now.held_back:
+        return _no("Ready", "AwaitingApproval", f"plan {now.held_back} waits for approval")
+    if now.state is not None and now.state.stalled:
+        return _no("Ready", "NotAdvancing", _stalled(now.state))
+    if missing:
+        return _no("Ready", "QueriesDown", _down(missing))
+    if unwatched := _unwatched(seen, now.state):
+        return Claim("Ready", Truth.UNKNOWN, "NotWatchedYet", unwatched)
+    return Claim("Ready", Truth.TRUE, "AllQueriesAvailable")
+
+
+def _down(missing: int) -> str:
+    return f"{counted(missing, 'query is', 'queries are')} not available"
+
+
+def _stalled(state: RunState) -> str:
+    """The most valuable of the queries that run and show nothing, and why."""
+    first = state.stalled[0]
+    return cut(
+        f"{counted(len(state.stalled), 'query does', 'queries do')} not advance: {first.id} {first.reason}",
+        512,
+    )
+
+
+def _unwatched(seen: Observation, state: RunState | None) -> str:
+    """What an operator that has just started cannot say yet: whether queries that are far behind advance.  Once it has seen
+    one move that one is slow, and no more."""
+    if seen.watched_since is None or seen.time - seen.watched_since >= STILL_S or state is None:
+        return ""
+    still = [q.id for q in state.queries if q.lag > FEW and seen.still.get(q.id) == seen.watched_since]
+    many = counted(len(still), "query is behind and has", "queries are behind and have")
+    return f"{many} not been seen to advance yet" if still else ""
+
+
+def _starting(now: Situation) -> str:
+    """What is waited for: answers "why is nothing happening"."""
+    pending = [(name, v) for name, v in now.verdicts.items() if v.state is State.PENDING and v.reason]
+    if pending:
+        return cut(f"{len(pending)} executor pods have no machine: {pending[0][1].reason}", 512)
+    ready = sum(v.state is State.ALIVE for v in now.verdicts.values())
+    wanted = now.resource.nodes.count if now.resource else 0
+    return f"{ready} of {wanted} nodes are there"
+
+
+def _recovering(now: Situation, seen: Observation) -> Claim:
+    if seen.incident is None:
+        return _no("Recovering", "NoIncident")
+    name = object_name(now.resource.name if now.resource else "", seen.incident.id)
+    phase = seen.incident.phase.value.capitalize()
+    outlook = f"; {now.outlook}" if str(now.outlook) else ""
+    return Claim(
+        "Recovering", Truth.TRUE, phase, cut(f"incident {name}: {seen.incident.kind.value}{outlook}")
+    )
+
+
+def _degraded(now: Situation, missing: int) -> Claim:
+    if now.driver_problem:
+        return Claim("Degraded", Truth.TRUE, "DriverDown", now.driver_problem)
+    if now.observation is not None and now.observation.waits:
+        return Claim("Degraded", Truth.TRUE, "DriverWaits", cut(now.observation.waits, 512))
+    if now.observation is not None and now.observation.undecided:
+        return Claim("Degraded", Truth.TRUE, "CannotDecide", cut(now.observation.undecided))
+    if now.state is not None and now.state.stalled:
+        return Claim("Degraded", Truth.TRUE, "NotAdvancing", _stalled(now.state))
+    if missing and now.observation is not None and now.observation.desired is not None:
+        return Claim("Degraded", Truth.TRUE, "QueriesDown", _down(missing))
+    return _no("Degraded", "NothingIsDown")
+
+
+def _queries(state: RunState) -> QueriesStatus:
+    available, total = state.count(Status.AVAILABLE), len(state.queries)
+    ready = sum(q.priority for q in state.queries if q.status is Status.AVAILABLE)
+    return QueriesStatus(
+        available=available,
+        recovering=state.count(Status.RECOVERING),
+        waiting=state.count(Status.WAITING),
+        total=total,
+        summary=f"{available}/{total}",
+        value=f"{ready}/{sum(q.priority for q in state.queries)}",
+    )
+
+
+def _waiting(state: RunState) -> list[WaitingQuery]:
+    down = {q.id: q.reason for q in state.queries if q.status is not Status.AVAILABLE}
+    return waiting_queries(down, {q.id: q.priority for q in state.queries})
+
+
+def _nodes(now: Situation) -> NodesStatus:
+    seen, resource = now.observation, now.resource
+    assert seen is not None
+    assert resource is not None
+    ready = len(seen.progress.nodes & frozenset(seen.nodes)) if seen.progress else 0
+    return NodesStatus(
+        ready=ready,
+        wanted=resource.nodes.count,
+        lost=len(seen.incident.lost) if seen.incident else 0,
+        pending=sum(v.state is State.PENDING for v in now.verdicts.values()),
+        summary=f"{ready}/{resource.nodes.count}",
+        expected=sum(e.in_s is not None for e in now.outlook.expected),
+        room=now.outlook.room,
+        outlook=cut(str(now.outlook)) or None,
+    )
+
+
+def _epoch(seen: Observation) -> int:
+    return int(seen.progress.driver) if seen.progress and seen.progress.driver.isdigit() else 0
+
+
+def _no(kind: str, reason: str, message: str = "") -> Claim:
+    return Claim(kind, Truth.FALSE, reason, message)

@@ -1,0 +1,564 @@
+"""What is done about drivers and executors, in which order, and that a step taken twice does no harm."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reprise.controller.kubernetes.events import Events
+from reprise.controller.kubernetes.pods import Machine, PodView, pod_view
+from reprise.controller.operator.heartbeat import Heartbeat
+from reprise.controller.operator.pods import manifests
+from reprise.controller.operator.pods.drain import Drain, Former
+from reprise.controller.operator.pods.driver import DriverKeeper
+from reprise.controller.operator.pods.endings import OVERDUE_S
+from reprise.controller.operator.pods.executors import ExecutorKeeper
+from reprise.controller.operator.pods.verdict import State
+from reprise.controller.operator.settings import OperatorSettings
+from reprise.controller.zookeeper.observation import Observation
+from reprise.controller.zookeeper.users import Keys
+from reprise.scheduler.model import Desired, Progress
+from reprise.spark_jobs.topology import StreamTopology, from_json
+from tests.support.fake_api import FakeApi
+
+EXAMPLE = Path(__file__).parents[5] / "examples" / "minimal.yaml"
+SETTINGS = OperatorSettings(namespace="ops", identity="op-1", zk="zk:2181", image="reprise:1")
+BODY = {
+    "apiVersion": "reprise.dev/v1alpha1",
+    "kind": "StreamTopology",
+    "metadata": {"name": "minimal", "uid": "u1"},
+}
+PODS = "/api/v1/namespaces/default/pods"
+WELL = {"m1": Machine("m1", True, True)}
+
+
+def topology(**spec: Any) -> StreamTopology:
+    body = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
+    body["spec"] |= spec
+    return from_json(json.dumps(body))
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def keeper(api: FakeApi, clock: Clock | None = None) -> DriverKeeper:
+    events = Events(api, "default", manifests.owner(BODY))  # type: ignore[arg-type]
+    return DriverKeeper(api, SETTINGS, manifests.owner(BODY), events, clock or time.monotonic)  # type: ignore[arg-type]
+
+
+def driver_of(resource: StreamTopology, **more: Any) -> PodView:
+    made = manifests.driver_pod(resource, SETTINGS, manifests.owner(BODY), "minimal-abc")
+    made["metadata"]["uid"] = "pod-uid"
+    made["spec"]["nodeName"] = "m1"
+    made["status"] = {"phase": "Running", **more}
+    return pod_view(made)
+
+
+def test_a_driver_is_created_once_with_its_config_first() -> None:
+    api = FakeApi()
+    one = keeper(api)
+    one.look(topology(), None, WELL, recovering=False)
+    one.look(topology(), None, WELL, recovering=False)  # the watch has not told yet
+    writes = [(v, p) for v, p, _ in api.calls if "events" not in p]
+    assert writes == [
+        ("apply", "/api/v1/namespaces/default/configmaps/minimal-driver"),
+        ("create", f"{PODS}/minimal-driver"),
+    ]
+    pod = api.objects[f"{PODS}/minimal-driver"]
+    assert pod["metadata"]["ownerReferences"][0]["uid"] == "u1"
+    assert pod["metadata"]["ownerReferences"][0]["controller"] is True
+
+
+def test_a_topology_s_user_is_there_before_its_driver() -> None:
+    """The Secret is created and nothing else: the operator may not read, change or remove one."""
+    api = FakeApi()
+    one, asked = keeper(api), Asked()
+    one.settings = replace(SETTINGS, zk_keys=Keys("k" * 32))
+    one.drain = Drain(asked, one.events, time.monotonic)
+    one.look(topology(), None, WELL, recovering=False)
+    verbs = [(v, p.rpartition("/")[0]) for v, p, _ in api.calls if "events" not in p]
+    secrets = "/api/v1/namespaces/default/secrets"
+    assert verbs[1:] == [("create", secrets), ("create", PODS)] and asked.closed == 1
+    (made,) = [body for path, body in api.objects.items() if path.startswith(secrets)]
+    (volume,) = [v for v in api.objects[f"{PODS}/minimal-driver"]["spec"]["volumes"] if "secret" in v]
+    assert volume["secret"]["secretName"] == made["metadata"]["name"]
+    assert made["metadata"]["ownerReferences"][0]["uid"] == "u1" and made["immutable"] is True
+    before = dict(api.objects)
+    del api.objects[f"{PODS}/minimal-driver"]
+    again = keeper(api)
+    again.settings = one.settings
+    again.look(
+        topology(), None, WELL, recovering=False
+    )  # another operator, to which the Secret is a conflict
+    assert api.objects.keys() == before.keys()
+
+
+def test_another_key_is_another_driver() -> None:
+    keys = [None, Keys("k" * 32), Keys("j" * 32)]
+    revisions = {manifests.revision(topology(), replace(SETTINGS, zk_keys=key)) for key in keys}
+    assert len(revisions) == 3
+
+
+def test_a_driver_that_runs_is_left_alone() -> None:
+    api, resource = FakeApi(), topology()
+    one = keeper(api)
+    one.look(resource, driver_of(resource), WELL, recovering=False)
+    assert api.calls == []
+    assert one.problem == ""
+
+
+def test_a_driver_that_ended_is_replaced_later_and_later(clock: Clock) -> None:
+    api, resource = FakeApi(), topology()
+    one, pauses = keeper(api, clock), []
+    for number in range(8):
+        one.look(resource, None, WELL, recovering=False)
+        assert f"{PODS}/minimal-driver" in api.objects
+        failed = replace(driver_of(resource, phase="Failed"), uid=f"pod-{number}")
+        one.look(resource, failed, WELL, recovering=False)
+        assert f"{PODS}/minimal-driver" not in api.objects
+        assert "ended" in one.problem
+        began = clock.now
+        while f"{PODS}/minimal-driver" not in api.objects:
+            clock.now += 0.5
+            one.look(resource, None, WELL, recovering=False)
+        pauses.append(clock.now - began)
+        del api.objects[f"{PODS}/minimal-driver"]
+        clock.now += 3.0
+    assert pauses == sorted(pauses)
+    assert pauses[0] <= 2.0
+    assert pauses[-1] <= 60.5
+
+
+def test_a_new_spec_waits_for_the_end_of_the_incident() -> None:
+    api, old, new = FakeApi(), topology(), topology(batch={"interval": "2s"})
+    one, running = keeper(api), driver_of(topology())
+    assert manifests.revision(old, SETTINGS) != manifests.revision(new, SETTINGS)
+    one.look(new, running, WELL, recovering=True)
+    assert api.verbs(PODS) == []
+    assert [b["reason"] for _, p, b in api.calls if "events" in p] == ["SpecChangePostponed"]
+    one.look(new, running, WELL, recovering=False)
+    assert api.verbs(PODS) == ["delete"]
+
+
+@pytest.mark.parametrize("change", [{"paused": True}, {"recovery": {"correlatedNodes": 3}}])
+def test_what_the_coordinator_alone_reads_needs_no_new_driver(change: dict[str, Any]) -> None:
+    assert manifests.revision(topology(), SETTINGS) == manifests.revision(topology(**change), SETTINGS)
+
+
+def test_a_driver_on_a_lost_machine_is_forced_off() -> None:
+    api, resource = FakeApi(), topology()
+    gone = driver_of(resource)
+    keeper(api).look(resource, gone, {}, recovering=True)
+    assert [(v, b) for v, p, b in api.calls if p.startswith(PODS)] == [
+        ("delete", {"uid": "pod-uid", "grace_s": 0})
+    ]
+
+
+def forced(api: FakeApi, name: str = "minimal-driver") -> list[int | None]:
+    """Grace of each deletion."""
+    return [b["grace_s"] for v, p, b in api.calls if v == "delete" and p == f"{PODS}/{name}"]
+
+
+def told_to_end(pod: PodView, grace_s: float = 10.0) -> PodView:
+    """As the API server shows it; its clock is ahead by an hour."""
+    return replace(pod, deleted_at=time.time() + 3600, grace_s=grace_s)
+
+
+def reasons(api: FakeApi) -> list[str]:
+    return [b["reason"] for _, p, b in api.calls if "events" in p]
+
+
+def hear(one: DriverKeeper, clock: Clock, seconds: int, report: int | None = None) -> None:
+    """A look a second; without `report` the driver reports each time."""
+    for _ in range(seconds):
+        clock.now += 1.0
+        one.silence.heard(int(clock.now) if report is None else report)
+
+
+def test_without_node_objects_a_driver_that_nobody_ends_is_forced_off(clock: Clock) -> None:
+    api, resource = FakeApi(), topology()
+    one = keeper(api, clock)
+    ending = told_to_end(driver_of(resource))
+    one.look(resource, ending, None, recovering=True)
+    clock.now += 10.0 + OVERDUE_S
+    one.look(resource, ending, None, recovering=True)
+    assert forced(api) == []  # a kubelet that lives would end it within its grace
+    clock.now += 0.1
+    one.look(resource, ending, None, recovering=True)
+    assert [(v, b) for v, p, b in api.calls if p.startswith(PODS)] == [
+        ("delete", {"uid": "pod-uid", "grace_s": 0})
+    ]
+    assert "DriverLost" in reasons(api)
+    one.look(resource, None, None, recovering=True)
+    assert f"{PODS}/minimal-driver" in api.objects
+
+
+def test_a_driver_that_was_silent_before_it_is_told_to_end_is_forced_off_at_once(clock: Clock) -> None:
+    api, resource = FakeApi(), topology()
+    one, running = keeper(api, clock), driver_of(resource)
+    one.look(resource, running, None, recovering=False)
+    hear(one, clock, 3)
+    hear(one, clock, 45, report=1)  # Kubernetes takes so long to find a machine unreachable
+    one.look(resource, running, None, recovering=False)
+    assert forced(api) == []
+    one.look(resource, told_to_end(running), None, recovering=False)
+    assert forced(api) == [0]
+
+
+def test_a_driver_that_ends_in_the_orderly_way_is_not_forced(clock: Clock) -> None:
+    api, resource = FakeApi(), topology()
+    one, running = keeper(api, clock), driver_of(resource)
+    one.look(resource, running, None, recovering=False)
+    hear(one, clock, 3)
+    hear(one, clock, 10, report=1)  # it has stopped its publisher, and goes on with its end
+    one.look(resource, told_to_end(running), None, recovering=False)
+    assert forced(api) == []
+    assert one.problem == "the driver is ending"
+
+
+def test_a_silent_driver_is_said_to_be_so_ended_and_then_forced(clock: Clock) -> None:
+    api, resource = FakeApi(), topology()
+    one, running = keeper(api, clock), driver_of(resource)
+    one.look(resource, running, None, recovering=True)
+    hear(one, clock, 3)
+    hear(one, clock, 60, report=1)
+    one.look(resource, running, None, recovering=True)
+    assert (forced(api), one.problem) == ([], "")
+    hear(one, clock, 2, report=1)
+    assert one.silent
+    one.look(resource, running, None, recovering=True)
+    assert forced(api) == [None]
+    assert reasons(api) == ["DriverSilent"]
+    assert "silent" in one.problem
+    ending = told_to_end(running)
+    one.look(resource, ending, None, recovering=True)
+    assert forced(api) == [None]  # where its kubelet lives, that ends it
+    assert "silent" in one.problem
+    clock.now += 10.0 + OVERDUE_S + 0.1
+    one.look(resource, ending, None, recovering=True)
+    assert forced(api) == [None, 0]
+
+
+def turns_told(one: DriverKeeper, clock: Clock, seconds: int, turns: int, driver: str = "1") -> None:
+    """A look a second; the driver reports each time that its loop has begun so many turns."""
+    for _ in range(seconds):
+        clock.now += 1.0
+        one.silence.heard(int(clock.now))
+        told = Progress(driver, turns=turns, turn_limit_s=100.0)
+        one.loop.heard(told, int(clock.now))
+
+
+def test_a_driver_that_reports_while_its_loop_hangs_is_ended_and_its_successor_is_not(clock: Clock) -> None:
+    api, resource = FakeApi(), topology()
+    one, running = keeper(api, clock), driver_of(resource)
+    one.look(resource, running, None, recovering=True)
+    for number in range(3):  # a long job after the other: the loop turns
+        turns_told(one, clock, 90, turns=number)
+        one.look(resource, running, None, recovering=True)
+    assert (forced(api), one.problem) == ([], "")
+    turns_told(one, clock, 12, turns=2)
+    one.look(resource, running, None, recovering=True)
+    assert (forced(api), reasons(api)) == ([None], ["DriverHung"])
+    assert "hangs" in one.problem
+    assert "no turn for 101 s" in one.problem
+    one.look(resource, told_to_end(running), None, recovering=True)
+    assert "hangs" in one.problem
+    another = replace(running, uid="another")
+    one.look(resource, another, None, recovering=True)
+    one.loop.heard(
+        Progress("1", turns=2, turn_limit_s=100.0), int(clock.now)
+    )  # the last report of the one before
+    turns_told(one, clock, 5, turns=1, driver="2")
+    one.look(resource, another, None, recovering=True)
+    assert forced(api) == [None]
+
+
+@pytest.mark.parametrize("kind", ["away", "stopped", "new pod", "starting"])
+def test_silence_that_has_another_reason_ends_no_driver(clock: Clock, kind: str) -> None:
+    api, resource = FakeApi(), topology()
+    one, running = keeper(api, clock), driver_of(resource)
+    one.look(resource, running, WELL, recovering=False)
+    if kind != "starting":
+        hear(one, clock, 3)
+    hear(one, clock, 50, report=1)
+    if kind == "away":  # ZooKeeper did not answer in between: whose silence was it?
+        one.silence.heard(None)
+    if kind == "stopped":  # this operator was: it has not seen what it missed
+        clock.now += 3600.0
+        one.silence.heard(2)
+    if kind == "new pod":
+        running = replace(running, uid="another")
+        one.look(resource, running, WELL, recovering=False)
+    hear(one, clock, 50, report=1)
+    one.look(resource, running, WELL, recovering=False)
+    assert forced(api) == []
+    hear(one, clock, 260, report=1)  # but none may be silent for ever
+    one.look(resource, running, WELL, recovering=False)
+    assert forced(api) == [None]
+
+
+def test_an_hour_that_this_operator_slept_counts_for_a_quarter_of_the_limit(clock: Clock) -> None:
+    one = keeper(FakeApi(), clock)
+    one.silence.follow("d1")
+    hear(one, clock, 3)
+    hear(one, clock, 40, report=1)
+    clock.now += 3600.0
+    one.silence.heard(1)
+    assert not one.silent
+    hear(one, clock, 10, report=1)
+    assert one.silent
+
+
+def test_the_end_of_a_driver_counts_once_however_often_it_is_seen(clock: Clock) -> None:
+    api, resource = FakeApi(), topology()
+    one = keeper(api, clock)
+    for _ in range(8):
+        one.look(resource, driver_of(resource, phase="Failed"), WELL, recovering=False)
+    assert reasons(api) == ["DriverEnded"]
+    clock.now += 1.1
+    one.look(resource, None, WELL, recovering=False)
+    assert f"{PODS}/minimal-driver" in api.objects
+
+
+class FakeRecords:
+    def __init__(self, beats: dict[str, Heartbeat] | None) -> None:
+        self.beats = beats
+        self.log: list[str] = []
+
+    def heartbeats(self) -> dict[str, Heartbeat] | None:
+        return self.beats
+
+    def fence(self, pod: str, reason: str) -> None:
+        self.log.append(f"fence {pod}")
+        assert self.beats is not None
+        self.beats[pod] = Heartbeat(there=False, member=True, fenced=True)
+
+    def forget(self, pod: str) -> None:
+        self.log.append(f"forget {pod}")
+
+
+def executors(api: FakeApi, records: FakeRecords, clock: Clock | None = None) -> ExecutorKeeper:
+    events = Events(api, "default", manifests.owner(BODY))  # type: ignore[arg-type]
+    return ExecutorKeeper(api, "default", records, events, clock or time.monotonic)  # type: ignore[arg-type]
+
+
+def executor(name: str, phase: str = "Running") -> PodView:
+    return PodView(name, "default", "minimal", "executor", f"uid-{name}", "m1", phase)
+
+
+def test_fence_then_failed_then_deleted() -> None:
+    order: list[str] = []
+    api, records = FakeApi(), FakeRecords({"e1": Heartbeat(there=False, member=True, gone_s=9)})
+    records.log = order
+    one = executors(api, records)
+    one.look({"e1": executor("e1")}, {"m1": Machine("m1", None, True)})
+    assert order == ["fence e1"]
+    calls = [(v, p.removeprefix(PODS), b) for v, p, b in api.calls if p.startswith(PODS)]
+    assert calls[0][:2] == ("patch", "/e1/status")
+    assert calls[0][2]["status"]["phase"] == "Failed"
+    assert calls[1] == ("delete", "/e1", {"uid": "uid-e1", "grace_s": 0})
+
+
+def test_without_zookeeper_nothing_is_ended() -> None:
+    api, records = FakeApi(), FakeRecords(None)
+    one = executors(api, records)
+    one.look({"e1": executor("e1"), "e2": executor("e2", "Failed")}, {})
+    assert api.calls == []
+    assert one.verdicts["e1"].state is State.UNKNOWN
+
+
+def test_a_pod_that_the_watch_does_not_know_yet_is_not_given_up() -> None:
+    api = FakeApi({f"{PODS}/e1": {"metadata": {"name": "e1"}}})
+    records = FakeRecords({"e1": Heartbeat(there=True, member=True)})
+    executors(api, records).look({}, WELL)
+    assert records.log == []
+    api.objects.clear()
+    executors(api, records).look({}, WELL)
+    assert records.log == ["fence e1"]
+
+
+def test_an_executor_that_nobody_ends_is_fenced_and_forced_whatever_the_clocks_say(clock: Clock) -> None:
+    api, records = FakeApi(), FakeRecords({"e1": Heartbeat(there=True, member=True)})
+    one, ending = executors(api, records, clock), told_to_end(executor("e1"))
+    one.look({"e1": ending}, None)
+    assert one.verdicts["e1"].state is State.LEAVING
+    clock.now += 10.0 + OVERDUE_S + 0.1
+    one.look({"e1": ending}, None)
+    assert records.log == ["fence e1"]
+    assert forced(api, "e1") == [0]
+
+
+def test_a_lost_pod_is_ended_again_until_it_is_gone() -> None:
+    api, records = FakeApi(), FakeRecords({"e1": Heartbeat(there=False, member=True, fenced=True)})
+    one = executors(api, records)
+    one.look({"e1": executor("e1")}, WELL)
+    one.look({"e1": executor("e1", "Failed")}, WELL)
+    assert records.log == []
+    assert api.verbs(f"{PODS}/e1") == ["patch", "delete"]
+
+
+class Asked:
+    """Stands for the records: what drivers were asked, and what is on record now."""
+
+    def __init__(self, now: Observation | None = None) -> None:
+        self.drivers: list[str] = []
+        self.spec: bytes | None = None
+        self.closed = 0
+        self.now = now or Observation(0.0, connected=True)
+
+    def observe(self) -> Observation:
+        return self.now
+
+    def ask_to_drain(self, driver: str) -> None:
+        self.drivers.append(driver)
+
+    def former(self) -> bytes | None:
+        return self.spec
+
+    def started(self, former: bytes) -> None:
+        self.spec = former
+
+    def close_to_others(self) -> None:
+        self.closed += 1
+
+
+def seen(driver: str = "3", paused: bool = False, **progress: Any) -> Observation:
+    desired = Desired(5, 1, 0, driver, paused=paused)
+    return Observation(
+        0.0, connected=True, progress=Progress(driver, horizon=40, checkpoint=30, **progress), desired=desired
+    )
+
+
+def reports(one: DriverKeeper, pod: PodView) -> None:
+    """The driver in this pod replaces the report that was there."""
+    one.silence.follow(pod.uid)
+    one.silence.heard(1)
+    one.silence.heard(2)
+
+
+def changed(image: str) -> StreamTopology:
+    return topology(kubernetes={"image": image})
+
+
+def test_changed_code_waits_for_a_drain_and_then_takes_the_drivers_place(clock: Clock) -> None:
+    api = FakeApi()
+    one, asked = keeper(api, clock), Asked()
+    one.drain = Drain(asked, one.events, clock)
+    running, wanted = driver_of(topology()), changed("app:2")
+    reports(one, running)
+    one.look(wanted, running, WELL, recovering=True, seen=seen())
+    assert not asked.drivers, "never in the middle of a recovery"
+    for _ in range(3):
+        one.look(wanted, running, WELL, recovering=False, seen=seen())
+    assert asked.drivers == ["3"]
+    assert one.problem == "the spec has changed, and the driver drains: the last checkpoint (30 of batch 40)"
+    assert not [p for v, p, _ in api.calls if v == "delete"]
+    clock.now += 1000.0
+    one.look(wanted, running, WELL, recovering=False, seen=seen())
+    assert not [p for v, p, _ in api.calls if v == "delete"], "it is never forced"
+    assert "DrainWaits" in {body["reason"] for v, p, body in api.calls if "/events/" in p}
+    done = replace(running, phase="Succeeded")
+    one.look(wanted, done, WELL, recovering=False, seen=seen())
+    assert [p for v, p, _ in api.calls if v == "delete"] == [f"{PODS}/minimal-driver"]
+    one.look(wanted, None, WELL, recovering=False, seen=seen())
+    made = api.objects[f"{PODS}/minimal-driver"]
+    assert made["spec"]["containers"][0]["image"] == "app:2", "without a pause"
+
+
+def test_a_new_life_that_still_has_the_old_code_is_asked_anew(clock: Clock) -> None:
+    one, asked = keeper(FakeApi(), clock), Asked()
+    one.drain = Drain(asked, one.events, clock)
+    wanted = changed("app:2")
+    reports(one, driver_of(topology()))
+    for life in ("3", "3", "4"):
+        one.look(wanted, driver_of(topology()), WELL, recovering=False, seen=seen(life))
+    assert asked.drivers == ["3", "4"]
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        (seen(paused=True), "a paused topology takes no checkpoint"),
+        (seen(failed={"a.0": "poison: operator a"}), "while a.0 is set aside; `upgrade: replay`"),
+        (Observation(0.0), "when it reports"),
+    ],
+)
+def test_what_a_drain_waits_for_is_said(clock: Clock, state: Observation, said: str) -> None:
+    one = keeper(FakeApi(), clock)
+    one.drain = Drain(Asked(), one.events, clock)
+    reports(one, driver_of(topology()))
+    one.look(changed("app:2"), driver_of(topology()), WELL, recovering=False, seen=state)
+    assert said in one.problem
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"batch": {"interval": "9s"}},
+        {"spark": {"executorMemory": "777Mi"}},
+        {"upgrade": "replay", "kubernetes": {"image": "app:2"}},
+    ],
+)
+def test_a_change_that_makes_no_batch_differently_or_may_needs_no_drain(change: dict[str, Any]) -> None:
+    api = FakeApi()
+    one, asked = keeper(api), Asked()
+    one.drain = Drain(asked, one.events)
+    one.look(topology(**change), driver_of(topology()), WELL, recovering=False, seen=seen())
+    assert [p for v, p, _ in api.calls if v == "delete"] == [f"{PODS}/minimal-driver"]
+    assert not asked.drivers
+
+
+def image_of(api: FakeApi) -> str:
+    found: str = api.objects[f"{PODS}/minimal-driver"]["spec"]["containers"][0]["image"]
+    return found
+
+
+@pytest.mark.parametrize("drained", [None, 40])
+def test_a_driver_that_dies_while_it_drains_is_followed_by_one_with_the_former_spec(
+    clock: Clock, drained: int | None
+) -> None:
+    api, asked = FakeApi(), Asked()
+    one = keeper(api, clock)
+    one.drain = Drain(asked, one.events, clock)
+    one.look(topology(), None, WELL, recovering=False, seen=Observation(0.0))
+    former = image_of(api)
+    del api.objects[f"{PODS}/minimal-driver"]
+    clock.now += 60.0
+    other = keeper(api, clock)  # another operator, that knows the new spec alone
+    other.drain = Drain(asked, other.events, clock)
+    state = asked.now = seen(drained=drained)
+    other.look(changed("app:2"), None, WELL, recovering=False, seen=state)
+    assert image_of(api) == ("app:2" if drained else former)
+    pod = pod_view({**api.objects[f"{PODS}/minimal-driver"], "status": {"phase": "Running"}})
+    reports(other, pod)
+    other.look(changed("app:2"), pod, WELL, recovering=False, seen=state)
+    assert asked.drivers == ([] if drained else ["3"]), "and that one is drained"
+
+
+def test_a_former_spec_that_is_to_be_replayed_or_makes_the_same_is_not_started_again(clock: Clock) -> None:
+    for spec in ({"upgrade": "replay", "kubernetes": {"image": "app:2"}}, {"batch": {"interval": "9s"}}):
+        api, asked = FakeApi(), Asked(seen())
+        asked.spec = Former(topology().document, SETTINGS.image).encode()
+        one = keeper(api, clock)
+        one.drain = Drain(asked, one.events, clock)
+        wanted = topology(**spec)
+        one.look(wanted, None, WELL, recovering=False, seen=seen())
+        made = api.objects[f"{PODS}/minimal-driver"]["metadata"]["annotations"]
+        assert made[manifests.REVISION] == manifests.revision(wanted, SETTINGS)
+        assert asked.spec == Former(wanted.document, image_of(api)).encode()

@@ -1,0 +1,245 @@
+"""What the status of a topology claims, and that it is written no more often than it changes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reprise.controller.crd.base import TopologyReference
+from reprise.controller.crd.topology_status import TopologyStatus
+from reprise.controller.operator.pods.verdict import State, Verdict
+from reprise.controller.operator.status.publisher import Publisher, proposal_digest
+from reprise.controller.operator.status.topology_status import Situation, claims_of, status_of
+from reprise.controller.status.query_state import run_state
+from reprise.controller.zookeeper.observation import Observation
+from reprise.scheduler import Desired, Incident, Kind, LostNode, Node, Phase, PlanRecord, Progress
+from reprise.spark_jobs.topology import expand, from_json
+from tests.support import recorded_sizes
+from tests.support.fake_api import FakeApi
+
+EXAMPLE = Path(__file__).parents[5] / "examples" / "minimal.yaml"
+RESOURCE = from_json(json.dumps(yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))))
+TOPOLOGY = expand(RESOURCE)
+PARTITIONS = list(TOPOLOGY.partitions)
+NODES = {f"n{i}#1": Node(f"n{i}", 1, 100) for i in (1, 2, 3)}
+STEADY = Observation(
+    time=10.0,
+    connected=True,
+    nodes=NODES,
+    progress=Progress("1", 1, 1, frozenset(NODES), dict.fromkeys(PARTITIONS, 8), horizon=9, checkpoint=5),
+    desired=Desired(1, 1, 0, "1", dict.fromkeys(PARTITIONS, "n1#1")),
+)
+INCIDENT = Incident(
+    "inc-2", Kind.CORRELATED, Phase.RECOVERING, 11.0, 5, 2, 3, 12.0,
+    lost=(LostNode("n1#1", 11.0), LostNode("n2#1", 11.1)), plans=("inc-2-p1",),
+)  # fmt: skip
+PLAN = PlanRecord(
+    "inc-2-p1", "inc-2", 12.0, "first", True, 5, 2, {"n3#1": 80}, (), {"algorithm": "dp", "value": 5},
+    {"count.0": "n3#1"}, 0.01, {"count.1": "needs 40 more than is left"},
+)  # fmt: skip
+
+
+def situation(seen: Observation | None = STEADY, **more: Any) -> Situation:
+    state = None if seen is None else run_state(TOPOLOGY, seen)
+    return Situation(generation=3, resource=RESOURCE, state=state, root="/reprise/default/minimal", **more)
+
+
+def truths(now: Situation) -> dict[str, tuple[str, str]]:
+    return {claim.type: (claim.truth.value, claim.reason) for claim in claims_of(now)}
+
+
+def test_all_is_well() -> None:
+    found = truths(situation())
+    assert found["Ready"] == ("True", "AllQueriesAvailable")
+    assert found["Recovering"] == ("False", "NoIncident")
+    assert found["Degraded"][0] == found["Paused"][0] == "False"
+    assert found["Valid"][0] == found["Observed"][0] == "True"
+
+
+def test_queries_that_are_down_degrade() -> None:
+    seen = replace(STEADY, nodes={}, incident=INCIDENT, plans={PLAN.id: PLAN})
+    found = truths(situation(seen))
+    assert found["Ready"] == ("False", "QueriesDown")
+    assert found["Degraded"] == ("True", "QueriesDown")
+    assert found["Recovering"] == ("True", "Recovering")
+
+
+def test_what_zookeeper_does_not_say_is_unknown_and_not_false() -> None:
+    found = truths(situation(replace(STEADY, connected=False)))
+    assert {found[kind][0] for kind in ("Ready", "Recovering", "Degraded")} == {"Unknown"}
+    assert found["Observed"][0] == "False"
+
+
+def test_a_refused_spec_says_so_and_the_old_one_goes_on() -> None:
+    found = truths(situation(invalid="spec.batch: bad"))
+    assert found["Valid"] == ("False", "SpecRefused")
+    assert found["Ready"][0] == "True"
+
+
+def test_a_start_says_what_it_waits_for() -> None:
+    pending = {"e1": Verdict(State.PENDING, "Unschedulable: 0/3 nodes are available")}
+    starting = replace(STEADY, desired=None)
+    ready = next(c for c in claims_of(situation(starting, verdicts=pending)) if c.type == "Ready")
+    assert ready.reason == "Starting"
+    assert "0/3 nodes are available" in ready.message
+    alive = {"e1": Verdict(State.ALIVE)}
+    ready = next(c for c in claims_of(situation(starting, verdicts=alive)) if c.type == "Ready")
+    assert ready.message == "1 of 3 nodes are there"
+
+
+def test_the_status_fits_its_schema_and_keeps_times() -> None:
+    status, _ = status_of(situation(driver="minimal-driver", coordinator="op-1"), {}, moment=100.0)
+    TopologyStatus.model_validate(status)
+    assert status["queries"]["summary"] == "2/2"
+    assert status["nodes"]["summary"] == "3/3"
+    assert status["startedAt"].startswith("1970-01-01T00:01:40")
+    later, _ = status_of(situation(driver="minimal-driver", coordinator="op-1"), status, moment=200.0)
+    assert later == status
+
+
+@pytest.mark.parametrize("parallelism", [300, 1000])
+def test_the_status_of_a_large_topology_is_small_and_says_how_much_it_leaves_out(parallelism: int) -> None:
+    """All of 3,000 or 10,000 partitions are lost, with a reason of any length for each query."""
+    resource = recorded_sizes.resource(9, parallelism, 20, parallelism)
+    topology = expand(resource)
+    why = dict.fromkeys(topology.queries, "because " * 200)
+    seen = Observation(
+        time=10.0,
+        connected=True,
+        progress=Progress("1", 1, 1, failed=dict.fromkeys(topology.order, "node lost"), horizon=9),
+        desired=Desired(1, 1, 0, "1", dict.fromkeys(topology.order, "n9#1")),
+        incident=INCIDENT,
+        plans={PLAN.id: replace(PLAN, left_out=why, added={})},
+    )
+    now = Situation(generation=3, resource=resource, state=run_state(topology, seen), root="/reprise/x/big")
+    status, _ = status_of(now, {}, moment=100.0)
+    TopologyStatus.model_validate(status)
+    assert len(json.dumps(status)) < 64_000
+    assert (len(status["waiting"]), status["waitingTotal"]) == (50, parallelism)
+    assert status["partitions"] == len(topology.partitions)
+
+
+def test_nothing_is_forgotten_while_nothing_is_seen() -> None:
+    status, _ = status_of(situation(), {}, moment=100.0)
+    blind, _ = status_of(situation(None, problem="away"), status, moment=200.0)
+    assert blind["queries"] == status["queries"]
+    assert blind["startedAt"] == status["startedAt"]
+
+
+def publisher(api: FakeApi, keep: int = 2) -> Publisher:
+    reference, owner = (
+        TopologyReference(name="minimal", uid="u"),
+        {"kind": "StreamTopology", "name": "minimal"},
+    )
+    return Publisher(api, "default", reference, {"count.0": 5, "count.1": 1}, owner, keep)  # type: ignore[arg-type]
+
+
+def test_an_incident_and_its_plan_are_written_once() -> None:
+    api = FakeApi()
+    one = publisher(api)
+    seen = replace(STEADY, incident=INCIDENT, plans={PLAN.id: PLAN})
+    for _ in range(5):
+        one.recoveries(seen)
+    base = "/apis/reprise.dev/v1alpha1/namespaces/default"
+    assert [(verb, path.removeprefix(base)) for verb, path, _ in api.calls] == [
+        ("create", "/incidents/minimal-inc-2"),
+        ("apply", "/incidents/minimal-inc-2/status"),
+        ("create", "/recoveryplans/minimal-inc-2-p1"),
+        ("apply", "/recoveryplans/minimal-inc-2-p1/status"),
+    ]
+
+
+def test_an_operator_that_was_started_anew_takes_objects_as_they_are() -> None:
+    api = FakeApi()
+    seen = replace(STEADY, incident=INCIDENT, plans={PLAN.id: PLAN})
+    publisher(api).recoveries(seen)
+    publisher(api).recoveries(seen)
+    assert [verb for verb, path, _ in api.calls if verb == "create"] == ["create", "create"]
+
+
+def test_a_status_that_stands_already_is_not_written() -> None:
+    api = FakeApi()
+    publisher(api).status({"position": 1}, stands={"position": 1})
+    assert api.calls == []
+
+
+def test_a_closed_incident_is_written_a_last_time_and_old_ones_go() -> None:
+    api = FakeApi()
+    one = publisher(api, keep=1)
+    closed = replace(INCIDENT, phase=Phase.CLOSED, closed_at=20.0)
+    one.recoveries(replace(STEADY, closed={closed.id: closed}, plans={PLAN.id: PLAN}))
+    last = [b for v, p, b in api.calls if v == "apply" and "incidents" in p][-1]
+    conditions = {c["type"]: c["status"] for c in last["status"]["conditions"]}
+    assert conditions == {"Correlated": "True", "Restored": "True", "Closed": "True"}
+    newer = replace(INCIDENT, id="inc-9", opened_at=30.0, plans=())
+    one.recoveries(replace(STEADY, closed={closed.id: closed}, incident=newer, plans={PLAN.id: PLAN}))
+    assert not any("inc-2" in path for path in api.objects)
+
+
+def test_a_status_that_flickers_is_coalesced() -> None:
+    api = FakeApi()
+    one = publisher(api)
+    for position in range(100):
+        one.status({"position": position})
+    assert len(api.calls) == 1
+    one.status({"position": 100, "incident": "other"})
+    assert len(api.calls) == 2
+
+
+def test_a_proposal_is_one_object_and_another_plan_supersedes_it() -> None:
+    api = FakeApi()
+    one = publisher(api)
+    name = one.propose(PLAN)
+    assert name == f"minimal-inc-2-p1-{proposal_digest(PLAN)}"
+    assert one.propose(replace(PLAN, time=99.0, seconds=0.5)) == name, "the same plan, taken again"
+    assert not one.approved(str(name))
+    path = next(p for p in api.objects if "recoveryplans" in p)
+    api.objects[path]["metadata"]["annotations"] = {"reprise.dev/approved": "true"}
+    assert one.approved(str(name))
+    other = one.propose(replace(PLAN, added={"count.1": "n3#1"}))
+    assert other != name
+    states = [(p.split("/")[-2], b["status"]["state"]) for v, p, b in api.calls if v == "apply"]
+    assert states == [(name, "Proposed"), (name, "Superseded"), (other, "Proposed")]
+
+
+def test_a_coordinator_that_cannot_write_down_what_it_decides_degrades() -> None:
+    said = "/reprise/default/minimal: 2,000,000 bytes, and ZooKeeper takes 1,000,000 at once"
+    claims = {c.type: c for c in claims_of(situation(replace(STEADY, undecided=said)))}
+    assert (claims["Degraded"].reason, claims["Degraded"].message) == ("CannotDecide", said)
+
+
+def test_a_topology_that_runs_and_shows_nothing_is_not_ready_and_says_since_when_and_why() -> None:
+    progress = Progress("1", 1, 1, frozenset(NODES), dict.fromkeys(PARTITIONS, 8), horizon=57, checkpoint=5)
+    seen = replace(
+        STEADY,
+        progress=progress,
+        time=1000.0,
+        watched_since=900.0,
+        problems=("job failed: KeyError: 'tagg'",),
+    )
+    assert truths(situation(seen))["Ready"] == ("True", "AllQueriesAvailable")  # slow, as it moves
+    standing = replace(seen, still=dict.fromkeys(PARTITIONS, 970.0))
+    ready, degraded = (c for c in claims_of(situation(standing)) if c.type in ("Ready", "Degraded"))
+    assert (ready.truth.value, ready.reason) == ("False", "NotAdvancing")
+    assert "shows nothing after batch 8 since 00:16:10 UTC" in ready.message
+    assert "KeyError: 'tagg'" in ready.message
+    assert (degraded.truth.value, degraded.reason) == ("True", "NotAdvancing")
+    later, _ = status_of(situation(standing), {}, moment=1000.0)
+    again, _ = status_of(situation(replace(standing, time=1010.0)), later, moment=1010.0)
+    assert again == later  # nothing is written because time has passed
+    assert later["queries"]["available"] == 0
+
+
+def test_an_operator_that_has_just_started_does_not_know_yet_whether_what_is_behind_moves() -> None:
+    progress = Progress("1", 1, 1, frozenset(NODES), dict.fromkeys(PARTITIONS, 8), horizon=57, checkpoint=5)
+    seen = replace(
+        STEADY, progress=progress, time=1000.0, watched_since=998.0, still=dict.fromkeys(PARTITIONS, 998.0)
+    )
+    assert truths(situation(seen))["Ready"] == ("Unknown", "NotWatchedYet")
+    moved = replace(seen, still=dict.fromkeys(PARTITIONS, 999.0))
+    assert truths(situation(moved))["Ready"] == ("True", "AllQueriesAvailable")
