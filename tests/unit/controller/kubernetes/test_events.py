@@ -15,7 +15,7 @@ from reprise.controller.kubernetes.budget import WriteBudget
 from reprise.controller.kubernetes.errors import BudgetError, ConflictError, UnknownError
 from reprise.controller.kubernetes.events import AGAIN_S, Events
 from reprise.controller.operator.status.publisher import Publisher
-from reprise.controller.operator.status.reporter import Teller
+from reprise.controller.operator.status.reporter import StatusReporter
 from reprise.controller.operator.status.topology_status import claims_of
 from reprise.scheduler import Incident, Kind, Phase
 from tests.support.fake_api import FakeApi
@@ -26,10 +26,10 @@ INCIDENT = Incident("inc-000002", Kind.CORRELATED, Phase.SETTLING, 100.0, 4, 2, 
 PHASES = (Phase.SETTLING, Phase.WAITING, Phase.RECOVERING, Phase.VERIFYING)
 
 
-def teller(api: FakeApi) -> Teller:
+def teller(api: FakeApi) -> StatusReporter:
     events = Events(api, "default", ABOUT)  # type: ignore[arg-type]
     publisher = Publisher(api, "default", TopologyReference(name="minimal", uid="u-1"), {}, ABOUT, 5)  # type: ignore[arg-type]
-    return Teller.of(api, "minimal", publisher, events)  # type: ignore[arg-type]
+    return StatusReporter.of(api, "minimal", publisher, events)  # type: ignore[arg-type]
 
 
 def said(api: FakeApi) -> list[tuple[str, int]]:
