@@ -377,6 +377,7 @@ class TopologyController:
         recovering = self._recovering or self._reporter_of().recovering
         if self.driver.drain is None:
             self.driver.drain = Drain(self._records, self.events)
+        self.driver.pods_wait = any(pod.phase == "Pending" for pod in pods.values())
         self.driver.look(spec.resource, driver, around.machines, recovering, self._records.last)
 
     def _show(self, spec: _Spec, seen: Observation) -> Observation:

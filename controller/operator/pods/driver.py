@@ -15,7 +15,6 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,6 +58,9 @@ class DriverKeeper:
     """Whoever reads the records tells it of the driver's reports."""
     loop: LoopWatch = field(init=False)
     """The same, of what they say of its loop."""
+    pods_wait: bool = False
+    """Whether executors' pods have not started."""
+    _user: zk_mounts.UserSecret | None = None
     _ends: int = 0
     _not_before: float = 0.0
     _created: float = field(default=0.0)
@@ -122,6 +124,8 @@ class DriverKeeper:
             self._renew(resource, pod, recovering, seen)
         else:
             self.problem = "" if pod.phase == "Running" else f"the driver's pod is {pod.phase}: {pod.reason}"
+            if no_user := self._without_user(resource, self.pods_wait or pod.phase == "Pending"):
+                self.events.say("ZooKeeperUserRefused", no_user, warning=True)
 
     def _revision(self, resource: StreamTopology) -> str:
         """Of the driver that is wanted; computed once for each spec."""
@@ -134,6 +138,10 @@ class DriverKeeper:
             self.problem = f"the driver has ended {self._ends} times; again in {wait:.0f} s"
             self.problem += self._held_up if resource.upgrade != "replay" else ""
             return
+        if no_user := self._without_user(resource):
+            self.problem = f"no driver is started: {no_user}"
+            self.events.say("ZooKeeperUserRefused", no_user, warning=True)
+            return
         settings, folder = self.settings, collection(resource.namespace, "configmaps")
         if self.drain is not None:
             try:
@@ -143,7 +151,6 @@ class DriverKeeper:
                 return
         config = manifests.config_map(resource, settings, self.owner)
         self.api.apply(f"{folder}/{config['metadata']['name']}", config)
-        self._give_user(resource)
         self._keep_to_itself(resource, "")
         prefix = f"{resource.name}-{secrets.token_hex(3)}"
         pod = manifests.driver_pod(resource, settings, self.owner, prefix)
@@ -156,13 +163,11 @@ class DriverKeeper:
         self.problem = "the driver is starting"
         self.events.say("DriverCreated", f"pod {pod['metadata']['name']}, executors {prefix}-exec-*")
 
-    def _give_user(self, resource: StreamTopology) -> None:
-        """Make the Secret by which the topology's pods are its user in ZooKeeper.  One that is there is the same: its name
-        says for which object and by which key."""
-        labels = manifests.labels(resource.name, "zookeeper-user")
-        if (body := zk_mounts.secret(resource, self.settings, self.owner, labels)) is not None:
-            with suppress(ConflictError):
-                self.api.create(collection(resource.namespace, "secrets"), body)
+    def _without_user(self, resource: StreamTopology, waited_for: bool = False) -> str:
+        """Why the topology's pods cannot be its user of ZooKeeper; empty where they can, or where nobody is one."""
+        if self._user is None or self._user.settings is not self.settings:
+            self._user = zk_mounts.UserSecret(self.api, self.settings, self.owner, self.clock)
+        return self._user.make(resource, manifests.labels(resource.name, "zookeeper-user"), waited_for)
 
     def _keep_to_itself(self, resource: StreamTopology, there: str) -> None:
         """Make the topology's network policy where none is wanted yet; `there`: which one its driver was made with."""
@@ -229,6 +234,10 @@ class DriverKeeper:
     ) -> None:
         ran = pod.phase != "Pending"  # else no container has: neither a drain nor a recovery is in its hands
         changes, replays = self._changes_output(resource, pod), resource.upgrade == "replay"
+        if no_user := self._without_user(resource):  # its successor could not start
+            self.problem = f"the driver goes on with the former spec: {no_user}"
+            self.events.say("ZooKeeperUserRefused", no_user, warning=True)
+            return
         if ran and recovering and not (changes and replays):
             way_out = f"; {WAY_OUT}, also in the middle of a recovery" if changes else ""
             self.events.say(

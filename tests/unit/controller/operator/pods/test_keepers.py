@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from reprise.controller.kubernetes.errors import BudgetError, ForbiddenError
 from reprise.controller.kubernetes.events import Events
 from reprise.controller.kubernetes.pods import Machine, PodView, pod_view
 from reprise.controller.operator.heartbeat import Heartbeat
@@ -20,6 +21,7 @@ from reprise.controller.operator.pods.driver import DriverKeeper
 from reprise.controller.operator.pods.endings import OVERDUE_S
 from reprise.controller.operator.pods.executors import ExecutorKeeper
 from reprise.controller.operator.pods.verdict import State
+from reprise.controller.operator.pods.zk_mounts import AGAIN_S, SOON_S
 from reprise.controller.operator.settings import OperatorSettings
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.users import Keys
@@ -94,7 +96,7 @@ def test_a_topology_s_user_is_there_before_its_driver() -> None:
     one.look(topology(), None, WELL, recovering=False)
     verbs = [(v, p.rpartition("/")[0]) for v, p, _ in api.calls if "events" not in p]
     secrets = "/api/v1/namespaces/default/secrets"
-    assert verbs[1:] == [("create", secrets), ("create", PODS)] and asked.closed == 1
+    assert verbs[0] == ("create", secrets) and verbs[-1] == ("create", PODS) and asked.closed == 1
     (made,) = [body for path, body in api.objects.items() if path.startswith(secrets)]
     (volume,) = [v for v in api.objects[f"{PODS}/minimal-driver"]["spec"]["volumes"] if "secret" in v]
     assert volume["secret"]["secretName"] == made["metadata"]["name"]
@@ -107,6 +109,98 @@ def test_a_topology_s_user_is_there_before_its_driver() -> None:
         topology(), None, WELL, recovering=False
     )  # another operator, to which the Secret is a conflict
     assert api.objects.keys() == before.keys()
+
+
+class NoSecrets(FakeApi):
+    """One whose operator may not create Secrets, as long as `refused` is true."""
+
+    refused = True
+
+    def create(self, path: str, body: Any) -> Any:
+        if self.refused and path.endswith("/secrets"):
+            raise ForbiddenError(403, "secrets is forbidden")
+        return super().create(path, body)
+
+
+def with_users(api: FakeApi, clock: Clock) -> DriverKeeper:
+    one = keeper(api, clock)
+    one.settings = replace(SETTINGS, zk_keys=Keys("k" * 32))
+    return one
+
+
+def running(resource: StreamTopology, settings: OperatorSettings) -> PodView:
+    made = manifests.driver_pod(resource, settings, manifests.owner(BODY), "minimal-abc")
+    made["metadata"]["uid"] = "pod-uid"
+    made["spec"]["nodeName"] = "m1"
+    made["status"] = {"phase": "Running"}
+    return pod_view(made)
+
+
+def secrets_of(api: FakeApi) -> list[str]:
+    return [path for path in api.objects if "/secrets/" in path]
+
+
+def test_without_the_right_to_make_its_user_no_driver_is_started(clock: Clock) -> None:
+    api, resource = NoSecrets(), topology()
+    one = with_users(api, clock)
+    one.look(resource, None, WELL, recovering=False)
+    assert api.verbs("pods") == []
+    assert one.problem.startswith("no driver is started: the Secret reprise-zookeeper-minimal-")
+    assert "secrets is forbidden" in one.problem
+    assert api.verbs("/events") != []
+    api.refused = False
+    clock.now += SOON_S
+    one.look(resource, None, WELL, recovering=False)
+    assert api.verbs("pods") == ["create"] and len(secrets_of(api)) == 1
+
+
+def test_a_driver_runs_on_until_its_successor_s_user_is_there(clock: Clock) -> None:
+    """Users are turned on, and the right to make them was forgotten."""
+    api, resource = NoSecrets(), topology(upgrade="replay")
+    one = with_users(api, clock)
+    former = driver_of(resource)
+    for _ in range(3):
+        one.look(resource, former, WELL, recovering=False)
+        clock.now += SOON_S
+    assert api.verbs("pods") == []
+    assert one.problem.startswith("the driver goes on with the former spec: the Secret ")
+    api.refused = False
+    one.look(resource, former, WELL, recovering=False)
+    assert api.verbs("/secrets/") == ["create"] and api.verbs("pods") == ["delete"]
+
+
+@pytest.mark.parametrize(("pods_wait", "seconds"), [(False, AGAIN_S), (True, SOON_S)])
+def test_a_secret_that_somebody_deletes_is_made_again(clock: Clock, pods_wait: bool, seconds: float) -> None:
+    api, resource = FakeApi(), topology()
+    one = with_users(api, clock)
+    one.pods_wait, pod = pods_wait, running(resource, one.settings)
+    one.look(resource, pod, WELL, recovering=False)
+    (path,) = secrets_of(api)
+    del api.objects[path]
+    clock.now += seconds - 1
+    one.look(resource, pod, WELL, recovering=False)
+    assert secrets_of(api) == [], "it is not asked for at each look"
+    clock.now += 1
+    one.look(resource, pod, WELL, recovering=False)
+    assert secrets_of(api) == [path]
+    clock.now += seconds
+    one.look(resource, pod, WELL, recovering=False)
+    assert secrets_of(api) == [path] and one.problem == "", "one that is there is no problem"
+
+
+def test_a_write_that_cannot_be_spared_for_a_secret_that_was_there_holds_nothing_up(clock: Clock) -> None:
+    api, resource = FakeApi(), topology()
+    one = with_users(api, clock)
+    pod = running(resource, one.settings)
+    api.spent = True
+    with pytest.raises(BudgetError):
+        one.look(resource, pod, WELL, recovering=False)
+    api.spent = False
+    one.look(resource, pod, WELL, recovering=False)
+    api.spent = True
+    clock.now += AGAIN_S
+    one.look(resource, pod, WELL, recovering=False)
+    assert one.problem == ""
 
 
 def test_another_key_is_another_driver() -> None:
