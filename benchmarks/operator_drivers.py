@@ -8,7 +8,6 @@ burst is the end of a session, and nothing else.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Iterable
@@ -19,9 +18,16 @@ from kazoo.client import KazooClient
 from benchmarks.operator_fleet import NODE_CPU_MILLI, Member
 from reprise.controller.zookeeper import membership, paths
 from reprise.controller.zookeeper.client import make_client
-from reprise.controller.zookeeper.node_record import NodeRecord
-from reprise.controller.zookeeper.records import encode_desired, parse_desired
-from reprise.scheduler.model import Desired
+from reprise.controller.zookeeper.node_record import NodeRecord, encode_node
+from reprise.controller.zookeeper.records import (
+    CheckpointRecord,
+    encode_checkpoint,
+    encode_desired,
+    encode_progress,
+    encode_stats,
+    parse_desired,
+)
+from reprise.scheduler.model import Desired, PartitionStats, Progress
 
 SESSION_S = 10.0
 REPORT_S = 3.0
@@ -70,25 +76,34 @@ class Driver:
 
     def report(self) -> bytes:
         """One report; everything that is placed has caught up by the next one."""
-        record = {
-            "driver": self.desired.driver, "seq": self.desired.seq, "generation": self.desired.generation,
-            "nodes": sorted(self.nodes), "positions": self.positions, "failed": self.failed, "horizon": self.horizon,
-            "punctuation": self.horizon, "checkpoint": self.checkpoint, "time": time.time(),
-        }  # fmt: skip
-        raw = json.dumps(record).encode()
+        raw = encode_progress(
+            Progress(
+                driver=self.desired.driver,
+                seq=self.desired.seq,
+                generation=self.desired.generation,
+                nodes=frozenset(self.nodes),
+                positions=self.positions,
+                failed=self.failed,
+                horizon=self.horizon,
+                due=self.horizon,
+                punctuation=self.horizon,
+                checkpoint=self.checkpoint,
+                time=time.time(),
+            )
+        )
         self.horizon += 5
         self.positions = dict.fromkeys(self.positions, self.horizon)
         return raw
 
 
 def statistics(member: Member, turn: int) -> bytes:
-    one = {"cpu_milli": 20.0 + turn % 3, "tuples_per_s": 400.0, "state_bytes": 1_000_000}
-    return json.dumps(dict.fromkeys(member.topology.partitions, one)).encode()
+    one = PartitionStats(20.0 + turn % 3, 400.0, 1_000_000)
+    return encode_stats(dict.fromkeys(member.topology.partitions, one))
 
 
 def _checkpoint(position: int) -> tuple[str, bytes]:
     """Name and content of the record of a complete one."""
-    return paths.checkpoint(position), json.dumps({"position": position, "time": time.time()}).encode()
+    return paths.checkpoint(position), encode_checkpoint(CheckpointRecord(position, time.time()))
 
 
 class Drivers:
@@ -115,7 +130,7 @@ class Drivers:
         answers = [
             self._client.create_async(f"{root}/{name}", data)
             for name, data in (
-                ("owner", member.uid.encode()), (membership.FOLDER, b""), *((f, b"") for f in paths.FOLDERS),
+                (paths.OWNER, member.uid.encode()), (membership.FOLDER, b""), *((f, b"") for f in paths.FOLDERS),
                 *((f"{membership.FOLDER}/{pod}", membership.joined()) for pod in pods),
                 _checkpoint(FIRST), (paths.DESIRED, encode_desired(desired)),
                 (paths.PROGRESS, driver.report()), (paths.STATS, statistics(member, 0)),
@@ -136,7 +151,7 @@ class Drivers:
         for name, pod in pods:
             record = NodeRecord(pod, "127.0.0.1", 1, 1, NODE_CPU_MILLI, time.time())
             path = f"{self.drivers[name].root}/{paths.NODES}/{pod}"
-            answers.append(client.create_async(path, record.encode(), ephemeral=True))
+            answers.append(client.create_async(path, encode_node(record), ephemeral=True))
         for answer in answers:
             answer.get(30)
 

@@ -6,13 +6,11 @@ checkpoints.  The nodes' heartbeats and the driver's progress record remain, as 
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
@@ -23,9 +21,11 @@ from reprise.controller.local.run.commands import services_of
 from reprise.controller.local.run.config import Outcome, RunConfig
 from reprise.controller.local.run.services import Service
 from reprise.controller.local.run.supervisor import run_topology
+from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.client import make_client
 from reprise.controller.zookeeper.observer import Observer
-from reprise.controller.zookeeper.znode import unpack
+from reprise.controller.zookeeper.records import encode_desired, parse_progress, parse_stats
+from reprise.scheduler.model import Desired, Progress
 from reprise.scheduler.placement import spread
 from reprise.spark_jobs.topology import StreamTopology, expand
 
@@ -87,7 +87,7 @@ def bare(
             driver.start()
             nodes = _ready_nodes(zk, root, driver, resource.nodes.count, deadline)
             placed = dict(assignment) if assignment else placement(resource, nodes)
-            zk.create(f"{root}/desired", json.dumps(desired(placed, retain)).encode(), makepath=True)
+            zk.create(f"{root}/desired", encode_desired(desired(placed, retain)), makepath=True)
             samples = tuple(_until_done(zk, root, driver, deadline))
         return Ran(out, "", samples, placed)
     except TimeoutError as error:
@@ -108,12 +108,9 @@ def placement(resource: StreamTopology, nodes: list[str]) -> dict[str, str]:
     return placed
 
 
-def desired(assignment: Mapping[str, str], retain: bool) -> dict[str, Any]:
-    """The record that the first driver of a root obeys (`reprise.controller.driver.channel.parse_desired`)."""
-    return {
-        "seq": 1, "generation": 0, "checkpoint": 0, "assignment": dict(assignment), "retain": retain,
-        "ordered": retain, "punctuate": False, "paused": False, "driver": "1",
-    }  # fmt: skip
+def desired(assignment: Mapping[str, str], retain: bool) -> Desired:
+    """What the first driver of a root obeys."""
+    return Desired(1, 0, 0, "1", assignment, retain=retain, ordered=retain, punctuate=False)
 
 
 @contextmanager
@@ -130,7 +127,7 @@ def _client(cluster: EmbeddedCluster) -> Iterator[KazooClient]:
 def _ready_nodes(zk: KazooClient, root: str, driver: Service, count: int, deadline: float) -> list[str]:
     """Nodes that the driver has warmed up: one that is desired before is taken for lost."""
     while True:
-        nodes = list(_read(zk, f"{root}/progress").get("nodes", []))
+        nodes = _progress(zk, root).nodes
         if len(nodes) >= count:
             return sorted(nodes)
         _check(driver, deadline, f"only {len(nodes)} of {count} nodes were ready")
@@ -139,19 +136,13 @@ def _ready_nodes(zk: KazooClient, root: str, driver: Service, count: int, deadli
 
 def _until_done(zk: KazooClient, root: str, driver: Service, deadline: float) -> Iterator[Sample]:
     while True:
-        progress, stats = _read(zk, f"{root}/progress"), _read(zk, f"{root}/stats")
-        cpu = sum(float(one["cpu_milli"]) for one in stats.values())
-        positions = progress.get("positions", {})
-        yield Sample(
-            float(progress.get("time", 0.0)),
-            int(progress.get("jobs", 0)),
-            min(positions.values(), default=0),
-            cpu,
-        )
-        if progress.get("done"):
+        progress, raw = _progress(zk, root), _read(zk, f"{root}/{paths.STATS}")
+        cpu = sum(one.cpu_milli for one in parse_stats(raw).values()) if raw else 0.0
+        yield Sample(progress.time, progress.jobs, min(progress.positions.values(), default=0), cpu)
+        if progress.done:
             return
-        if progress.get("failed"):
-            raise TimeoutError(f"partitions failed: {progress['failed']}")
+        if progress.failed:
+            raise TimeoutError(f"partitions failed: {dict(progress.failed)}")
         _check(driver, deadline, "not done in time")
         time.sleep(POLL_S)
 
@@ -163,9 +154,15 @@ def _check(driver: Service, deadline: float, what: str) -> None:
         raise TimeoutError(what)
 
 
-def _read(zk: KazooClient, path: str) -> dict[str, Any]:
+def _progress(zk: KazooClient, root: str) -> Progress:
+    """One of a driver that says nothing, while there is none."""
+    raw = _read(zk, f"{root}/{paths.PROGRESS}")
+    return parse_progress(raw) if raw else Progress("")
+
+
+def _read(zk: KazooClient, path: str) -> bytes:
     try:
-        found = json.loads(unpack(zk.get(path)[0]) or b"{}")
+        raw: bytes = zk.get(path)[0]
     except NoNodeError:
-        return {}
-    return found if isinstance(found, dict) else {}
+        return b""
+    return raw

@@ -136,6 +136,10 @@ class Progress:
     """How many turns the driver's loop has begun."""
     turn_limit_s: float = 0.0
     """A loop that begins no other turn for so long is hung; 0: the driver does not say."""
+    jobs: int = 0
+    """How many jobs it has begun."""
+    problems: tuple[str, ...] = ()
+    """What it complains of, for people; the newest last."""
 
     @property
     def newest(self) -> int:

@@ -38,7 +38,8 @@ from reprise.controller.agent.fencing import LifeRecord, Verdict
 from reprise.controller.agent.worker import WorkerProcess
 from reprise.controller.zookeeper import node_record as node_tree
 from reprise.controller.zookeeper.client import make_client
-from reprise.controller.zookeeper.node_record import NodeRecord
+from reprise.controller.zookeeper.node_record import NodeRecord, encode_node
+from reprise.controller.zookeeper.process_records import encode_number, parse_number
 
 log = logging.getLogger("reprise.node_agent")
 TICK_S = 0.1
@@ -207,7 +208,7 @@ class NodeAgent:
         return self._roots | {node_tree.CONTROL}
 
     def _record(self) -> bytes:
-        return NodeRecord(
+        record = NodeRecord(
             self._node,
             self._host,
             self._incarnation,
@@ -215,7 +216,8 @@ class NodeAgent:
             self._cpu_milli,
             self._started,
             self._timeout,
-        ).encode()
+        )
+        return encode_node(record)
 
     def _path(self, root: str) -> str:
         return f"{node_tree.nodes_path(root)}/{self._node}"
@@ -246,13 +248,13 @@ class NodeAgent:
     def _stored_incarnation(self) -> int:
         path = f"{node_tree.INCARNATIONS}/{self._node}"
         try:
-            return int(self._wait(self._zk.get_async(path))[0])
+            return parse_number(self._wait(self._zk.get_async(path))[0], path)
         except NoNodeError:
             return 0
 
     def _store_incarnation(self) -> None:
         path = f"{node_tree.INCARNATIONS}/{self._node}"
-        data = str(self._incarnation).encode()
+        data = encode_number(self._incarnation)
         try:
             self._wait(self._zk.set_async(path, data))
         except NoNodeError:

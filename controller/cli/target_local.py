@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from reprise.controller.zookeeper.access import AUTH
 from reprise.controller.zookeeper.client import make_client
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.observer import Observer
+from reprise.controller.zookeeper.process_records import encode_paused
 from reprise.spark_jobs.topology import StreamTopology, Topology, expand, from_json, load_topology
 
 CONNECT_S = 8.0
@@ -82,10 +82,9 @@ class ZooKeeperTarget:
     def pause(self, paused: bool) -> str:
         """As anyone may (docs/recovery.md): the znode stands above what the resource says."""
         path = f"{self.root}/{paths.PAUSED}"
-        client = make_client(self.hosts, 10.0, self.access)
+        client, value = make_client(self.hosts, 10.0, self.access), encode_paused(paused)
         try:
             client.start(timeout=CONNECT_S)
-            value = json.dumps(paused).encode()
             try:
                 client.set(path, value)
             except NoNodeError:
@@ -95,7 +94,7 @@ class ZooKeeperTarget:
         finally:
             client.stop()
             client.close()
-        return f"{path} is {json.dumps(paused)}"
+        return f"{path} is {value.decode()}"
 
     def actions(self) -> list[str]:
         record = read_record(self.out) if self.out is not None else None

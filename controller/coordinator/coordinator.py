@@ -18,8 +18,8 @@ from reprise.controller import logs
 from reprise.controller.coordinator import history
 from reprise.controller.coordinator.store import Reading, Store
 from reprise.controller.coordinator.told import tell, tell_again
-from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.errors import RecordError, SessionError, StaleError, TooLargeError
+from reprise.controller.zookeeper.process_records import ERROR, Leader
 from reprise.scheduler import (
     Decision,
     Foreseen,
@@ -143,7 +143,7 @@ class Coordinator:
         return True
 
     def _lead(self) -> bool:
-        leading = self.store.lead(self._who())
+        leading = self.store.lead(Leader(os.getpid()))
         if leading != self._leading:
             log.info("event=%s pid=%d", "leading" if leading else "standing-by", os.getpid())
             self._told = False
@@ -153,7 +153,7 @@ class Coordinator:
     def _refuse(self, reason: str) -> None:
         """Nothing can be decided before somebody changes something."""
         self.problem = reason
-        self._say(paths.ERROR, reason, logging.ERROR)
+        self._say(ERROR, reason, logging.ERROR)
 
     def _say(self, rule: str, reason: str, level: int = logging.INFO) -> None:
         """To the log and to the leader's znode, once; the seconds in a reason are no news."""
@@ -161,10 +161,7 @@ class Coordinator:
         if known != self._said:
             self._said = known
             log.log(level, "event=%s reason=%r", rule, reason)
-            self.store.tell({**self._who(), "rule": rule, "reason": reason, "time": self.store.clock()})
-
-    def _who(self) -> dict[str, object]:
-        return {"pid": os.getpid()}
+            self.store.tell(Leader(os.getpid(), rule, reason, self.store.clock()))
 
 
 def _log_decision(reading: Reading, decision: Decision) -> None:

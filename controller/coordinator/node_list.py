@@ -14,7 +14,8 @@ from typing import Any
 from kazoo.client import KazooClient
 
 from reprise.controller.zookeeper.errors import RecordError
-from reprise.controller.zookeeper.records import parse_node
+from reprise.controller.zookeeper.node_record import parse_node
+from reprise.controller.zookeeper.records import node_of
 from reprise.scheduler.model import Node
 
 log = logging.getLogger("reprise.coordinator")
@@ -84,7 +85,7 @@ class NodeList:
 def _node(raw: bytes, path: str) -> Node | None:
     """One whose record cannot be read is not there; it must not stop the topology."""
     try:
-        return parse_node(raw, path)
+        return node_of(parse_node(raw, path))
     except RecordError as error:
         log.warning("event=node-ignored reason=%r", str(error))
         return None

@@ -8,7 +8,6 @@ of the connection nothing is known for a while, because nodes whose sessions are
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -37,6 +36,7 @@ from reprise.controller.coordinator.transaction import Operation, Versions, chec
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.errors import RecordError, SessionError, StaleError
 from reprise.controller.zookeeper.node_record import absence_counts_after_s
+from reprise.controller.zookeeper.process_records import Leader, encode_leader, parse_paused
 from reprise.controller.zookeeper.records import parse_desired, parse_poison, parse_progress, parse_stats
 from reprise.controller.zookeeper.recovery_records import parse_incident
 from reprise.scheduler.incident import Incident
@@ -244,15 +244,7 @@ class Store:
             return None
 
     def _paused(self, raw: bytes | None) -> bool:
-        if raw is None:
-            return self.paused
-        try:
-            value = json.loads(raw)
-        except ValueError:
-            value = None
-        if not isinstance(value, bool):
-            raise RecordError(self._path(paths.PAUSED), "$", "must be true or false")
-        return value
+        return self.paused if raw is None else parse_paused(raw, self._path(paths.PAUSED))
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -279,7 +271,7 @@ class Store:
         if connections == self._connections:
             self._kept |= _left_by(reading, decision)
 
-    def lead(self, who: Mapping[str, object]) -> bool:
+    def lead(self, who: Leader) -> bool:
         """Whether this coordinator is the one to act; takes the place when it is free.  One that has it is not asked about
         again before each reading, which asks as well: two that act are refused by versions, not by this."""
         path = self._path(paths.COORDINATOR)
@@ -291,8 +283,7 @@ class Store:
             stat = self._await(self.client.exists_async(path, watch=self._saw))
             if stat is not None:
                 return self._mine(stat)
-            data = json.dumps(who, sort_keys=True).encode()
-            self._await(self.client.create_async(path, data, ephemeral=True))
+            self._await(self.client.create_async(path, encode_leader(who), ephemeral=True))
             return True
         except (NodeExistsError, *_NO_SESSION):
             return False
@@ -301,11 +292,10 @@ class Store:
         client = self.client.client_id
         return stat is not None and client is not None and bool(stat.ephemeralOwner == client[0])
 
-    def tell(self, who: Mapping[str, object]) -> None:
+    def tell(self, who: Leader) -> None:
         """Say in the leader's znode what is going on; for people, nothing depends on it, so nobody waits for it."""
         if self.connected:
-            data = json.dumps(who, sort_keys=True).encode()
-            self.client.set_async(self._path(paths.COORDINATOR), data)
+            self.client.set_async(self._path(paths.COORDINATOR), encode_leader(who))
 
     # -- watching ------------------------------------------------------------------------------------------------
 

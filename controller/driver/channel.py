@@ -12,7 +12,6 @@ The main thread and the publisher use one channel; what it remembers is read and
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -23,53 +22,32 @@ from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import KazooException, NoNodeError
 
 from reprise.controller.driver.pace import Pace
-from reprise.controller.errors import ZooKeeperError
+from reprise.controller.driver.report import MAX_PROBLEM, bounded, cut
 from reprise.controller.observability.metrics.process import session_of
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.access import client_options
 from reprise.controller.zookeeper.client import Client
-from reprise.controller.zookeeper.errors import TooLargeError
+from reprise.controller.zookeeper.errors import RecordError, TooLargeError
 from reprise.controller.zookeeper.node_record import (
     SESSION_S,
     NodeRecord,
     absence_counts_after_s,
     nodes_path,
+    parse_node,
 )
-from reprise.controller.zookeeper.znode import check, pack, unpack
+from reprise.controller.zookeeper.process_records import Waits, encode_waits, parse_drain, parse_number
+from reprise.controller.zookeeper.records import encode_progress, parse_desired
+from reprise.controller.zookeeper.znode import check, pack
+from reprise.scheduler.model import Desired, Progress
 from reprise.spark_jobs.credentials import redacted
-from reprise.spark_jobs.engine.desired import Desired
 
 log = logging.getLogger("reprise.driver")
 _RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 1.5, "max_delay": 2.0}
 """Without it a client waits up to a minute between two tries, and a driver would be silent for as long after an outage."""
-REASONS, MIN_REASON = 400_000, 80
-"""Characters for the reasons of all failed partitions together, and for each at least."""
-MAX_PROBLEM = 2000
 
 
 class ChannelError(Exception):
     """A znode that cannot be read or written; names the path."""
-
-
-def parse_desired(raw: bytes) -> Desired:
-    """The `desired` znode; raises ChannelError naming what is wrong."""
-    try:
-        data = json.loads(unpack(raw))
-        assignment = {str(p): str(n) for p, n in data["assignment"].items()}
-        return Desired(
-            seq=int(data["seq"]),
-            generation=int(data["generation"]),
-            checkpoint=int(data["checkpoint"]),
-            assignment=assignment,
-            retain=bool(data["retain"]),
-            ordered=bool(data["ordered"]),
-            punctuate=bool(data["punctuate"]),
-            paused=bool(data["paused"]),
-            driver=str(data["driver"]),
-            plan=str(data.get("plan") or ""),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ChannelError(f"desired: not a desired state: {error!r}") from error
 
 
 class Channel:
@@ -92,7 +70,7 @@ class Channel:
         self.changed = threading.Event()
         self.nodes: Mapping[str, NodeRecord] = {}
         self._nodes_stale = self._desired_stale = self._epoch_stale = True
-        self._desired = Desired()
+        self._desired: Desired | None = None
         self._pace = Pace()
         self._epoch = self._newest_epoch = self._version = 0
         self._silent = self._drain = False
@@ -135,10 +113,10 @@ class Channel:
     def next_epoch(self, least: int = 0) -> int:
         """A number, at least `least`, that is greater than that of every driver before this one.  The records of drivers
         can be lost and the stream live on, which then knows of a greater one."""
-        counter = self._zk.Counter(f"{self._root}/driver")
+        counter = self._zk.Counter(f"{self._root}/{paths.DRIVER}")
         counter += max(1, least - int(counter.value))
         epoch = int(counter.post_value)
-        raw, stat = self._zk.get(f"{self._root}/driver")
+        raw, stat = self._zk.get(f"{self._root}/{paths.DRIVER}")
         with self._lock:
             self._epoch, self._newest_epoch = epoch, int(raw)
             self._version = int(stat.version)
@@ -154,14 +132,15 @@ class Channel:
         the last known answer while ZooKeeper is away."""
         with self._lock:
             if self._epoch_stale and self.connected:
+                path = f"{self._root}/{paths.DRIVER}"
                 try:
                     self._epoch_stale = False
-                    raw, _ = self._zk.get(f"{self._root}/driver", watch=self._saw_epoch)
-                    self._newest_epoch = int(raw)
+                    raw, _ = self._zk.get(path, watch=self._saw_epoch)
+                    self._newest_epoch = parse_number(raw, path)
                 except NoNodeError:  # the records were removed, and this driver's place with them
                     log.warning("epoch is gone root=%s", self._root)
                     self._silent = True
-                except (KazooException, ValueError) as error:
+                except (KazooException, RecordError) as error:
                     self._epoch_stale = True
                     log.warning("epoch not read error=%r", error)
             return self._silent or self._newest_epoch > self._epoch
@@ -185,7 +164,7 @@ class Channel:
                 self._nodes_stale = False
                 try:
                     self.nodes = self._settled(self._living())
-                except (KazooException, ZooKeeperError) as error:
+                except KazooException as error:
                     self._nodes_stale = True
                     log.warning("nodes not read error=%r", error)
             return self.nodes
@@ -197,8 +176,12 @@ class Channel:
                 raw, _ = self._zk.get(f"{folder}/{name}", watch=self._saw_nodes)
             except NoNodeError:
                 continue
-            record = NodeRecord.decode(raw)
-            found[f"{record.node}#{record.incarnation}"] = record
+            try:
+                record = parse_node(raw, f"{folder}/{name}")
+            except RecordError as error:  # it must not hide the others
+                log.warning("node ignored reason=%s", error)
+                continue
+            found[record.id] = record
         return found
 
     def _settled(self, found: dict[str, NodeRecord]) -> Mapping[str, NodeRecord]:
@@ -228,15 +211,15 @@ class Channel:
             and self.hears(record)
         )
 
-    def read_desired(self) -> Desired:
-        """The desired state; the last known one while ZooKeeper is away."""
+    def read_desired(self) -> Desired | None:
+        """The desired state, None before there is one; the last known one while ZooKeeper is away.  Raises RecordError."""
         if self._desired_stale and self.connected:
-            path = f"{self._root}/desired"
+            path = f"{self._root}/{paths.DESIRED}"
             try:
                 self._desired_stale = False
                 if self._zk.exists(path, watch=self._saw_desired) is not None:
                     raw, _ = self._zk.get(path, watch=self._saw_desired)
-                    self._desired = parse_desired(raw)
+                    self._desired = parse_desired(raw, path)
             except KazooException as error:
                 self._desired_stale = True
                 log.warning("desired not read error=%r", error)
@@ -250,8 +233,8 @@ class Channel:
                 self._drain_stale = False
                 if self._zk.exists(path, watch=self._saw_drain) is not None:
                     raw, _ = self._zk.get(path)
-                    self._drain = json.loads(raw).get("driver") == str(self._epoch)
-            except (KazooException, ValueError, AttributeError) as error:
+                    self._drain = parse_drain(raw, path) == str(self._epoch)
+            except (KazooException, RecordError) as error:
                 self._drain_stale = True
                 log.warning("drain not read error=%r", error)
         return self._drain
@@ -272,18 +255,18 @@ class Channel:
         except KazooException as error:
             log.warning("old checkpoint records stay error=%r", error)
 
-    def publish_progress(self, record: Mapping[str, Any]) -> bool:
+    def publish_progress(self, record: Progress) -> bool:
         """Write how things stand, as often as its size allows (`reprise.controller.driver.pace`).  False: it is due and
         could not be written."""
         now = self._clock()
         if not self._pace.due(record, now):
             return True
-        if size := self._publish("progress", _bounded(record)):
+        if size := self._publish(paths.PROGRESS, encode_progress(bounded(record))):
             self._pace.wrote(record, now, size)
         return size > 0
 
-    def publish(self, name: str, record: Mapping[str, Any]) -> bool:
-        """Write one of the driver's own znodes; False when ZooKeeper is away or refuses, or the record is too large."""
+    def publish(self, name: str, record: bytes) -> bool:
+        """Write one of the driver's own records; False when ZooKeeper is away or refuses, or the record is too large."""
         return self._publish(name, record) > 0
 
     def waits_for(self, problem: str) -> None:
@@ -292,23 +275,23 @@ class Channel:
         path = f"{self._root}/{paths.WAITS}"
         if not self.connected or self.superseded:
             return
-        record = {"driver": str(self._epoch), "problem": _cut(redacted(problem), MAX_PROBLEM)}
+        record = Waits(str(self._epoch), cut(redacted(problem), MAX_PROBLEM))
         try:
             there = self._zk.exists(path) is not None
             if there:
                 self._refused(paths.WAITS, self._write(_removal(path)))
             if problem:
-                data = pack(json.dumps(record).encode())
+                data = pack(encode_waits(record))
                 made = self._write(lambda transaction: transaction.create(path, data, ephemeral=True))
                 self._refused(paths.WAITS, made)
         except KazooException as error:
             log.warning("not published name=%s error=%r", paths.WAITS, error)
 
-    def _publish(self, name: str, record: Mapping[str, Any]) -> int:
+    def _publish(self, name: str, record: bytes) -> int:
         """Bytes written; 0 for none."""
         if not self.connected or self.superseded:
             return 0
-        path, data = f"{self._root}/{name}", pack(json.dumps(record, separators=(",", ":")).encode())
+        path, data = f"{self._root}/{name}", pack(record)
         try:
             check(path, data)
             results = self._write(lambda transaction: transaction.set_data(path, data))
@@ -332,7 +315,7 @@ class Channel:
     def _write(self, operation: Callable[[Any], None]) -> list[Any]:
         """One operation, if this is still the newest driver; the results of the check and of it."""
         transaction = self._zk.transaction()
-        transaction.check(f"{self._root}/driver", self._version)
+        transaction.check(f"{self._root}/{paths.DRIVER}", self._version)
         operation(transaction)
         results: list[Any] = transaction.commit()
         return results
@@ -340,18 +323,3 @@ class Channel:
 
 def _removal(path: str) -> Callable[[Any], None]:
     return lambda transaction: transaction.delete(path)
-
-
-def _bounded(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """With reasons no longer than so many partitions may have at once: texts of user code may be of any length."""
-    failed = record.get("failed", {})
-    length = max(MIN_REASON, REASONS // max(1, len(failed)))
-    return {
-        **record,
-        "failed": {partition: _cut(why, length) for partition, why in failed.items()},
-        "problems": [_cut(text, MAX_PROBLEM) for text in record.get("problems", [])],
-    }
-
-
-def _cut(text: str, length: int) -> str:
-    return text if len(text) <= length else f"{text[:length]}..."

@@ -15,15 +15,18 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from reprise.controller import logs
-from reprise.controller.driver.channel import Channel, ChannelError
+from reprise.controller.driver.channel import Channel
 from reprise.controller.driver.output_events import OutputEvents
-from reprise.controller.driver.report import progress_record, rates
+from reprise.controller.driver.report import progress_of, rates, wanted
 from reprise.controller.observability.metrics.driver import DriverMetrics
 from reprise.controller.zookeeper import paths
+from reprise.controller.zookeeper.errors import RecordError
 from reprise.controller.zookeeper.node_record import NodeRecord
+from reprise.controller.zookeeper.records import CheckpointRecord, encode_checkpoint, encode_stats
+from reprise.scheduler.model import Progress
 from reprise.spark_jobs.engine.chain import CANCEL_S
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.errors import CheckpointError, SupersededError
@@ -185,14 +188,19 @@ class Loop:
     def _take_desired(self) -> None:
         try:
             desired = self.channel.read_desired()
-        except ChannelError as error:
+        except RecordError as error:
             self.say(str(error))
             return
-        if desired.seq == self.engine.desired.seq or desired.driver != str(self.engine.epoch):
+        if (
+            desired is None
+            or desired.seq == self.engine.desired.seq
+            or desired.driver != str(self.engine.epoch)
+        ):
             return  # nothing new, or meant for an earlier driver: the coordinator will speak to this one
-        logs.about(incident=desired.plan.rpartition("-p")[0], plan=desired.plan)
+        plan = desired.plan or ""
+        logs.about(incident=plan.rpartition("-p")[0], plan=plan)
         try:
-            self.engine.want(desired)
+            self.engine.want(wanted(desired))
         except CheckpointError as error:
             self.say(f"checkpoint {desired.checkpoint} cannot be used: {error}")
 
@@ -223,14 +231,14 @@ class Loop:
         except Exception as error:
             self.say(f"a complete checkpoint is not announced yet: {type(error).__name__}: {error}")
             return
-        record = {
-            "position": position,
-            "time": time.time(),
-            "bytes": sum(file.size for file in manifest.files.values()),
-            "seconds": round(self.engine.figures.checkpoint_s, 3),
-            "offsets": dict(manifest.offsets),
-        }
-        if self.channel.publish(paths.checkpoint(position), record):
+        record = CheckpointRecord(
+            position=position,
+            time=time.time(),
+            size_bytes=sum(file.size for file in manifest.files.values()),
+            seconds=round(self.engine.figures.checkpoint_s, 3),
+            offsets=dict(manifest.offsets),
+        )
+        if self.channel.publish(paths.checkpoint(position), encode_checkpoint(record)):
             self._announced = position
             self.channel.forget_checkpoints(self.engine.resource.checkpoint.keep)
 
@@ -252,7 +260,7 @@ class Loop:
                 self.publish()
                 if time.monotonic() - since >= STATS_S:
                     usage, now = dict(self.engine.usage), time.monotonic()
-                    self.channel.publish(paths.STATS, rates(before, usage, now - since))
+                    self.channel.publish(paths.STATS, encode_stats(rates(before, usage, now - since)))
                     before, since = usage, now
             except Exception:
                 log.exception("publishing failed")
@@ -275,10 +283,10 @@ class Loop:
         waited_s = self._clock() - job.began if job.nodes else 0.0
         return self.cluster.registered(node.host) and waited_s < node.session_s
 
-    def progress(self, without: frozenset[str] = frozenset()) -> dict[str, Any]:
+    def progress(self, without: frozenset[str] = frozenset()) -> Progress:
         """The report: the engine's own, and what this process adds; `without` nodes that are gone since."""
         problems = self._problems[-SHOWN:]
         told = replace(self.engine.told, due=self.engine.due, drained=self._drained)
         if without:
             told = replace(told, nodes=tuple(node for node in told.nodes if node not in without))
-        return progress_record(self.engine.epoch, told, problems, time.time(), self._turns, self.turn_limit_s)
+        return progress_of(self.engine.epoch, told, problems, time.time(), self._turns, self.turn_limit_s)

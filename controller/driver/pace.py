@@ -10,42 +10,44 @@ next look.  What only grows is written as often as `BYTES_PER_S` allows.  Nothin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, fields
+
+from reprise.scheduler.model import Progress
 
 BYTES_PER_S = 100_000
 """On average, of what is written although nothing but numbers has changed."""
 HEARTBEAT_S = 2.0
-_GROWING = ("positions", "horizon", "due", "punctuation", "buffers", "jobs", "time", "turns")
-"""Fields whose values go on while nothing happens; of the positions it is news whose there are."""
+_CLOCKS = frozenset({"jobs", "time", "turns"})
+"""Fields whose values go on although nobody waits for them."""
+_GROWING = frozenset({"positions", "horizon", "due", "punctuation", "buffers"})
+"""Those whose values go on while nothing happens; of the positions it is news whose there are."""
+_NEWS = tuple(f.name for f in fields(Progress) if f.name not in _CLOCKS | _GROWING)
 
 
 @dataclass(slots=True)
 class Pace:
     """Of one record; times are in seconds of any clock that does not jump."""
 
-    _news: dict[str, Any] = field(default_factory=dict)
-    _grown: dict[str, Any] = field(default_factory=dict)
+    _news: object = None
+    _grown: object = None
     _size: int = 0
     _written: float = float("-inf")
 
-    def due(self, record: Mapping[str, Any], now: float) -> bool:
+    def due(self, record: Progress, now: float) -> bool:
         """Whether to write it now."""
         waited = now - self._written
         if waited >= HEARTBEAT_S or self._news != _news(record):
             return True
         return self._grown != _grown(record) and waited * BYTES_PER_S >= self._size
 
-    def wrote(self, record: Mapping[str, Any], now: float, size: int) -> None:
+    def wrote(self, record: Progress, now: float, size: int) -> None:
         """It is in ZooKeeper, in so many bytes."""
         self._news, self._grown, self._written, self._size = _news(record), _grown(record), now, size
 
 
-def _news(record: Mapping[str, Any]) -> dict[str, Any]:
-    news = {name: value for name, value in record.items() if name not in _GROWING}
-    return {**news, "positions": frozenset(record.get("positions", ()))}
+def _news(record: Progress) -> object:
+    return [getattr(record, name) for name in _NEWS], frozenset(record.positions)
 
 
-def _grown(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: record.get(name) for name in _GROWING if name not in ("time", "jobs", "turns")}
+def _grown(record: Progress) -> object:
+    return [getattr(record, name) for name in sorted(_GROWING)]

@@ -1,61 +1,100 @@
-"""What the driver writes about itself, as plain values: the records `progress` and `stats` of docs/recovery.md."""
+"""What the driver writes about itself: the records `progress` and `stats` of docs/recovery.md."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 
+from reprise.scheduler.model import Desired, PartitionStats, Progress
 from reprise.spark_jobs.credentials import redacted
-from reprise.spark_jobs.engine.progress import Progress
+from reprise.spark_jobs.engine import desired as engine_input
+from reprise.spark_jobs.engine import progress as engine_output
 from reprise.spark_jobs.node.command import Usage
 
+REASONS, MIN_REASON = 400_000, 80
+"""Characters for the reasons of all failed partitions together, and for each at least."""
+MAX_PROBLEM = 2000
 
-def progress_record(
-    epoch: int, told: Progress, problems: Sequence[str], now: float, turns: int, turn_limit_s: float
-) -> dict[str, Any]:
+
+def wanted(desired: Desired) -> engine_input.Desired:
+    """What the engine is to bring about for the record `desired`."""
+    return engine_input.Desired(
+        seq=desired.seq,
+        generation=desired.generation,
+        checkpoint=desired.checkpoint,
+        assignment=desired.assignment,
+        retain=desired.retain,
+        ordered=desired.ordered,
+        punctuate=desired.punctuate,
+        paused=desired.paused,
+        driver=desired.driver,
+        plan=desired.plan or "",
+    )
+
+
+def progress_of(
+    epoch: int,
+    told: engine_output.Progress,
+    problems: Sequence[str],
+    now: float,
+    turns: int,
+    turn_limit_s: float,
+) -> Progress:
     """The record `progress`; `now`: unix seconds; `turns`: begun by the loop, another within `turn_limit_s`.
 
     What clients and user code say goes to everybody who looks, so a URL in it loses its password.
     """
-    return {
-        "driver": str(epoch),
-        "seq": told.seq,
-        "generation": told.generation,
-        "nodes": list(told.nodes),
-        "positions": dict(told.positions),
-        "failed": {partition: redacted(why) for partition, why in told.failed.items()},
-        "horizon": told.horizon,
-        "due": told.due,
-        "punctuation": told.punctuation,
-        "ended": told.ended,
-        "done": told.done,
-        "checkpoint": told.checkpoint,
-        "bad_checkpoints": list(told.bad_checkpoints),
-        "trimmed": told.trimmed,
-        "gaps": list(told.gaps),
-        "stuck": redacted(told.stuck),
-        "buffers": {"memory": told.memory, "disk": told.disk},
-        "jobs": told.jobs,
-        "drained": told.drained,
-        "problems": [redacted(problem) for problem in problems],
-        "time": now,
-        "turns": turns,
-        "turn_limit_s": turn_limit_s,
-    }
+    return Progress(
+        driver=str(epoch),
+        seq=told.seq,
+        generation=told.generation,
+        nodes=frozenset(told.nodes),
+        positions=told.positions,
+        failed={partition: redacted(why) for partition, why in told.failed.items()},
+        horizon=told.horizon,
+        due=told.due,
+        punctuation=told.punctuation,
+        ended=told.ended,
+        done=told.done,
+        checkpoint=told.checkpoint,
+        bad_checkpoints=frozenset(told.bad_checkpoints),
+        trimmed=told.trimmed,
+        gaps=frozenset(told.gaps),
+        stuck=redacted(told.stuck),
+        buffers={"memory": told.memory, "disk": told.disk},
+        jobs=told.jobs,
+        drained=told.drained,
+        problems=tuple(redacted(problem) for problem in problems),
+        time=now,
+        turns=turns,
+        turn_limit_s=turn_limit_s,
+    )
 
 
-def rates(
-    before: Mapping[str, Usage], now: Mapping[str, Usage], seconds: float
-) -> dict[str, dict[str, float]]:
+def bounded(progress: Progress) -> Progress:
+    """With reasons no longer than so many partitions may have at once: texts of user code may be of any length."""
+    length = max(MIN_REASON, REASONS // max(1, len(progress.failed)))
+    return replace(
+        progress,
+        failed={partition: cut(why, length) for partition, why in progress.failed.items()},
+        problems=tuple(cut(text, MAX_PROBLEM) for text in progress.problems),
+    )
+
+
+def rates(before: Mapping[str, Usage], now: Mapping[str, Usage], seconds: float) -> dict[str, PartitionStats]:
     """CPU in thousandths of a core and tuples a second of each partition; a host that began anew counts from zero."""
     found = {}
     for partition, usage in now.items():
         old = before.get(partition, Usage(0.0, 0))
         if usage.cpu_s < old.cpu_s:
             old = Usage(0.0, 0)
-        found[partition] = {
-            "cpu_milli": round((usage.cpu_s - old.cpu_s) / seconds * 1000, 3),
-            "tuples_per_s": round((usage.tuples - old.tuples) / seconds, 1),
-            "state_bytes": 0,
-        }
+        found[partition] = PartitionStats(
+            cpu_milli=round((usage.cpu_s - old.cpu_s) / seconds * 1000, 3),
+            tuples_per_s=round((usage.tuples - old.tuples) / seconds, 1),
+        )
     return found
+
+
+def cut(text: str, length: int) -> str:
+    """At most so many characters of it, and an ellipsis where there are more."""
+    return text if len(text) <= length else f"{text[:length]}..."

@@ -8,7 +8,6 @@ has left behind is removed before anything is read.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -28,17 +27,17 @@ from reprise.controller.operator.settings import OperatorSettings
 from reprise.controller.topology_view import policy_of
 from reprise.controller.zookeeper import membership, paths
 from reprise.controller.zookeeper import users as zk_users
-from reprise.controller.zookeeper.errors import SessionError
+from reprise.controller.zookeeper.errors import RecordError, SessionError
 from reprise.controller.zookeeper.node_record import absence_counts_after_s
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.observer import Observer
-from reprise.controller.zookeeper.znode import check
+from reprise.controller.zookeeper.process_records import Spec, encode_drain, encode_spec, parse_spec
+from reprise.controller.zookeeper.znode import check, pack
 from reprise.scheduler import Decision, Snapshot
 from reprise.scheduler.model import TopologyView
 from reprise.spark_jobs.topology import StreamTopology
 
 log = logging.getLogger("reprise.operator")
-OWNER = "owner"
 _FAILED = (KazooException, KazooTimeoutError, SessionError)
 
 
@@ -109,7 +108,7 @@ class Records:
         """Make the records this object's; nothing when they are."""
         if self._open:
             return
-        path = f"{self.root}/{OWNER}"
+        path = f"{self.root}/{paths.OWNER}"
         try:
             self._client.ensure_path(self.root)
             found = self._get(path)
@@ -131,7 +130,7 @@ class Records:
         if not self.connected:
             raise SessionError(f"{self.root}: not removed, no connection")
         try:
-            found = self._get(f"{self.root}/{OWNER}")
+            found = self._get(f"{self.root}/{paths.OWNER}")
             if found is not None and found[0].decode() == self._uid:
                 self._client.delete(self.root, recursive=True)
         except NoNodeError:
@@ -161,25 +160,31 @@ class Records:
         """What was observed last; nothing yet at the beginning."""
         return self._observer.last
 
-    def former(self) -> bytes | None:
-        """What the last driver was started with."""
+    def former(self) -> Spec | None:
+        """What the last driver was started with; None as well for a record that cannot be read, which nobody can start."""
         if not self._open:
             raise SessionError(f"{self.root}: the records are not known to be this object's yet")
         try:
             found = self._get(f"{self.root}/{paths.SPEC}")
         except _FAILED as error:
             raise SessionError(f"{self.root}/{paths.SPEC}: {error!r}") from error
-        return None if found is None else found[0]
+        if found is None or not found[0]:
+            return None
+        try:
+            return parse_spec(found[0], f"{self.root}/{paths.SPEC}")
+        except RecordError as error:
+            log.warning("event=record-ignored reason=%r", str(error))
+            return None
 
-    def started(self, former: bytes) -> None:
+    def started(self, spec: Spec) -> None:
         """A driver is started with this."""
-        path = f"{self.root}/{paths.SPEC}"
-        check(path, former)
+        path, raw = f"{self.root}/{paths.SPEC}", pack(encode_spec(spec))
+        check(path, raw)
         try:
             try:
-                self._client.set_async(path, former).get(timeout=ANSWER_S)
+                self._client.set_async(path, raw).get(timeout=ANSWER_S)
             except NoNodeError:
-                self._client.create_async(path, former, makepath=True).get(timeout=ANSWER_S)
+                self._client.create_async(path, raw, makepath=True).get(timeout=ANSWER_S)
         except _FAILED as error:
             raise SessionError(f"{path}: {error!r}") from error
 
@@ -196,7 +201,7 @@ class Records:
 
     def ask_to_drain(self, driver: str) -> None:
         """Tell the driver of this life to stop at a checkpoint; one that has written meanwhile is not overwritten unseen."""
-        path, data = f"{self.root}/{paths.DRAIN}", json.dumps({"driver": driver}).encode()
+        path, data = f"{self.root}/{paths.DRAIN}", encode_drain(driver)
         try:
             found = self._get(path)
             if (

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from reprise.controller.zookeeper.fields import Fields, as_integer, as_text, loads
+from reprise.controller.zookeeper.fields import Fields, as_integer, as_object, as_text, loads
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.records import (
     encode_desired,
@@ -18,7 +18,6 @@ from reprise.controller.zookeeper.records import (
     encode_progress,
     encode_stats,
     parse_desired,
-    parse_node,
     parse_poison,
     parse_progress,
     parse_stats,
@@ -29,6 +28,7 @@ from reprise.controller.zookeeper.recovery_records import (
     parse_incident,
     parse_plan,
 )
+from reprise.scheduler.model import Node
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ def records(seen: Observation) -> dict[str, Any]:
 def observation(raw: bytes, source: str) -> Observation:
     """The inverse of `records`.  RecordError names `source`, the record and the field."""
     f = loads(raw, source)
-    nodes = f.items("nodes", _each(parse_node))
+    nodes = f.items("nodes", _node)
     paused = f.get("paused", None)
     return Observation(
         time=f.number("time"),
@@ -81,6 +81,11 @@ def observation(raw: bytes, source: str) -> Observation:
         undecided=f.text("undecided", ""),
         unreadable=tuple(f.items("unreadable", as_text, [])),
     )
+
+
+def _node(f: Fields, name: str, value: Any) -> Node:
+    entry = as_object(f, name, value)
+    return Node(entry.text("node"), entry.integer("incarnation"), entry.integer("cpu_milli"))
 
 
 def _decoded(encode: Callable[[T], bytes], value: T | None) -> Any:

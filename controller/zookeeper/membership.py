@@ -9,12 +9,33 @@ other one fails.
 
 from __future__ import annotations
 
-import json
 import time
+from dataclasses import dataclass
+from enum import StrEnum
+
+from reprise.controller.zookeeper.fields import dumps, loads
 
 FOLDER = "members"
 JOINED_VERSION = 0
 """Version of a record that nobody has rewritten."""
+
+
+class State(StrEnum):
+    """What a record says; who decides asks for its version."""
+
+    JOINED = "joined"
+    FENCED = "fenced"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Content of a membership record, for people."""
+
+    state: State
+    time: float
+    """When it was written, unix seconds."""
+    reason: str = ""
+    """Why the pod was given up."""
 
 
 def path_of(root: str, pod: str) -> str:
@@ -24,9 +45,18 @@ def path_of(root: str, pod: str) -> str:
 
 def joined() -> bytes:
     """The record of a pod that is welcome."""
-    return json.dumps({"state": "joined", "time": time.time()}).encode()
+    return encode_member(Member(State.JOINED, time.time()))
 
 
 def fenced(reason: str) -> bytes:
     """The record of a pod that was given up."""
-    return json.dumps({"state": "fenced", "reason": reason, "time": time.time()}).encode()
+    return encode_member(Member(State.FENCED, time.time(), reason))
+
+
+def encode_member(x: Member) -> bytes:
+    return dumps({"state": x.state.value, "time": x.time, "reason": x.reason})
+
+
+def parse_member(raw: bytes, path: str = FOLDER) -> Member:
+    f = loads(raw, path)
+    return Member(f.choice("state", State), f.number("time"), f.text("reason", ""))

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from reprise.controller.zookeeper import paths
+from reprise.controller.zookeeper import membership, paths
 from reprise.controller.zookeeper.errors import MirrorError, TooLargeError
 from reprise.controller.zookeeper.znode import check_all, pack, unpack
 from reprise.spark_jobs.errors import StoreError
@@ -26,7 +26,7 @@ from reprise.spark_jobs.storage.files import Files, without_password
 
 log = logging.getLogger("reprise.mirror")
 FORMAT = 1
-LIVING = (paths.NODES, paths.PROGRESS, paths.STATS, paths.COORDINATOR, "members", "owner")
+LIVING = (paths.NODES, paths.PROGRESS, paths.STATS, paths.COORDINATOR, membership.FOLDER, paths.OWNER)
 """Records that say how things stand now, at the site they are from."""
 HISTORY = (paths.INCIDENTS, paths.PLANS)
 NOT_BACK = (paths.DESIRED, paths.INCIDENT)

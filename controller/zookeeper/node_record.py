@@ -5,11 +5,12 @@ into one name) gets an ephemeral znode `<root>/nodes/<node>` from every node. `C
 that is how the cluster itself sees its nodes arrive, with or without a topology.
 """
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
-from reprise.controller.errors import ConfigError, ZooKeeperError
+from reprise.controller.errors import ConfigError
+from reprise.controller.zookeeper.fields import dumps, loads, shallow
+from reprise.controller.zookeeper.paths import NODES
 
 CONTROL = "/reprise-embedded"
 ROOTS = f"{CONTROL}/roots"
@@ -46,31 +47,37 @@ class NodeRecord:
     session_s: float = SESSION_S
     """Timeout of the agent's ZooKeeper session."""
 
-    def encode(self) -> bytes:
-        """As JSON."""
-        return json.dumps(asdict(self), sort_keys=True).encode()
+    @property
+    def id(self) -> str:
+        """`node#incarnation`."""
+        return f"{self.node}#{self.incarnation}"
 
-    @classmethod
-    def decode(cls, raw: bytes) -> "NodeRecord":
-        """Raises ZooKeeperError naming what is wrong."""
-        try:
-            fields = json.loads(raw)
-            return cls(
-                node=str(fields["node"]),
-                host=str(fields["host"]),
-                incarnation=int(fields["incarnation"]),
-                pid=int(fields["pid"]),
-                cpu_milli=int(fields["cpu_milli"]),
-                started=float(fields["started"]),
-                session_s=float(fields.get("session_s", SESSION_S)),  # records of older agents do not say
-            )
-        except (ValueError, TypeError, KeyError) as error:
-            raise ZooKeeperError(f"not a node record: {raw[:200]!r}: {error!r}") from error
+
+def encode_node(x: NodeRecord) -> bytes:
+    return dumps(shallow(x))
+
+
+def parse_node(raw: bytes, path: str = NODES) -> NodeRecord:
+    f = loads(raw, path)
+    name, cpu_milli = f.text("node"), f.integer("cpu_milli")
+    if "#" in name or not name:
+        raise f.wrong("node", f"{name!r} is no node name")
+    if cpu_milli < 0:
+        raise f.wrong("cpu_milli", f"must not be negative, but is {cpu_milli}")
+    return NodeRecord(
+        node=name,
+        host=f.text("host"),
+        incarnation=f.integer("incarnation"),
+        pid=f.integer("pid"),
+        cpu_milli=cpu_milli,
+        started=f.number("started"),
+        session_s=f.number("session_s", SESSION_S),  # records of older agents do not say
+    )
 
 
 def nodes_path(root: str) -> str:
     """The folder of the node znodes under a root."""
-    return f"{root}/nodes"
+    return f"{root}/{NODES}"
 
 
 def root_name(root: str) -> str:

@@ -6,7 +6,6 @@ the last known records stand.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -22,18 +21,19 @@ from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.advance import Watch
 from reprise.controller.zookeeper.client import make_client
 from reprise.controller.zookeeper.errors import CoordinationError
+from reprise.controller.zookeeper.node_record import parse_node
 from reprise.controller.zookeeper.observation import Observation
+from reprise.controller.zookeeper.process_records import parse_leader, parse_paused, parse_waits
 from reprise.controller.zookeeper.records import (
     CheckpointRecord,
+    node_of,
     parse_checkpoint,
     parse_desired,
-    parse_node,
     parse_poison,
     parse_progress,
     parse_stats,
 )
 from reprise.controller.zookeeper.recovery_records import parse_incident, parse_plan
-from reprise.controller.zookeeper.znode import unpack
 from reprise.scheduler.incident import Incident, PlanRecord
 from reprise.scheduler.model import Node, Progress
 
@@ -121,7 +121,7 @@ class Observer:
             progress=now,
             report=number,
             checkpoint=checkpoint,
-            problems=_problems(raw, self._last.waits),
+            problems=_problems(now, self._last.waits),
         )
         self._last = self._watched(self._last)
         return self._last
@@ -179,7 +179,7 @@ class Observer:
             nodes=nodes,
             progress=progress,
             report=number,
-            problems=_problems(raw, seldom["waits"]),
+            problems=_problems(progress, seldom["waits"]),
             desired=self._parsed(paths.DESIRED, parse_desired),
             incident=incident if incident and incident.closed_at is None else None,
             closed=dict(self._closed),
@@ -203,7 +203,7 @@ class Observer:
         if names != self._names or now > self._nodes_read + SLOW_S:
             self._ask(*(f"{paths.NODES}/{name}" for name in names))
             found = [self._parsed(f"{paths.NODES}/{name}", parse_node) for name in names]
-            self._nodes = {node.id: node for node in found if node}
+            self._nodes = {record.id: node_of(record) for record in found if record}
             self._names, self._nodes_read = names, now
         return self._nodes
 
@@ -212,13 +212,16 @@ class Observer:
 
     def _slow_now(self, now: float) -> dict[str, Any]:
         if self._slow_due(now):
+            leads, waits = self._raw(paths.COORDINATOR), self._parsed(paths.WAITS, parse_waits)
+            leader = self._parse(leads, paths.COORDINATOR, parse_leader)
             self._slow = {
                 "stats": self._parsed(paths.STATS, parse_stats) or {},
-                **_coordinator(self._raw(paths.COORDINATOR)),
+                "led": leads is not None,
+                "undecided": leader.undecided if leader else "",
                 "checkpoints": frozenset(int(k) for k in self._children(paths.CHECKPOINTS) if k.isdigit()),
                 "poison": self._parsed(paths.POISON, parse_poison),
-                "waits": _waits(self._raw(paths.WAITS)),
-                "paused": {b"true": True, b"false": False}.get(self._raw(paths.PAUSED) or b""),
+                "waits": waits.problem if waits else "",
+                "paused": self._parsed(paths.PAUSED, parse_paused),
             }
             self._slow_read = now
         return self._slow
@@ -273,31 +276,6 @@ def _matters(progress: Progress) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _coordinator(raw: bytes | None) -> dict[str, Any]:
-    """Who leads says in its znode what it last found; for people, so what is unreadable says nothing."""
-    try:
-        said: Any = json.loads(raw or b"{}")
-    except ValueError:
-        said = {}
-    failed = isinstance(said, dict) and said.get("rule") == paths.ERROR
-    return {"led": raw is not None, "undecided": str(said.get("reason", "")) if failed else ""}
-
-
-def _problems(raw: bytes | None, waits: str) -> tuple[str, ...]:
-    """What the driver complains of, a list of texts in its progress record; and what one waits for that has not begun."""
-    found = _loaded(raw).get("problems", [])
-    last = (waits,) if waits else ()
-    return (*map(str, found), *last) if isinstance(found, list) else last
-
-
-def _waits(raw: bytes | None) -> str:
-    """For people, so what is unreadable says nothing."""
-    return str(_loaded(raw).get("problem", ""))
-
-
-def _loaded(raw: bytes | None) -> dict[str, Any]:
-    try:
-        record: Any = json.loads(unpack(raw or b"{}"))
-    except ValueError:
-        return {}
-    return record if isinstance(record, dict) else {}
+def _problems(progress: Progress | None, waits: str) -> tuple[str, ...]:
+    """What the driver complains of, and what one waits for that has not begun."""
+    return (*(progress.problems if progress else ()), *((waits,) if waits else ()))

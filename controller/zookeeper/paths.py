@@ -12,16 +12,17 @@ INCIDENTS = "incidents"
 PLANS = "plans"
 POISON = "poison"
 COORDINATOR = "coordinator"
-ERROR = "error"
-"""In place of a rule, in the leader's znode: no decision was possible."""
 PAUSED = "commands/paused"
 SPEC = "spec"
 """On Kubernetes: topology and image that the last driver was started with."""
 DRAIN = "commands/drain"
-"""{"driver": epoch}: that driver is to stop at a checkpoint and to end."""
-
+"""Which driver is to stop at a checkpoint and to end."""
 WAITS = "waits"
-"""What a driver waits for that has not begun: its epoch and a text; ends with its session."""
+"""What a driver waits for that has not begun; ends with its session."""
+DRIVER = "driver"
+"""Epoch of the newest driver, a whole number."""
+OWNER = "owner"
+"""On Kubernetes: uid of the object that the records belong to, as text."""
 
 FOLDERS = (NODES, CHECKPOINTS, INCIDENTS, PLANS, "commands")
 

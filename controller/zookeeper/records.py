@@ -1,13 +1,16 @@
-"""The records that coordinator, driver and nodes exchange: JSON in the znodes, frozen values inside.
+"""The records that coordinator and driver exchange: JSON in the znodes, frozen values inside.
 
-Total parsers: any bytes lead to a value or to a RecordError that names znode and field. `parse(encode(x)) ==
-x`. What each field means: docs/recovery.md.
+Each kind has one type, one parser and one encoder, here or in the module that docs/messages.md names beside it; nobody
+else reads or writes its bytes.  Parsers are total: any bytes lead to a value or to a RecordError that names znode and field.
+`parse(encode(x)) == x`.  Encoders give JSON; who writes it packs it (`znode`), and parsers unpack.
+
+How records may change: docs/decisions/records-in-zookeeper.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from sys import intern
 from typing import Any
@@ -22,6 +25,7 @@ from reprise.controller.zookeeper.fields import (
     loads,
     shallow,
 )
+from reprise.controller.zookeeper.node_record import NodeRecord
 from reprise.scheduler.model import Desired, Node, PartitionStats, Poison, Progress
 
 
@@ -35,23 +39,36 @@ class CheckpointRecord:
     size_bytes: int = 0
     seconds: float = 0.0
     """From announcing to completing it."""
+    offsets: Mapping[str, int] = field(default_factory=dict)
+    """Of each source partition, behind the last row that it holds; for people."""
+
+
+def encode_checkpoint(x: CheckpointRecord) -> bytes:
+    return dumps(
+        {
+            "position": x.position,
+            "time": x.time,
+            "bytes": x.size_bytes,
+            "seconds": x.seconds,
+            "offsets": dict(x.offsets),
+        }
+    )
 
 
 def parse_checkpoint(raw: bytes, path: str = paths.CHECKPOINTS) -> CheckpointRecord:
     f = loads(raw, path)
     return CheckpointRecord(
-        f.integer("position"), f.number("time"), f.integer("bytes", 0), f.number("seconds", 0.0)
+        position=f.integer("position"),
+        time=f.number("time"),
+        size_bytes=f.integer("bytes", 0),
+        seconds=f.number("seconds", 0.0),
+        offsets=f.mapping("offsets", as_integer, {}),
     )
 
 
-def parse_node(raw: bytes, path: str = paths.NODES) -> Node:
-    f = loads(raw, path)
-    name, incarnation, cpu = f.text("node"), f.integer("incarnation"), f.integer("cpu_milli")
-    if "#" in name or not name:
-        raise f.wrong("node", f"{name!r} is no node name")
-    if cpu < 0:
-        raise f.wrong("cpu_milli", f"must not be negative, but is {cpu}")
-    return Node(name, incarnation, cpu)
+def node_of(x: NodeRecord) -> Node:
+    """What decisions know of a node."""
+    return Node(x.node, x.incarnation, x.cpu_milli)
 
 
 def encode_progress(x: Progress) -> bytes:
@@ -64,6 +81,7 @@ def encode_progress(x: Progress) -> bytes:
             "positions": dict(x.positions),
             "failed": dict(x.failed),
             "buffers": dict(x.buffers),
+            "problems": list(x.problems),
         }
     )
 
@@ -93,6 +111,8 @@ def parse_progress(raw: bytes, path: str = paths.PROGRESS) -> Progress:
         time=f.number("time", 0.0),
         turns=f.integer("turns", 0),
         turn_limit_s=f.number("turn_limit_s", 0.0),
+        jobs=f.integer("jobs", 0),
+        problems=tuple(f.items("problems", as_text, [])),
     )
 
 

@@ -14,6 +14,8 @@ from reprise.controller.driver.channel import Channel
 from reprise.controller.driver.loop import Loop
 from reprise.controller.driver.output_events import OutputEvents
 from reprise.controller.observability.metrics.driver import DriverMetrics
+from reprise.controller.zookeeper.records import encode_desired
+from reprise.scheduler.model import Desired
 from reprise.spark_jobs.state.revision import Revisions, revision_of
 from reprise.spark_jobs.topology import StreamTopology
 from tests.support.fake_zk import FakeTree, FakeZk
@@ -31,7 +33,7 @@ class LocalCluster:
         self.say: Callable[[str], None] = print
 
     def usable(self) -> Mapping[str, str]:
-        return self.world.nodes.living()
+        return {f"{node}#1": host for node, host in self.world.nodes.living().items()}
 
     def registered(self, host: str) -> bool:
         return host in self.world.nodes.living()
@@ -63,12 +65,10 @@ class LocalDriver:
         )
 
     def want(self, generation: int, checkpoint: int, assignment: Mapping[str, str], seq: int = 1) -> None:
-        """What the coordinator would write."""
-        desired = {
-            "seq": seq, "generation": generation, "checkpoint": checkpoint, "assignment": dict(assignment),
-            "retain": False, "ordered": False, "punctuate": True, "paused": False, "driver": str(self.engine.epoch),
-        }  # fmt: skip
-        self.tree.put(f"{ROOT}/desired", json.dumps(desired).encode())
+        """What the coordinator would write; a node without an incarnation is its first."""
+        nodes = {partition: node if "#" in node else f"{node}#1" for partition, node in assignment.items()}
+        desired = Desired(seq, generation, checkpoint, str(self.engine.epoch), nodes)
+        self.tree.put(f"{ROOT}/desired", encode_desired(desired))
 
     def turn(self) -> None:
         """As the loop does it, without waiting."""

@@ -33,7 +33,8 @@ from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
 from reprise.controller.zookeeper import node_record as node_tree
 from reprise.controller.zookeeper.access import Access
 from reprise.controller.zookeeper.client import make_client
-from reprise.controller.zookeeper.node_record import NodeRecord
+from reprise.controller.zookeeper.errors import RecordError
+from reprise.controller.zookeeper.node_record import NodeRecord, parse_node
 
 Progress = Callable[[str], None]
 WORKER_TIMEOUT_S = 20
@@ -278,10 +279,11 @@ class EmbeddedCluster:
         try:
             for name in client.get_children(node_tree.nodes_path(root)):
                 try:
-                    found[name] = NodeRecord.decode(client.get(f"{node_tree.nodes_path(root)}/{name}")[0])
+                    path = f"{node_tree.nodes_path(root)}/{name}"
+                    found[name] = parse_node(client.get(path)[0], path)
                 except NoNodeError:
                     continue
-        except (KazooException, KazooTimeoutError) as error:
+        except (KazooException, KazooTimeoutError, RecordError) as error:
             raise ZooKeeperError(f"cannot list {root}: {error!r}") from error
         return found
 

@@ -12,7 +12,6 @@ driver has drained, means that a spec whose driver cannot start may be corrected
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,7 +24,7 @@ from reprise.controller.operator.settings import OperatorSettings
 from reprise.controller.status.partition_state import is_poison
 from reprise.controller.zookeeper.errors import CoordinationError, SessionError
 from reprise.controller.zookeeper.observation import Observation
-from reprise.controller.zookeeper.znode import pack, unpack
+from reprise.controller.zookeeper.process_records import Spec
 from reprise.scheduler.model import Desired, Progress
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.state.revision import revision_of
@@ -46,11 +45,11 @@ class Book(Protocol):
     def ask_to_drain(self, driver: str) -> None:
         """Write that the driver of this life is to drain."""
 
-    def former(self) -> bytes | None:
-        """The record `spec`."""
+    def former(self) -> Spec | None:
+        """What the last driver was started with."""
 
-    def started(self, former: bytes) -> None:
-        """Write it."""
+    def started(self, spec: Spec) -> None:
+        """Write what the next one is started with."""
 
     def close_to_others(self) -> None:
         """Leave the records to the users of this topology and of the control plane, if there are users."""
@@ -96,8 +95,7 @@ class Drain:
         """What the next driver is started with, and on record as such: what is wanted, or, while the stream is not drained
         and that would make shown batches differently, what there was.  Raises CoordinationError."""
         self._since = None
-        raw = self.book.former()
-        former = Former.decode(raw) if raw else None
+        former = self.book.former()
         if former is not None and resource.upgrade == "drain":
             with suppress(SpecError):  # what cannot be read any more cannot be started
                 before = from_json(former.document)
@@ -111,8 +109,8 @@ class Drain:
                     )
                     return before, replace(settings, image=former.image)
         self.book.close_to_others()  # not for a former driver, which may be another user, or none
-        wanted = Former(resource.document, _image(resource, settings)).encode()
-        if wanted != raw:
+        wanted = Spec(resource.document, _image(resource, settings))
+        if wanted != former:
             self.book.started(wanted)
         self._tries = 0
         return resource, settings
@@ -158,25 +156,3 @@ def _held_up(progress: Progress, desired: Desired | None, connected: bool) -> st
     if desired is not None and desired.paused:
         return "a paused topology takes no checkpoint; it drains when it is resumed"
     return "" if connected else "ZooKeeper does not answer"
-
-
-@dataclass(frozen=True, slots=True)
-class Former:
-    """What the last driver was started with."""
-
-    document: str
-    """The topology."""
-    image: str
-
-    def encode(self) -> bytes:
-        """As the record `spec`."""
-        return pack(json.dumps({"document": self.document, "image": self.image}).encode())
-
-    @staticmethod
-    def decode(raw: bytes) -> Former | None:
-        """None for bytes that are none."""
-        try:
-            found = json.loads(unpack(raw))
-            return Former(str(found["document"]), str(found["image"]))
-        except (ValueError, KeyError, TypeError):
-            return None

@@ -17,7 +17,6 @@ from benchmarks.overhead_report import Measured
 from benchmarks.overhead_reprise import Sample, desired, placement
 from benchmarks.overhead_structured import Trigger, parse
 from benchmarks.overhead_topology import FASTEST, NEVER, counting, files, nearly_empty
-from reprise.controller.driver.channel import parse_desired
 from reprise.spark_jobs.operators.local import run_local
 from reprise.spark_jobs.topology import expand
 from tests.support.waiting import until
@@ -60,8 +59,8 @@ def test_the_nearly_empty_stream_has_as_many_batches() -> None:
     assert sum(1 for _ in run_local(resource)) in (4, 5)
 
 
-def test_the_record_that_starts_a_bare_data_plane_is_one_that_a_driver_reads() -> None:
-    found = parse_desired(json.dumps(desired({"a.0": "n1#1"}, retain=True)).encode())
+def test_a_bare_data_plane_is_started_with_everything_in_place() -> None:
+    found = desired({"a.0": "n1#1"}, retain=True)
     assert (found.driver, found.retain, found.ordered, found.assignment) == ("1", True, True, {"a.0": "n1#1"})
 
 

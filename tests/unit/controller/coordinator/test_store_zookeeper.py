@@ -27,7 +27,8 @@ from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.client import make_client
 from reprise.controller.zookeeper.errors import RecordError, SessionError, StaleError
-from reprise.controller.zookeeper.node_record import NodeRecord
+from reprise.controller.zookeeper.node_record import NodeRecord, encode_node
+from reprise.controller.zookeeper.process_records import Leader, parse_leader
 from reprise.controller.zookeeper.records import encode_progress, parse_desired
 from reprise.scheduler import (
     AddPlan,
@@ -96,7 +97,7 @@ def put(store: Store, name: str, data: bytes, ephemeral: bool = False) -> None:
 
 
 def add_node(store: Store, name: str, incarnation: int = 1) -> None:
-    put(store, f"nodes/{name}", NodeRecord(name, "127.0.0.1", incarnation, 1, 1000, 0.0).encode(), True)
+    put(store, f"nodes/{name}", encode_node(NodeRecord(name, "127.0.0.1", incarnation, 1, 1000, 0.0)), True)
 
 
 def report(store: Store, **fields: object) -> None:
@@ -183,15 +184,15 @@ def test_of_two_coordinators_one_is_refused(connect: Connect) -> None:
 
 def test_only_the_leader_acts_and_a_successor_takes_over(connect: Connect) -> None:
     first, second = connect(), connect()
-    assert first.lead({"pid": 1})
-    assert not second.lead({"pid": 2})
-    assert first.lead({"pid": 1})
-    first.tell({"rule": "start-waits"})
+    assert first.lead(Leader(1))
+    assert not second.lead(Leader(2))
+    assert first.lead(Leader(1))
+    first.tell(Leader(1, "start-waits"))
     said = f"{second.root}/{paths.COORDINATOR}"
-    until(lambda: json.loads(second.client.get(said)[0]) == {"rule": "start-waits"}, "what it says")
+    until(lambda: parse_leader(second.client.get(said)[0]) == Leader(1, "start-waits"), "what it says")
     first.client.stop()
-    assert not first.lead({"pid": 1})
-    until(lambda: second.lead({"pid": 2}), "the successor leads")
+    assert not first.lead(Leader(1))
+    until(lambda: second.lead(Leader(2)), "the successor leads")
 
 
 def test_the_coordinator_starts_a_topology_and_waits_for_news(connect: Connect) -> None:
@@ -279,7 +280,7 @@ def test_what_the_leader_has_written_in_an_incident_is_not_read_again(
 ) -> None:
     store, other = connect(), connect()
     ready(store, "n1", "n2")
-    assert store.lead({"pid": 1})
+    assert store.lead(Leader(1))
     desired = Desired(1, 1, 0, "1", {"sink.0": "n1#1"})
     names = asked(store)
     store.commit(store.read(), acts(WriteDesired(desired)))

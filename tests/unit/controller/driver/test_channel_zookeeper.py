@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 from reprise.controller.driver.channel import Channel
 from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
 from reprise.controller.zookeeper.client import make_client
-from reprise.controller.zookeeper.node_record import NodeRecord, absence_counts_after_s
+from reprise.controller.zookeeper.node_record import NodeRecord, absence_counts_after_s, encode_node
 from tests.support.waiting import until
 from tests.support.zookeeper import zookeeper
 
@@ -67,7 +67,7 @@ def register(client: KazooClient, name: str) -> None:
     record = NodeRecord(
         node=name, host="127.0.0.1", incarnation=1, pid=os.getpid(), cpu_milli=1000, started=0.0
     )
-    client.create(f"{ROOT}/nodes/{name}", record.encode(), ephemeral=True, makepath=True)
+    client.create(f"{ROOT}/nodes/{name}", encode_node(record), ephemeral=True, makepath=True)
 
 
 def leave(client: KazooClient, name: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from reprise.controller.operator.status.topology_status import Situation, claims
 from reprise.controller.status.query_state import RunState, run_state
 from reprise.controller.zookeeper.advance import STILL_S, Watch
 from reprise.controller.zookeeper.observation import Observation
-from reprise.controller.zookeeper.records import parse_progress
+from reprise.controller.zookeeper.records import encode_progress, parse_progress
 from reprise.scheduler import Desired, Node, Progress
 from reprise.spark_jobs.engine.engine import WINDOW
 from reprise.spark_jobs.topology import load_text
@@ -56,7 +55,7 @@ def goes_on(driver: LocalDriver, machine: Machine) -> None:
 
 def said(driver: LocalDriver) -> Progress:
     """The report as it is written now, and read."""
-    return parse_progress(json.dumps(driver.loop.progress()).encode())
+    return parse_progress(encode_progress(driver.loop.progress()))
 
 
 def looks(driver: LocalDriver, machine: Machine) -> RunState:
@@ -67,9 +66,9 @@ def looks(driver: LocalDriver, machine: Machine) -> RunState:
         now, progress = now + 5.0, said(driver)
         still = watch.note(now, progress, driver.engine.desired.paused)
     wanted = driver.engine.desired
-    nodes = {node: Node(node, 1, 1000) for node in ("a", "b")}
+    nodes = {f"{node}#1": Node(node, 1, 1000) for node in ("a", "b")}
     seen = Observation(now, True, nodes, progress, desired=Desired(1, 1, 0, "1", wanted.assignment))
-    problems = tuple(driver.loop.progress()["problems"])
+    problems = tuple(driver.loop.progress().problems)
     seen = replace(seen, still=still, watched_since=watch.since, problems=problems)
     return run_state(driver.world.topology, seen)
 
@@ -127,7 +126,7 @@ def test_nothing_is_due_after_the_end_of_the_stream(driver: LocalDriver, machine
 def test_a_stream_that_stops_for_an_upgrade_owes_nothing(driver: LocalDriver, machine: Machine) -> None:
     driver.engine.drain.asked = True
     for _ in range(6):
-        driver.engine.tick(driver.world.nodes.living(), threading.Event())
+        driver.engine.tick(driver.cluster.usable(), threading.Event())
     assert driver.engine.drained is not None
     machine.passes(600.0)
     now = said(driver)
@@ -139,7 +138,7 @@ def test_a_topology_that_is_too_slow_says_how_far_behind_it_is_and_not_how_much_
 ) -> None:
     before = said(driver)
     machine.passes(60 * 3600.0)
-    driver.engine.tick(driver.world.nodes.living(), threading.Event())
+    driver.engine.tick(driver.cluster.usable(), threading.Event())
     now = said(driver)
     assert now.horizon <= before.horizon + WINDOW
     assert now.due == before.due + round(60 * 3600 / INTERVAL_S)

@@ -11,6 +11,7 @@ import pytest
 from kazoo.client import KazooClient, KazooState
 
 from reprise.controller.driver.channel import Channel
+from reprise.scheduler.model import Progress
 from reprise.spark_jobs.engine import chain
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.errors import CheckpointError, SupersededError
@@ -55,8 +56,7 @@ def failing(times: int, error: BaseException, work: Callable[..., Any]) -> Calla
 
 
 def problems(driver: LocalDriver) -> list[str]:
-    found: list[str] = driver.loop.progress()["problems"]
-    return found
+    return list(driver.loop.progress().problems)
 
 
 @pytest.mark.parametrize("error", [OSError("gone"), CheckpointError("away"), KeyError("a client's own")])
@@ -143,22 +143,22 @@ def test_a_report_says_how_far_the_loop_is_itself(
 ) -> None:
     """The publisher goes on while the loop hangs, so what it says of the loop must come from the loop."""
     driver.turn()
-    before, during, tick = driver.loop.progress()["turns"], list[int](), Engine.tick
+    before, during, tick = driver.loop.progress().turns, list[int](), Engine.tick
 
     def hangs(engine: Engine, *given: Any) -> bool:
-        during.extend(driver.loop.progress()["turns"] for _ in range(3))
+        during.extend(driver.loop.progress().turns for _ in range(3))
         return tick(engine, *given)
 
     monkeypatch.setattr(Engine, "tick", hangs)
     driver.turn()
     assert during == [before + 1] * 3
     driver.turn()
-    assert driver.loop.progress()["turns"] == before + 2
+    assert driver.loop.progress().turns == before + 2
 
 
 def test_no_job_and_no_step_of_user_code_takes_as_long_as_a_loop_that_is_hung(driver: LocalDriver) -> None:
     longest_job_s = driver.engine.patience_s + chain.CANCEL_S
-    assert shim.ANSWER_S < longest_job_s < driver.loop.progress()["turn_limit_s"]
+    assert shim.ANSWER_S < longest_job_s < driver.loop.progress().turn_limit_s
 
 
 def test_a_driver_whose_spark_is_gone_ends(driver: LocalDriver, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +177,7 @@ def test_a_driver_that_the_store_calls_superseded_ends_and_is_silent(
     monkeypatch.setattr(type(driver.engine.ledger), "reach", failing(9, error, lambda *_: 0))
     driver.turn()
     assert driver.stop.is_set()
-    assert not driver.channel.publish("stats", {})
+    assert not driver.channel.publish("stats", b"{}")
 
 
 def test_a_superseded_driver_is_stopped_and_does_not_publish(driver: LocalDriver) -> None:
@@ -253,8 +253,8 @@ def test_a_report_never_mixes_two_desired_states(
     engine = driver.engine
     driver.world.nodes.lose("b")
     driver.turn()
-    assert set(driver.loop.progress()["failed"].values()) == {"node lost"}
-    reports: list[dict[str, Any]] = []
+    assert set(driver.loop.progress().failed.values()) == {"node lost"}
+    reports: list[Progress] = []
     install = Engine._install
 
     def watched(engine: Engine, partition: str) -> None:
@@ -264,12 +264,12 @@ def test_a_report_never_mixes_two_desired_states(
 
     monkeypatch.setattr(Engine, "_install", watched)
     driver.world.nodes.start("c")
-    driver.want(1, 0, {p: "c" if n == "b" else n for p, n in engine.desired.assignment.items()}, seq=2)
+    driver.want(1, 0, {p: "c" if n == "b#1" else n for p, n in engine.desired.assignment.items()}, seq=2)
     driver.turn()
     reports.append(driver.loop.progress())
     assert len(reports) > 2
     for report in reports:
-        assert (report["seq"] == 2) is not bool(report["failed"]), report
+        assert (report.seq == 2) is not bool(report.failed), report
 
 
 def test_nodes_read_by_two_threads_at_once_are_those_that_are_there(driver: LocalDriver) -> None:

@@ -3,26 +3,31 @@ less often than others need to see that the driver lives."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from reprise.controller.driver.channel import MAX_PROBLEM, MIN_REASON, REASONS, _bounded
 from reprise.controller.driver.pace import BYTES_PER_S, HEARTBEAT_S, Pace
+from reprise.controller.driver.report import MAX_PROBLEM, MIN_REASON, REASONS, bounded
+from reprise.scheduler.model import Progress
 
 LOOK_S = 0.3
 
 
-def record(**changes: Any) -> dict[str, Any]:
-    fixed = {
-        "driver": "1",
-        "seq": 3,
-        "failed": {},
-        "positions": {"a.0": 5, "b.0": 5},
-        "horizon": 6,
-        "due": 6,
-        "jobs": 1,
-    }
-    return {**fixed, "buffers": {"memory": 0}, "punctuation": 4, "time": 0.0, **changes}
+RECORD = Progress(
+    driver="1",
+    seq=3,
+    positions={"a.0": 5, "b.0": 5},
+    horizon=6,
+    due=6,
+    jobs=1,
+    buffers={"memory": 0},
+    punctuation=4,
+)
+
+
+def record(**changes: Any) -> Progress:
+    return replace(RECORD, **changes)
 
 
 def written(pace: Pace, looks: int, size: int, each: Any) -> list[int]:
@@ -58,7 +63,7 @@ def test_what_somebody_may_act_upon_does_not_wait() -> None:
         {"failed": {"a.0": "node lost"}},
         {"positions": {"a.0": 5}},
         {"seq": 4},
-        {"nodes": ["n1#1"]},
+        {"nodes": frozenset({"n1#1"})},
     ):
         pace = Pace()
         pace.wrote(record(), 10.0, 900_000)
@@ -69,8 +74,8 @@ def test_what_somebody_may_act_upon_does_not_wait() -> None:
 
 def test_texts_of_user_code_cannot_make_a_record_too_large() -> None:
     failed = {f"a.{k}": "poison: " + "x" * 5000 for k in range(10_000)}
-    found = _bounded(record(failed=failed, problems=["y" * 9000]))
-    assert sum(map(len, found["failed"].values())) <= max(REASONS, 10_000 * MIN_REASON) + 3 * 10_000
-    assert len(found["problems"][0]) <= MAX_PROBLEM + 3
+    found = bounded(record(failed=failed, problems=("y" * 9000,)))
+    assert sum(map(len, found.failed.values())) <= max(REASONS, 10_000 * MIN_REASON) + 3 * 10_000
+    assert len(found.problems[0]) <= MAX_PROBLEM + 3
     few = {"a.0": "poison: " + "x" * 5000}
-    assert _bounded(record(failed=few))["failed"] == few
+    assert bounded(record(failed=few)).failed == few

@@ -23,6 +23,7 @@ from reprise.controller.status.records import records
 from reprise.controller.zookeeper import observer as observation
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.observation import Observation
+from reprise.controller.zookeeper.process_records import parse_waits
 from reprise.spark_jobs.errors import DamagedError, StoreError
 from reprise.spark_jobs.state.epochs import claims
 from reprise.spark_jobs.state.revision import RevisionError
@@ -99,19 +100,13 @@ def test_what_a_driver_waits_for_is_told_to_people(tmp_path: Path, monkeypatch: 
     shown: list[Observation] = []
 
     def meanwhile(_: float | None = None) -> bool:
-        raw = tree.nodes[path][0]
-        shown.append(
-            replace(
-                seen,
-                waits=observation._waits(raw),
-                problems=observation._problems(None, observation._waits(raw)),
-            )
-        )
+        problem = parse_waits(tree.nodes[path][0]).problem
+        shown.append(replace(seen, waits=problem, problems=observation._problems(None, problem)))
         return False
 
     driver.stop.wait = meanwhile  # type: ignore[method-assign]
     assert driver._started() is not None
-    assert path not in tree.nodes and observation._waits(None) == "", "it waits no more"
+    assert path not in tree.nodes, "it waits no more"
     assert len(shown) == 3
     text = "the driver waits for its checkpoint store: cannot names epochs: the store is away"
     for look in shown:

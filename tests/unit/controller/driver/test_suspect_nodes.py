@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reprise.controller.zookeeper.node_record import NodeRecord, absence_counts_after_s
+from reprise.controller.zookeeper.node_record import NodeRecord, absence_counts_after_s, encode_node
 from reprise.spark_jobs.topology import load_text
 from tests.support.fake_zk import FakeTree
 from tests.support.local_driver import ROOT, LocalDriver, world_of
@@ -28,7 +28,7 @@ class Scene:
 
     def register(self, node: str, incarnation: int = 1) -> None:
         record = NodeRecord(node, node, incarnation, 1, 1000, 0.0)
-        self.driver.tree.put(f"{ROOT}/nodes/{node}", record.encode())
+        self.driver.tree.put(f"{ROOT}/nodes/{node}", encode_node(record))
 
     def silence(self, node: str) -> None:
         """Its session has expired."""

@@ -104,7 +104,7 @@ def test_after_a_drain_new_code_goes_on_and_nothing_is_made_again(
     assert {name: output[name] for name in shown} == shown
     for name in output:
         assert output[name] == (old if batch_of(name) <= boundary else new)[name], name
-    assert not [p for p in later.loop.progress()["problems"] if "identical" in p]
+    assert not [p for p in later.loop.progress().problems if "identical" in p]
 
 
 def test_without_a_drain_new_code_is_refused_and_the_former_goes_on(

@@ -13,6 +13,7 @@ from kazoo.exceptions import BadVersionError, NoNodeError
 
 from reprise.controller.operator.records import Records
 from reprise.controller.zookeeper.errors import SessionError
+from reprise.controller.zookeeper.process_records import Spec
 
 
 class Answer:
@@ -87,7 +88,7 @@ def test_what_somebody_has_written_meanwhile_is_not_overwritten(records: Records
 
 def test_the_former_spec_is_kept_and_another_objects_is_not_taken(records: Records) -> None:
     assert records.former() is None
-    for spec in (b"one", b"two"):
+    for spec in (Spec("one", "app:1"), Spec("two", "app:2")):
         records.started(spec)
         assert records.former() == spec
     records._open = False

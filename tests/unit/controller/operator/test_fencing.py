@@ -32,7 +32,7 @@ from reprise.controller.topology_view import view_of
 from reprise.controller.zookeeper import membership
 from reprise.controller.zookeeper.client import make_client
 from reprise.controller.zookeeper.errors import RecordError, SessionError, StaleError
-from reprise.controller.zookeeper.node_record import NodeRecord
+from reprise.controller.zookeeper.node_record import NodeRecord, encode_node
 from reprise.scheduler import Decision, Desired, Outcome, WriteDesired
 from reprise.spark_jobs.topology import from_json
 from tests.support.waiting import until
@@ -231,7 +231,7 @@ def test_a_heartbeat_is_missed_from_when_somebody_looked(
     now = 1000.0
     records, client = place.records, place.client
     client.create(membership.path_of(records.root, "e1"), membership.joined())
-    beat = NodeRecord("e1", "127.0.0.1", 1, 1, 100, 0.0).encode()
+    beat = encode_node(NodeRecord("e1", "127.0.0.1", 1, 1, 100, 0.0))
     client.create(f"{records.root}/nodes/e1", beat, ephemeral=True)
     until(lambda: records.heartbeats() is not None, "the session is trusted")
     monkeypatch.setattr("reprise.controller.operator.records.time.monotonic", lambda: now)
@@ -256,7 +256,7 @@ def test_a_decision_fences_what_it_takes_partitions_from(place: Place) -> None:
     store = records.coordinator.store
     for pod in ("gone", "there"):
         client.create(membership.path_of(records.root, pod), membership.joined())
-    beat = NodeRecord("there", "127.0.0.1", 1, 1, 100, 0.0).encode()
+    beat = encode_node(NodeRecord("there", "127.0.0.1", 1, 1, 100, 0.0))
     client.create(f"{records.root}/nodes/there", beat, ephemeral=True)
     first = Desired(1, 1, 0, "1", {"tweets.0": "gone#1", "count.0": "there#1"})
     commit(records, first)

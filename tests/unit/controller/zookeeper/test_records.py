@@ -11,14 +11,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.controller.zookeeper.errors import RecordError
-from reprise.controller.zookeeper.node_record import NodeRecord
+from reprise.controller.zookeeper.membership import Member, State, encode_member, parse_member
+from reprise.controller.zookeeper.node_record import NodeRecord, encode_node, parse_node
+from reprise.controller.zookeeper.process_records import (
+    ERROR,
+    Leader,
+    Spec,
+    Waits,
+    encode_drain,
+    encode_leader,
+    encode_number,
+    encode_paused,
+    encode_spec,
+    encode_waits,
+    parse_drain,
+    parse_leader,
+    parse_number,
+    parse_paused,
+    parse_spec,
+    parse_waits,
+)
 from reprise.controller.zookeeper.records import (
+    CheckpointRecord,
+    encode_checkpoint,
     encode_desired,
     encode_poison,
     encode_progress,
     encode_stats,
+    node_of,
+    parse_checkpoint,
     parse_desired,
-    parse_node,
     parse_poison,
     parse_progress,
     parse_stats,
@@ -33,6 +55,7 @@ from reprise.scheduler import Node, PartitionStats, QueryTimeline
 from reprise.scheduler.incident import Candidate
 from tests.support.record_samples import DESIRED, INCIDENT, PLAN, POISON, PROGRESS, replace
 
+CHECKPOINT = CheckpointRecord(4, 9.5, 100, 0.5, {"source.0": 7})
 PARSERS: dict[str, tuple[Callable[[bytes, str], Any], bytes]] = {
     "progress": (parse_progress, encode_progress(PROGRESS)),
     "desired": (parse_desired, encode_desired(DESIRED)),
@@ -40,11 +63,27 @@ PARSERS: dict[str, tuple[Callable[[bytes, str], Any], bytes]] = {
     "incident": (parse_incident, encode_incident(INCIDENT)),
     "plan": (parse_plan, encode_plan(PLAN)),
     "stats": (parse_stats, encode_stats({"sink.0": PartitionStats(1.5, 2.0, 3)})),
-    "node": (parse_node, NodeRecord("n1", "127.0.1.1", 2, 17, 1000, 9.5).encode()),
+    "checkpoint": (parse_checkpoint, encode_checkpoint(CHECKPOINT)),
+    "waits": (parse_waits, encode_waits(Waits("1", "a store"))),
+    "spec": (parse_spec, encode_spec(Spec("{}", "app:1"))),
+    "coordinator": (parse_leader, encode_leader(Leader(1, "start", "so", 2.5))),
+    "drain": (parse_drain, encode_drain("2")),
+    "member": (parse_member, encode_member(Member(State.FENCED, 1.5, "lost"))),
+    "node": (parse_node, encode_node(NodeRecord("n1", "127.0.1.1", 2, 17, 1000, 9.5))),
 }
 
 
 def test_round_trips() -> None:
+    assert parse_checkpoint(encode_checkpoint(CHECKPOINT)) == CHECKPOINT
+    assert parse_waits(encode_waits(Waits("1", "a store"))) == Waits("1", "a store")
+    assert parse_spec(encode_spec(Spec("{}", "app:1"))) == Spec("{}", "app:1")
+    leader = Leader(1, "start", "so", 2.5)
+    assert parse_leader(encode_leader(leader)) == leader
+    assert parse_drain(encode_drain("2")) == "2"
+    member = Member(State.FENCED, 1.5, "lost")
+    assert parse_member(encode_member(member)) == member
+    assert [parse_paused(encode_paused(said)) for said in (True, False)] == [True, False]
+    assert parse_number(encode_number(17), "driver") == 17
     assert parse_progress(encode_progress(PROGRESS)) == PROGRESS
     assert parse_desired(encode_desired(DESIRED)) == DESIRED
     assert parse_poison(encode_poison(POISON)) == POISON
@@ -79,7 +118,25 @@ def test_a_query_that_was_just_lost_takes_little_room_in_its_record() -> None:
 
 
 def test_the_node_agents_record_is_understood() -> None:
-    assert parse_node(PARSERS["node"][1]) == Node("n1", 2, 1000)
+    assert node_of(parse_node(PARSERS["node"][1])) == Node("n1", 2, 1000)
+
+
+@pytest.mark.parametrize("raw", [b"1", b'"true"', b"", b"yes", b"[" * 100_000])
+def test_a_pause_is_true_or_false(raw: bytes) -> None:
+    with pytest.raises(RecordError, match=r"^/r/commands/paused: \$: must be true or false$"):
+        parse_paused(raw, "/r/commands/paused")
+
+
+@pytest.mark.parametrize("raw", [b"true", b"1.5", b"x", b"{}"])
+def test_a_count_is_a_whole_number(raw: bytes) -> None:
+    assert parse_number(b"", "/r/driver") == 0, "nobody has counted yet"
+    with pytest.raises(RecordError, match=r"^/r/driver: \$: must be a whole number$"):
+        parse_number(raw, "/r/driver")
+
+
+def test_only_an_error_keeps_a_leader_from_deciding() -> None:
+    assert Leader(1, ERROR, "too large").undecided == "too large"
+    assert Leader(1, "start-waits", "for nodes").undecided == ""
 
 
 def test_a_driver_may_say_little() -> None:

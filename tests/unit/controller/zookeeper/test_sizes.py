@@ -14,6 +14,7 @@ from reprise.controller.coordinator.transaction import Versions, operations
 from reprise.controller.topology_view import policy_of, view_of
 from reprise.controller.zookeeper import znode
 from reprise.controller.zookeeper.errors import RecordError, TooLargeError
+from reprise.controller.zookeeper.process_records import ERROR, Leader
 from reprise.controller.zookeeper.records import encode_desired, parse_desired
 from reprise.scheduler import AddPlan, Decision, Event, Outcome, Snapshot, WriteDesired
 from tests.support.record_samples import DESIRED, INCIDENT, PLAN, POLICY, TOPOLOGY
@@ -75,7 +76,7 @@ def test_a_coordinator_says_what_it_cannot_write_down_and_goes_on() -> None:
     client = Client()
     coordinator = Coordinator(store(client), POLICY)
     refused = TooLargeError("/r", 2_000_000, znode.LIMIT_BYTES)
-    told: list[dict[str, Any]] = []
+    told: list[Leader] = []
 
     class Refusing:
         root, changed = "/r", coordinator.store.changed
@@ -84,7 +85,7 @@ def test_a_coordinator_says_what_it_cannot_write_down_and_goes_on() -> None:
         def commit(self, *_: object) -> None:
             raise refused
 
-        def tell(self, who: dict[str, Any]) -> None:
+        def tell(self, who: Leader) -> None:
             told.append(who)
 
         def clock(self) -> float:
@@ -93,7 +94,7 @@ def test_a_coordinator_says_what_it_cannot_write_down_and_goes_on() -> None:
     coordinator.store = Refusing()  # type: ignore[assignment]
     assert not coordinator._carry_out(READING, act(WriteDesired(DESIRED)))
     assert "2,000,000 bytes" in coordinator.problem
-    assert [(said["rule"], "2,000,000 bytes" in said["reason"]) for said in told] == [("error", True)]
+    assert [(said.rule, "2,000,000 bytes" in said.undecided) for said in told] == [(ERROR, True)]
 
 
 def test_large_records_are_compressed_and_small_ones_can_be_read_as_they_are() -> None:

@@ -19,7 +19,7 @@ from reprise.controller.coordinator.transaction import Versions, operations
 from reprise.controller.topology_view import policy_of, view_of
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.client import make_client
-from reprise.controller.zookeeper.node_record import NodeRecord
+from reprise.controller.zookeeper.node_record import NodeRecord, encode_node
 from reprise.controller.zookeeper.observer import Observer
 from reprise.controller.zookeeper.records import encode_progress, encode_stats, parse_desired
 from reprise.controller.zookeeper.znode import LIMIT_BYTES, pack, unpack
@@ -39,7 +39,7 @@ class Driver:
         self._store, self._view = store, view
         names = node_names(NODES)
         for name in names:
-            self._put(f"nodes/{name}", NodeRecord(name, "127.0.0.1", 1, 1, 8000, 0.0).encode())
+            self._put(f"nodes/{name}", encode_node(NodeRecord(name, "127.0.0.1", 1, 1, 8000, 0.0)))
         self.progress = Progress("1", nodes=frozenset(f"{name}#1" for name in names))
         draw = random.Random(7)
         load = {

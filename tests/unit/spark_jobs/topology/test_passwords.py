@@ -14,11 +14,11 @@ import pytest
 from reprise.controller import logs
 from reprise.controller.cli.bundle import write_bundle
 from reprise.controller.cli.redact import Redactor
-from reprise.controller.driver.report import progress_record
+from reprise.controller.driver.report import progress_of
 from reprise.controller.status import document, plain
 from reprise.controller.status.records import records
 from reprise.controller.zookeeper.observation import Observation
-from reprise.controller.zookeeper.records import parse_progress
+from reprise.controller.zookeeper.records import encode_progress
 from reprise.spark_jobs.contract import Inbox, Operator
 from reprise.spark_jobs.credentials import holds, redacted
 from reprise.spark_jobs.engine.progress import Progress
@@ -130,12 +130,11 @@ def test_what_is_shown_of_an_own_class_has_no_password(tmp_path: Path) -> None:
     assert "cannot reach postgresql://app:(redacted)@db" in str(refused.value)
     poison = str(StepError("out", "out.0", 7, ConnectionError(f"cannot reach {URL}")))
     told = Progress(1, 1, ("n1#1",), {}, {"out.0": f"poison: {URL}"}, stuck=f"jobs fail: {URL}")
-    record = progress_record(1, told, [f"in.0: {URL} is away"], 1.0, 1, 60.0)
-    progress = parse_progress(json.dumps(record).encode())
+    progress = progress_of(1, told, [f"in.0: {URL} is away"], 1.0, 1, 60.0)
     seen = Observation(1.0, True, after_the_burst().nodes, progress)
     shown = [
         poison,
-        json.dumps(record),
+        encode_progress(progress).decode(),
         json.dumps(plain(document(expand(resource), seen))),
         json.dumps(records(seen)),
     ]

@@ -17,7 +17,7 @@ from reprise.controller.agent import processes
 from reprise.controller.agent.processes import Session
 from reprise.controller.zookeeper import node_record as node_tree
 from reprise.controller.zookeeper.client import make_client
-from reprise.controller.zookeeper.node_record import NodeRecord
+from reprise.controller.zookeeper.node_record import parse_node
 from tests.support.waiting import until
 from tests.support.zookeeper import zookeeper
 
@@ -73,7 +73,7 @@ def test_the_heartbeat_of_a_starved_agent_stays_while_its_session_lives(
     log = tmp_path / "agent.log"
     survived = 0
     for turn in range(5):
-        before, incarnation = client.exists(PATH), NodeRecord.decode(client.get(PATH)[0]).incarnation
+        before, incarnation = client.exists(PATH), parse_node(client.get(PATH)[0]).incarnation
         released = log.read_text().count("event=released")
         os.kill(agent.pid, signal.SIGSTOP)
         time.sleep(0.6 * SESSION_S)
@@ -94,9 +94,9 @@ def test_the_heartbeat_of_a_starved_agent_stays_while_its_session_lives(
         if after.ephemeralOwner == before.ephemeralOwner:
             survived += 1
             assert after.czxid == before.czxid, "its heartbeat was away while its session lived"
-            assert NodeRecord.decode(client.get(PATH)[0]).incarnation == incarnation
+            assert parse_node(client.get(PATH)[0]).incarnation == incarnation
         else:  # a machine that starves the test, too
-            assert NodeRecord.decode(client.get(PATH)[0]).incarnation == incarnation + 1
+            assert parse_node(client.get(PATH)[0]).incarnation == incarnation + 1
         if survived == 2:
             break
     assert survived, "no session outlived its agent's sleep"

@@ -13,17 +13,19 @@ from reprise.controller.errors import (
     ConfigError,
     JavaNotFoundError,
     StartError,
-    ZooKeeperError,
 )
 from reprise.controller.local.cluster import ClusterConfig, addresses, find_java
 from reprise.controller.local.cluster.class_archive import archive_key, merge_class_lists
 from reprise.controller.operator.settings import OperatorSettings
 from reprise.controller.zookeeper import node_record as node_tree
+from reprise.controller.zookeeper.errors import RecordError
 from reprise.controller.zookeeper.node_record import (
     REGISTER_S,
     SESSION_S,
     NodeRecord,
     absence_counts_after_s,
+    encode_node,
+    parse_node,
 )
 
 
@@ -141,15 +143,16 @@ RECORD = NodeRecord(node="n1", host="127.0.1.1", incarnation=2, pid=77, cpu_mill
 
 
 def test_node_record_round_trip() -> None:
-    assert NodeRecord.decode(RECORD.encode()) == RECORD
+    assert parse_node(encode_node(RECORD)) == RECORD
 
 
 @pytest.mark.parametrize(
-    "raw", [b"", b"{}", b"[]", b"null", b'{"node": "n1"}', b"\xff", RECORD.encode().replace(b"77", b'"x"')]
+    "raw",
+    [b"", b"{}", b"[]", b"null", b'{"node": "n1"}', b"\xff", encode_node(RECORD).replace(b"77", b'"x"')],
 )
 def test_node_record_rejects(raw: bytes) -> None:
-    with pytest.raises(ZooKeeperError, match=r"not a node record"):
-        NodeRecord.decode(raw)
+    with pytest.raises(RecordError, match=r"^nodes/n1: "):
+        parse_node(raw, "nodes/n1")
 
 
 def test_root_name_round_trip_and_refusal() -> None:
@@ -214,8 +217,8 @@ def test_executors_get_the_flags_of_the_daemons(home: Path, tmp_path: Path) -> N
 def test_absence_means_nothing_for_as_long_as_a_session_and_a_registration_take() -> None:
     """One home: everybody who waits after a reconnection asks it."""
     assert absence_counts_after_s(3.0) == 3.0 + REGISTER_S
-    old = json.loads(RECORD.encode())
+    old = json.loads(encode_node(RECORD))
     del old["session_s"]
-    assert NodeRecord.decode(json.dumps(old).encode()).session_s == SESSION_S
+    assert parse_node(json.dumps(old).encode()).session_s == SESSION_S
     assert ClusterConfig().session_timeout_ms == SESSION_S * 1000
     assert OperatorSettings(namespace="n", identity="i", zk="z", image="i").session_s == SESSION_S

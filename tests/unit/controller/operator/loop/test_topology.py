@@ -25,7 +25,7 @@ from reprise.controller.operator.pods.cluster_view import ClusterView
 from reprise.controller.operator.settings import OperatorSettings
 from reprise.controller.zookeeper import membership
 from reprise.controller.zookeeper.client import make_client
-from reprise.controller.zookeeper.node_record import NodeRecord
+from reprise.controller.zookeeper.node_record import NodeRecord, encode_node
 from reprise.controller.zookeeper.records import parse_desired
 from reprise.scheduler.model import Desired
 from tests.support.fake_api import FakeApi
@@ -71,7 +71,7 @@ class Scene:
         for pod in pods:
             self.client.create(membership.path_of(self.root, pod), membership.joined())
             record = NodeRecord(pod, "127.0.0.1", 1, 1, 100, time.time())
-            self.client.create(f"{self.root}/nodes/{pod}", record.encode(), ephemeral=True)
+            self.client.create(f"{self.root}/nodes/{pod}", encode_node(record), ephemeral=True)
             namespace = self.body["metadata"]["namespace"]
             self.pods[pod] = PodView(pod, namespace, "minimal", "executor", f"uid-{pod}", "m1", "Running")
 

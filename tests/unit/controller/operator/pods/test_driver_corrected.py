@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from reprise.controller.kubernetes.pods import PodView, pod_view
-from reprise.controller.operator.pods.drain import PATIENCE_S, Drain, Former
+from reprise.controller.operator.pods.drain import PATIENCE_S, Drain
 from reprise.controller.operator.pods.driver import DriverKeeper
 from reprise.controller.zookeeper.observation import Observation
+from reprise.controller.zookeeper.process_records import Spec
 from reprise.spark_jobs.topology import StreamTopology
 from tests.support.fake_api import FakeApi
 from tests.unit.controller.operator.pods.test_keepers import (
@@ -93,7 +94,7 @@ def test_a_driver_that_ends_before_it_has_reported_is_followed_by_the_corrected_
     clock.now += 60.0
     scene.look(GOOD)
     assert image_of(scene.api) == "app:2"
-    assert scene.book.spec == Former(GOOD.document, "app:2").encode()
+    assert scene.book.spec == Spec(GOOD.document, "app:2")
 
 
 def test_the_former_spec_that_waits_for_a_machine_is_left_to_wait_and_the_way_out_is_named(
@@ -101,7 +102,7 @@ def test_the_former_spec_that_waits_for_a_machine_is_left_to_wait_and_the_way_ou
 ) -> None:
     """It alone can drain; ended each time it is seen Pending, it would never come to run."""
     scene = Scene(clock, seen("1"))
-    scene.book.spec = Former(topology().document, SETTINGS.image).encode()
+    scene.book.spec = Spec(topology().document, SETTINGS.image)
     scene.look(GOOD)
     assert image_of(scene.api) == SETTINGS.image
     assert "`upgrade: replay`" in scene.said("FormerSpecStarted")
@@ -124,7 +125,7 @@ def test_a_driver_that_reports_and_ends_again_and_again_names_the_way_out_at_eac
 ) -> None:
     """No drain lasts for long enough to be said to wait, and none is ever complete."""
     scene = Scene(clock, seen("1"))
-    scene.book.spec = Former(topology().document, SETTINGS.image).encode()
+    scene.book.spec = Spec(topology().document, SETTINGS.image)
     for life in range(2, 5):
         scene.look(GOOD, recovering=recovering)
         assert image_of(scene.api) == SETTINGS.image, "it alone can drain"
@@ -222,7 +223,7 @@ def test_no_changed_spec_is_started_on_what_may_be_old(clock: Clock, last: Any) 
     """A driver may have begun, and released batches, since ZooKeeper was read; a spec that the store then refuses would
     stand on record in place of the one that can go on."""
     scene = Scene(clock, seen("2"))
-    before = scene.book.spec = Former(topology().document, SETTINGS.image).encode()
+    before = scene.book.spec = Spec(topology().document, SETTINGS.image)
     scene.one.look(GOOD, None, WELL, recovering=False, seen=last)
     assert image_of(scene.api) == SETTINGS.image
     unreadable = Scene(clock, Observation(0.0, connected=True, report=77))

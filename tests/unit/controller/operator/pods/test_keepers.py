@@ -16,7 +16,7 @@ from reprise.controller.kubernetes.events import Events
 from reprise.controller.kubernetes.pods import Machine, PodView, pod_view
 from reprise.controller.operator.heartbeat import Heartbeat
 from reprise.controller.operator.pods import manifests
-from reprise.controller.operator.pods.drain import Drain, Former
+from reprise.controller.operator.pods.drain import Drain
 from reprise.controller.operator.pods.driver import DriverKeeper
 from reprise.controller.operator.pods.endings import OVERDUE_S
 from reprise.controller.operator.pods.executors import ExecutorKeeper
@@ -24,6 +24,7 @@ from reprise.controller.operator.pods.verdict import State
 from reprise.controller.operator.pods.zk_mounts import AGAIN_S, SOON_S
 from reprise.controller.operator.settings import OperatorSettings
 from reprise.controller.zookeeper.observation import Observation
+from reprise.controller.zookeeper.process_records import Spec
 from reprise.controller.zookeeper.users import Keys
 from reprise.scheduler.model import Desired, Progress
 from reprise.spark_jobs.topology import StreamTopology, from_json
@@ -512,7 +513,7 @@ class Asked:
 
     def __init__(self, now: Observation | None = None) -> None:
         self.drivers: list[str] = []
-        self.spec: bytes | None = None
+        self.spec: Spec | None = None
         self.closed = 0
         self.now = now or Observation(0.0, connected=True)
 
@@ -522,11 +523,11 @@ class Asked:
     def ask_to_drain(self, driver: str) -> None:
         self.drivers.append(driver)
 
-    def former(self) -> bytes | None:
+    def former(self) -> Spec | None:
         return self.spec
 
-    def started(self, former: bytes) -> None:
-        self.spec = former
+    def started(self, spec: Spec) -> None:
+        self.spec = spec
 
     def close_to_others(self) -> None:
         self.closed += 1
@@ -648,11 +649,11 @@ def test_a_driver_that_dies_while_it_drains_is_followed_by_one_with_the_former_s
 def test_a_former_spec_that_is_to_be_replayed_or_makes_the_same_is_not_started_again(clock: Clock) -> None:
     for spec in ({"upgrade": "replay", "kubernetes": {"image": "app:2"}}, {"batch": {"interval": "9s"}}):
         api, asked = FakeApi(), Asked(seen())
-        asked.spec = Former(topology().document, SETTINGS.image).encode()
+        asked.spec = Spec(topology().document, SETTINGS.image)
         one = keeper(api, clock)
         one.drain = Drain(asked, one.events, clock)
         wanted = topology(**spec)
         one.look(wanted, None, WELL, recovering=False, seen=seen())
         made = api.objects[f"{PODS}/minimal-driver"]["metadata"]["annotations"]
         assert made[manifests.REVISION] == manifests.revision(wanted, SETTINGS)
-        assert asked.spec == Former(wanted.document, image_of(api)).encode()
+        assert asked.spec == Spec(wanted.document, image_of(api))
