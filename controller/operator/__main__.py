@@ -149,7 +149,8 @@ def _fenced() -> None:
 def _settings(options: argparse.Namespace) -> OperatorSettings:
     return OperatorSettings(
         namespace=options.namespace, identity=options.identity, zk=options.zk, image=options.image,
-        zk_tls_secret=options.zk_tls_secret, own_secrets=_words(options.own_secrets), zk_keys=_zk_keys(),
+        zk_tls_secret=options.zk_tls_secret, zk_own=options.zk_own,
+        own_secrets=_words(options.own_secrets), zk_keys=_zk_keys(),
         driver_account=options.driver_account, own_account=options.own_account,
         own_namespace=options.own_namespace, accounts=_words(options.accounts), secrets=_words(options.secrets),
         network_policies=options.network_policies,
@@ -188,6 +189,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--identity", default=env.get("POD_NAME", ""), help="holder of the lease; default $POD_NAME")
     add("--zk", required=True, help="ZooKeeper hosts, as pods reach them")
     add("--zk-tls-secret", default="", help="Secret for TLS to ZooKeeper, for pods of topologies")
+    add("--zk-own", action="store_true", help="nobody else uses that ZooKeeper: with users, close all of it")
     add("--own-secrets", default="", help="Secrets of the control plane, which no topology may name")
     add("--image", required=True, help="of drivers and executors whose topology names none")
     add("--driver-account", default=base.driver_account, help="service account of drivers")

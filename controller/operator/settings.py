@@ -30,9 +30,13 @@ class OperatorSettings:
     """Of drivers and executors that name none."""
 
     zk_tls_secret: str = ""
+    """Secret with ca.crt, tls.crt and tls.key that pods of topologies mount, in each namespace; empty for plain text."""
+
+    zk_own: bool = False
+    """Whether nobody else uses that ZooKeeper; with users it is then closed to all others from its root on."""
+
     own_secrets: tuple[str, ...] = ()
     """Secrets of the control plane, which no topology may name."""
-    """Secret with ca.crt, tls.crt and tls.key that pods of topologies mount, in each namespace; empty for plain text."""
 
     zk_keys: Keys | None = field(default=None, repr=False)
     """Of ZooKeeper's users: each topology then has one of its own, and its pods mount a Secret that is made for it. None:

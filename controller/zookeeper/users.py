@@ -13,15 +13,19 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import re
 from dataclasses import dataclass, field
+from threading import Event
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.security import ACL, make_acl, make_digest_acl_credential
 
 from reprise.controller.errors import ConfigError
 
+log = logging.getLogger("reprise.zookeeper_users")
 CONTROL_PLANE = "reprise"
 LEAST_KEY = 32
 """Characters.  Whoever may see an ACL sees a hash that was made of the key, and may try keys for as long as he likes."""
@@ -109,6 +113,27 @@ def close_server(client: KazooClient, keys: Keys) -> list[str]:
     for path in _OPEN:
         client.set_acls(path, keys.allowed(path))
     return sorted(set(client.get_children("/")) - {"zookeeper"})
+
+
+def keep_server_closed(client: KazooClient, keys: Keys, ending: Event, again_s: float = 60.0) -> None:
+    """Do this for a server of this control plane's own until `ending`, also for one that has lost its data since; what is
+    there already stays.  A server that somebody else has closed is said, and asked again."""
+    told = False
+    while not ending.is_set():
+        try:
+            closed = _comparable(client.get_acls_async("/").get(timeout=ANSWER_S)[0])
+            if closed != _comparable(keys.allowed("/")):
+                for path in reversed(_OPEN):  # the top is the last, so what is interrupted is begun again
+                    client.set_acls_async(path, keys.allowed(path)).get(timeout=ANSWER_S)
+                log.info("event=server-closed")
+            told, wait = False, again_s
+        except NoAuthError:
+            if not told:
+                log.error("event=server-not-closed reason='the key that has closed it is another one'")
+            told, wait = True, again_s
+        except (KazooException, KazooTimeoutError):  # it does not answer now
+            wait = min(1.0, again_s)
+        ending.wait(wait)
 
 
 def is_closed(client: KazooClient, root: str, keys: Keys) -> bool:

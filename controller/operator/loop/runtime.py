@@ -29,6 +29,7 @@ from reprise.controller.operator.pods.cluster_view import Cluster, ClusterView, 
 from reprise.controller.operator.settings import OperatorSettings
 from reprise.controller.web import Board
 from reprise.controller.zookeeper.client import make_client
+from reprise.controller.zookeeper.users import keep_server_closed
 
 log = logging.getLogger("reprise.operator")
 DECIDING, RECONCILING = 4, 6
@@ -86,7 +87,16 @@ class Runtime:
         """ZooKeeper is connected to in the background: an operator without it still looks after pods."""
         client = make_client(settings.zk, settings.session_s)
         client.start_async()
-        return cls(settings, api, client, board=board)
+        found = cls(settings, api, client, board=board)
+        if settings.zk_own and settings.zk_keys is not None:
+            keep = threading.Thread(
+                target=keep_server_closed,
+                args=(client, settings.zk_keys, found.ending),
+                daemon=True,
+                name="close",
+            )
+            keep.start()
+        return found
 
     def watch(self) -> None:
         """Begin to read pods and machines; `known` tells when all of them have been read."""

@@ -225,6 +225,7 @@ def test_the_embedded_zookeeper_is_an_ensemble_whose_members_are_named() -> None
     operator = one(objects, "Deployment", OPERATOR)["spec"]["template"]["spec"]["containers"][0]
     server = one(objects, "StatefulSet", "rec-zookeeper")["spec"]
     assert f"--zk={','.join(hosts)}" in operator["args"]
+    assert "--zk-own" in operator["args"]
     assert environment(server["template"]["spec"]["containers"][0])["REPRISE_ZK_SERVERS"] == ",".join(hosts)
     assert (server["replicas"], server["serviceName"]) == (3, "rec-zookeeper")
     assert one(objects, "Service", "rec-zookeeper")["spec"]["clusterIP"] == "None"
@@ -237,6 +238,7 @@ def test_an_existing_zookeeper_takes_its_place_with_tls_and_digest() -> None:
     found = environment(spec["containers"][0])
     assert "--zk=zk-0.zk:2281" in spec["containers"][0]["args"]
     assert "--zk-tls-secret=zk-tls" in spec["containers"][0]["args"]
+    assert "--zk-own" not in spec["containers"][0]["args"], "others may use it"
     mounts = {m["mountPath"]: m["name"] for m in spec["containers"][0]["volumeMounts"]}
     volumes = {v["name"]: v.get("secret", {}).get("secretName") for v in spec["volumes"]}
     assert volumes[mounts[found["REPRISE_ZK_TLS"]]] == "zk-tls"

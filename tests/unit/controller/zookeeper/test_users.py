@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from reprise.controller.zookeeper.access import AUTH, TLS, Access
 from reprise.controller.zookeeper.client import Client, make_client
 from reprise.controller.zookeeper.users import Keys
 from tests.kafka.certificates import Authority
+from tests.support.waiting import until
 from tests.support.zookeeper import zookeeper
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -209,6 +211,51 @@ def test_a_server_on_which_somebody_was_faster_is_not_used(tmp_path: Path) -> No
         server = ZooKeeperServer(jvm, warden, data_dir=data, access=access)
         with pytest.raises(StartError, match="somebody else has made reprise"):
             server.start()
+
+
+def test_the_chart_s_server_is_closed_and_stays_so_when_it_has_lost_its_data(tmp_path: Path) -> None:
+    """What is there already works on; the operator may be there before the server is."""
+    keys, ending = Keys("k" * 32), Event()
+    (tmp_path / "key").write_text(keys.key)
+    with zookeeper() as server, session(server, {}) as stranger:
+        stranger.create("/theirs", b"")
+        with session(server, {AUTH: str(tmp_path)}) as operator:
+            keeper = Thread(target=zk_users.keep_server_closed, args=(operator, keys, ending, 0.05))
+            keeper.start()
+            try:
+                for _ in range(2):  # what a new, empty volume looks like: its root is open again
+                    until(lambda: refused(lambda: stranger.get_children("/")), "it is closed")
+                    assert refused(lambda: stranger.create("/mine", b""))
+                    assert refused(lambda: stranger.create("/zookeeper/mine", b""))
+                    stranger.set("/theirs", b"1")
+                    operator.set_acls("/", OPEN_ACL_UNSAFE)
+            finally:
+                ending.set()
+                keeper.join()
+
+
+def test_a_server_that_another_key_has_closed_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    former, keys, ending = Keys("f" * 32), Keys("k" * 32), Event()
+    (tmp_path / "key").write_text(keys.key)
+    with zookeeper() as server, session(server, {AUTH: str(tmp_path)}) as operator:
+        operator.set_acls("/", former.allowed("/"))
+        keeper = Thread(target=zk_users.keep_server_closed, args=(operator, keys, ending, 0.01))
+        keeper.start()
+        until(lambda: "event=server-not-closed" in caplog.text, "it is said")
+        ending.wait(0.2)
+        ending.set()
+        keeper.join()
+    assert caplog.text.count("event=server-not-closed") == 1
+
+
+def refused(ask: Callable[[], object]) -> bool:
+    try:
+        ask()
+    except NoAuthError:
+        return True
+    return False
 
 
 @pytest.fixture
