@@ -116,11 +116,10 @@ def test_a_power_cut_takes_every_process_and_kubernetes_notices(nodes: KubeClust
     nodes.wait_ready(["a3"])
     nodes.api.post(PODS, pod("doomed", "exec sleep 4711", nodeName="a3"))
     until(lambda: phase(nodes, "doomed") == "Running", "it runs", 180)
-    assert _sleepers("4711")
+    until(lambda: _sleepers("4711"), "its shell has become what it runs", 60)
     nodes.kill(["a3"])
-    until(
-        lambda: not _sleepers("4711"), "its processes are gone: the kernel ends them with the namespace", 10
-    )
+    gone = "its processes are gone: the kernel ends them with the namespace"
+    until(lambda: not _sleepers("4711"), gone, 60)
     # the grace, looked at every second; several times that on a busy machine
     until(lambda: not nodes.is_ready("a3"), "NotReady", 5 * NODE_GRACE_S)
     assert phase(nodes, "doomed") == "Running", "what a lost pod looks like: Running for ever"
