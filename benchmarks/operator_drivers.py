@@ -97,7 +97,7 @@ class Driver:
 
 
 def statistics(member: Member, turn: int) -> bytes:
-    one = PartitionStats(20.0 + turn % 3, 400.0, 1_000_000)
+    one = PartitionStats(20.0 + turn % 3, 1_000_000)
     return encode_stats(dict.fromkeys(member.topology.partitions, one))
 
 

@@ -110,7 +110,7 @@ def placement(resource: StreamTopology, nodes: list[str]) -> dict[str, str]:
 
 def desired(assignment: Mapping[str, str], retain: bool) -> Desired:
     """What the first driver of a root obeys."""
-    return Desired(1, 0, 0, "1", assignment, retain=retain, ordered=retain, punctuate=False)
+    return Desired(1, 0, 0, "1", assignment, retain=retain, punctuate=False)
 
 
 @contextmanager

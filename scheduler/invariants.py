@@ -51,8 +51,6 @@ def _flags(view: View, decision: Decision, after: Desired) -> Iterator[tuple[str
     incident = decision.incident or view.snapshot.incident
     closing = any(isinstance(step, CloseIncident) for step in decision.steps)
     is_open = incident is not None and incident.phase is not Phase.CLOSED and not closing
-    if after.retain != after.ordered:
-        yield "flags", "buffering and order-preserving processing are switched together"
     if after.retain and not is_open:
         yield "M1", "buffering without an incident"
     if after.punctuate and is_open and incident is not None and incident.phase is not Phase.VERIFYING:

@@ -141,6 +141,9 @@ class Progress:
     problems: tuple[str, ...] = ()
     """What it complains of, for people; the newest last."""
 
+    counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """What operators count, by operator and name, summed over their partitions at work."""
+
     @property
     def newest(self) -> int:
         """The last batch that is due, whether it could be released or not: a source, the ledger or the driver may wait, and
@@ -153,8 +156,8 @@ class PartitionStats:
     """Measured load of a partition."""
 
     cpu_milli: float
-    tuples_per_s: float = 0.0
     state_bytes: int = 0
+    """Size of the partition's newest stored state; 0 for one without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +171,6 @@ class Desired:
     """The driver's life that this was decided for: a new one has none of the states that it speaks of."""
     assignment: Mapping[str, str] = field(default_factory=dict)
     retain: bool = False
-    ordered: bool = False
     punctuate: bool = True
     plan: str | None = None
     paused: bool = False

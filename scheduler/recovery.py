@@ -42,7 +42,6 @@ def plan_by_plan(s: Situation, first: bool) -> Decision | None:
     after = before.next(
         assignment={**view.survivors, **planned.added},
         retain=True,
-        ordered=True,
         punctuate=False,
         plan=plan_id,
         paused=view.snapshot.paused,
@@ -66,9 +65,7 @@ def _taken_off(s: Situation) -> Decision:
     """What failed on usable nodes is taken from them. The plan follows when the driver has seen it: planned at
     once without these partitions, others would get the room that they leave."""
     lost = [p for p in s.view.failed if p in s.desired.assignment]
-    after = s.desired.next(
-        assignment=dict(s.view.survivors), retain=True, ordered=True, punctuate=False, plan=None
-    )
+    after = s.desired.next(assignment=dict(s.view.survivors), retain=True, punctuate=False, plan=None)
     reason = some([f"{p}: {s.view.failed[p]}" for p in lost])
     incident = replace(s.open, phase=Phase.RECOVERING).log(s.now, "taken-off", reason)
     return act("taken-off", reason, WriteDesired(after), WriteIncident(incident))
@@ -88,7 +85,6 @@ def restore_whole(s: Situation, first: bool) -> Decision | None:
     after = before.next(
         assignment={**view.survivors, **planned.added},
         retain=False,
-        ordered=False,
         punctuate=False,
         plan=s.plan_id(),
         paused=view.snapshot.paused,
@@ -108,9 +104,7 @@ def stop_and_wait(s: Situation, first: bool) -> Decision | None:
     """What engines without partial recovery do: everything stops until as many nodes are there as before."""
     view = s.view
     if s.desired.assignment and (first or view.failed):
-        after = s.desired.next(
-            assignment={}, retain=False, ordered=False, punctuate=False, paused=view.snapshot.paused
-        )
+        after = s.desired.next(assignment={}, retain=False, punctuate=False, paused=view.snapshot.paused)
         incident = replace(s.open, phase=Phase.WAITING, considered=None).log(
             s.now, "stopped", f"waits for {s.open.nodes_before} nodes"
         )

@@ -250,7 +250,6 @@ def _past_the_failure(s: Situation, query: str) -> bool:
 def _closed(s: Situation, reason: str, checkpoint: int) -> Decision:
     after = s.desired.next(
         retain=False,
-        ordered=False,
         punctuate=not s.view.poison,
         checkpoint=checkpoint,
         plan=None,

@@ -76,6 +76,6 @@ def _partial(s: Situation, costs: dict[str, int], start: Desired) -> Decision:
     s = replace(s, incident=incident, view=replace(s.view, snapshot=snapshot))
     incident = replace(incident, considered=s.considered(s.view.failed, planned.added))
     plan = s.record(planned, "start", start, planned.added, note=reason)
-    start = replace(start, retain=True, ordered=True, punctuate=False, plan=plan.id)
+    start = replace(start, retain=True, punctuate=False, plan=plan.id)
     incident = replace(incident, plans=(plan.id,))
     return act("start-partial", reason, WriteDesired(start), AddPlan(plan), WriteIncident(incident))

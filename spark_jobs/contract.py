@@ -21,6 +21,9 @@ import pyarrow as pa
 Columns = tuple[str, ...] | None
 """Names of the columns of rows, in order; None: not known."""
 
+LATE_ROWS = "late_rows"
+"""The counter of rows that an operator dropped because they came too late."""
+
 Tables = Mapping[str, pa.Table]
 """A state in the form that checkpoints store: named Arrow tables, nothing pickled."""
 
@@ -115,6 +118,13 @@ class Operator(ABC):
     def restore(self, place: Place, tables: Tables) -> Any:
         """The inverse of `freeze`: a state from checkpointed tables."""
         return self.initial(place)
+
+    def counters(self, state: Any) -> Mapping[str, int]:
+        """Optional: named whole numbers that a person would ask of a running partition: what it has dropped (`late_rows`),
+        what it holds (`keys`).  It is asked after every job, so it must be quick.  The sum over the partitions of the
+        operator is in the status document, in `reprise status`, on the web page and among the driver's metrics.
+        """
+        return {}
 
 
 class Range(NamedTuple):

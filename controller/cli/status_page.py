@@ -20,6 +20,7 @@ from reprise.controller.status.model import IncidentView, PlanView, QueryView
 from reprise.controller.status.partition_state import NodeState
 from reprise.controller.status.query_state import Status
 from reprise.controller.zookeeper.advance import FEW
+from reprise.spark_jobs.contract import LATE_ROWS
 
 NODE_STYLES = {
     NodeState.READY: "green",
@@ -46,6 +47,7 @@ def status_page(
         head.append(_incident(document.incident, document.time))
     if document.plan is not None:
         head.append(_plan(document.plan, document.time))
+    head += _counters(document, wide)
     head += [_line("problem", text, "bold red") for text in document.problems[: None if wide else 2]]
     tail = _last(document, actions)
     room = len(document.queries.items) if wide else max(3, height - len(head) - len(tail) - 4)
@@ -147,6 +149,21 @@ def _plan(plan: PlanView, now: float) -> Text:
         f"{plan.at_work}/{len(plan.added)} partitions up"
     )
     return _line("plan", text)
+
+
+def _counters(document: StatusDocument, wide: bool) -> list[Text]:
+    """Rows that operators dropped as too late; `wide`: everything that they count."""
+    late = [c for c in document.counters if c.name == LATE_ROWS and c.value]
+    lines = []
+    if late:
+        named = ", ".join(f"{c.operator} {c.value}" for c in late)
+        lines.append(
+            _line("late rows", Text(f"{sum(c.value for c in late)} dropped: {named}", style="yellow"))
+        )
+    if wide and document.counters:
+        every = ", ".join(f"{c.operator} {c.name} {c.value}" for c in document.counters)
+        lines.append(_line("counters", every))
+    return lines
 
 
 def _table(document: StatusDocument, room: int, wide: bool) -> list[RenderableType]:

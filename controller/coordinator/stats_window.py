@@ -31,7 +31,7 @@ class _Sample:
     partitions: tuple[str, ...]
     """The same object in all samples that name the same ones in the same order."""
     loads: npt.NDArray[np.float64]
-    """cpu_milli, tuples_per_s, state_bytes of each partition (n x 3)."""
+    """cpu_milli, state_bytes of each partition (n x 2)."""
 
 
 @dataclass(slots=True)
@@ -65,21 +65,21 @@ class StatsWindow:
         partitions = tuple(record)
         if self._samples and self._samples[-1].partitions == partitions:
             partitions = self._samples[-1].partitions
-        loads = [(s.cpu_milli, s.tuples_per_s, s.state_bytes) for s in record.values()]
-        return _Sample(now, digest, partitions, np.array(loads, np.float64).reshape(-1, 3))
+        loads = [(s.cpu_milli, s.state_bytes) for s in record.values()]
+        return _Sample(now, digest, partitions, np.array(loads, np.float64).reshape(-1, 2))
 
 
 def _typical(samples: list[_Sample]) -> dict[str, PartitionStats]:
-    """High medians of CPU and rate; the newest size of the state."""
+    """High medians of CPU; the newest size of the state."""
     if not samples:
         return {}
     newest = samples[-1]
     if any(sample.partitions != newest.partitions for sample in samples):
         return _typical_of_each(samples)
-    medians = np.sort([sample.loads[:, :2] for sample in samples], axis=0)[len(samples) // 2].tolist()
-    sizes = newest.loads[:, 2].astype(np.int64).tolist()
+    medians = np.sort([sample.loads[:, 0] for sample in samples], axis=0)[len(samples) // 2].tolist()
+    sizes = newest.loads[:, 1].astype(np.int64).tolist()
     rows = zip(newest.partitions, medians, sizes, strict=True)
-    return {partition: PartitionStats(cpu, rate, size) for partition, (cpu, rate), size in rows}
+    return {partition: PartitionStats(cpu, size) for partition, cpu, size in rows}
 
 
 def _typical_of_each(samples: list[_Sample]) -> dict[str, PartitionStats]:
@@ -90,6 +90,6 @@ def _typical_of_each(samples: list[_Sample]) -> dict[str, PartitionStats]:
             rows.setdefault(partition, []).append(load)
     found = {}
     for partition, loads in rows.items():
-        cpu, rate, _ = np.sort(loads, axis=0)[len(loads) // 2].tolist()
-        found[partition] = PartitionStats(cpu, rate, int(loads[-1][2]))
+        cpu, _ = np.sort(loads, axis=0)[len(loads) // 2].tolist()
+        found[partition] = PartitionStats(cpu, int(loads[-1][1]))
     return found

@@ -20,7 +20,7 @@ from typing import Protocol
 from reprise.controller import logs
 from reprise.controller.driver.channel import Channel
 from reprise.controller.driver.output_events import OutputEvents
-from reprise.controller.driver.report import progress_of, rates, wanted
+from reprise.controller.driver.report import progress_of, stats_of, wanted
 from reprise.controller.observability.metrics.driver import DriverMetrics
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.errors import RecordError
@@ -260,7 +260,8 @@ class Loop:
                 self.publish()
                 if time.monotonic() - since >= STATS_S:
                     usage, now = dict(self.engine.usage), time.monotonic()
-                    self.channel.publish(paths.STATS, encode_stats(rates(before, usage, now - since)))
+                    stats = stats_of(before, usage, now - since, dict(self.engine.state_bytes))
+                    self.channel.publish(paths.STATS, encode_stats(stats))
                     before, since = usage, now
             except Exception:
                 log.exception("publishing failed")

@@ -24,7 +24,6 @@ def wanted(desired: Desired) -> engine_input.Desired:
         checkpoint=desired.checkpoint,
         assignment=desired.assignment,
         retain=desired.retain,
-        ordered=desired.ordered,
         punctuate=desired.punctuate,
         paused=desired.paused,
         driver=desired.driver,
@@ -64,6 +63,7 @@ def progress_of(
         buffers={"memory": told.memory, "disk": told.disk},
         jobs=told.jobs,
         drained=told.drained,
+        counters=told.counters,
         problems=tuple(redacted(problem) for problem in problems),
         time=now,
         turns=turns,
@@ -81,8 +81,11 @@ def bounded(progress: Progress) -> Progress:
     )
 
 
-def rates(before: Mapping[str, Usage], now: Mapping[str, Usage], seconds: float) -> dict[str, PartitionStats]:
-    """CPU in thousandths of a core and tuples a second of each partition; a host that began anew counts from zero."""
+def stats_of(
+    before: Mapping[str, Usage], now: Mapping[str, Usage], seconds: float, state_bytes: Mapping[str, int]
+) -> dict[str, PartitionStats]:
+    """The record `stats`: the CPU of each partition since `before`, in thousandths of a core, and the size of its stored
+    state.  A host that began anew counts its CPU from zero."""
     found = {}
     for partition, usage in now.items():
         old = before.get(partition, Usage(0.0, 0))
@@ -90,7 +93,7 @@ def rates(before: Mapping[str, Usage], now: Mapping[str, Usage], seconds: float)
             old = Usage(0.0, 0)
         found[partition] = PartitionStats(
             cpu_milli=round((usage.cpu_s - old.cpu_s) / seconds * 1000, 3),
-            tuples_per_s=round((usage.tuples - old.tuples) / seconds, 1),
+            state_bytes=state_bytes.get(partition, 0),
         )
     return found
 

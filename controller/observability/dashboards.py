@@ -344,6 +344,17 @@ DATA_PLANE = Dashboard(
             "Bps",
         ),
         Panel(
+            "Stored state",
+            "Newest stored state of all partitions together.",
+            (Query(_by("topology", "reprise_state_bytes", function="max")),),
+            "bytes",
+        ),
+        Panel(
+            "Late rows dropped",
+            "Rows that came after their windows were closed. Goes back with a rollback to a checkpoint.",
+            (Query(_by("topology, operator", "reprise_operator_counters", 'counter="late_rows"', "max")),),
+        ),
+        Panel(
             "Checkpoint duration",
             "From announcing to completing it.",
             (Query(_by("topology", "reprise_checkpoint_duration_seconds", function="max")),),

@@ -10,6 +10,7 @@ from reprise.controller.status.incidents import MAX_MISSING, incident_view, plan
 from reprise.controller.status.model import (
     FORMAT,
     CheckpointView,
+    CounterView,
     EdgeView,
     GraphView,
     NodeView,
@@ -64,6 +65,16 @@ def document(topology: Topology, seen: Observation) -> StatusDocument:
         graph=_graph(topology),
         partitions=tuple(partitions.values()),
         availability=availability(priorities, seen, answers, queries.share, queries.available),
+        counters=_counters(seen),
+    )
+
+
+def _counters(seen: Observation) -> tuple[CounterView, ...]:
+    counted = seen.progress.counters if seen.progress else {}
+    return tuple(
+        CounterView(operator, name, value)
+        for operator, own in sorted(counted.items())
+        for name, value in sorted(own.items())
     )
 
 

@@ -64,6 +64,8 @@ class PartitionView:
     """Milli-CPU that plans count: frozen by the open incident, else the greater of declared and measured."""
     needed_by: int
     """How many queries need it.  Which these are, and what it reads, follows from the edges between operators."""
+    state_bytes: int | None = None
+    """Size of its newest stored state; 0: it has none; None: the driver has not said yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +249,15 @@ class AvailabilityView:
 
 
 @dataclass(frozen=True, slots=True)
+class CounterView:
+    """One number that an operator counts (`Operator.counters`), summed over its partitions at work."""
+
+    operator: str
+    name: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
 class StatusDocument:
     format: str
     topology: str
@@ -279,3 +290,5 @@ class StatusDocument:
     partitions: tuple[PartitionView, ...]
     """In topological order."""
     availability: AvailabilityView
+    counters: tuple[CounterView, ...] = ()
+    """What operators count: rows that were dropped as too late, keys that are kept; by operator and name."""

@@ -142,4 +142,5 @@ def _view(
         node=node if node in seen.nodes else None,
         cost=cost,
         needed_by=needed_by,
+        state_bytes=seen.stats[partition.id].state_bytes if partition.id in seen.stats else None,
     )

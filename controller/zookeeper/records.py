@@ -82,6 +82,7 @@ def encode_progress(x: Progress) -> bytes:
             "failed": dict(x.failed),
             "buffers": dict(x.buffers),
             "problems": list(x.problems),
+            "counters": {operator: dict(counted) for operator, counted in x.counters.items()},
         }
     )
 
@@ -113,6 +114,7 @@ def parse_progress(raw: bytes, path: str = paths.PROGRESS) -> Progress:
         turn_limit_s=f.number("turn_limit_s", 0.0),
         jobs=f.integer("jobs", 0),
         problems=tuple(f.items("problems", as_text, [])),
+        counters=f.mapping("counters", _counted, {}),
     )
 
 
@@ -127,22 +129,22 @@ def parse_stats(raw: bytes, path: str = paths.STATS) -> dict[str, PartitionStats
         match (
             value
         ):  # as it always is: a thousand topologies fail at once with the statistics of minutes unread
-            case {"cpu_milli": float(cpu), "tuples_per_s": float(rate), "state_bytes": int(size)} if (
-                0 <= cpu < inf and -inf < rate < inf and not isinstance(size, bool)
+            case {"cpu_milli": float(cpu), "state_bytes": int(size)} if (
+                0 <= cpu < inf and not isinstance(size, bool)
             ):
-                found[intern(partition)] = PartitionStats(cpu, rate, size)
+                found[intern(partition)] = PartitionStats(cpu, size)
                 continue
         f = as_object(top, partition, value)
         found[intern(partition)] = PartitionStats(
             cpu_milli=_not_negative(f, "cpu_milli"),
-            tuples_per_s=f.number("tuples_per_s", 0.0),
             state_bytes=f.integer("state_bytes", 0),
         )
     return found
 
 
 def encode_desired(x: Desired) -> bytes:
-    return dumps({**shallow(x), "assignment": dict(x.assignment)})
+    # `ordered`: drivers of version 0.1.0 do not read a record without it; in others nothing does
+    return dumps({**shallow(x), "assignment": dict(x.assignment), "ordered": x.retain})
 
 
 def parse_desired(raw: bytes, path: str = paths.DESIRED) -> Desired:
@@ -154,7 +156,6 @@ def parse_desired(raw: bytes, path: str = paths.DESIRED) -> Desired:
         driver=f.text("driver"),
         assignment=f.mapping("assignment", _node_id),
         retain=f.flag("retain"),
-        ordered=f.flag("ordered"),
         punctuate=f.flag("punctuate"),
         plan=f.maybe_text("plan"),
         paused=f.flag("paused", False),
@@ -175,6 +176,11 @@ def _not_negative(f: Fields, name: str) -> float:
     if value < 0:
         raise f.wrong(name, f"must not be negative, but is {value}")
     return value
+
+
+def _counted(f: Fields, name: str, value: Any) -> dict[str, int]:
+    inner = as_object(f, name, value)
+    return {intern(counter): as_integer(inner, counter, number) for counter, number in inner.value.items()}
 
 
 def _node_id(f: Fields, name: str, value: Any) -> str:

@@ -18,7 +18,6 @@ class Desired:
     checkpoint: int = 0
     assignment: Mapping[str, str] = field(default_factory=dict)
     retain: bool = False
-    ordered: bool = False
     punctuate: bool = False
     paused: bool = False
     driver: str = ""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ from reprise.spark_jobs.errors import (
     JobError,
     SupersededError,
 )
-from reprise.spark_jobs.node.command import Command, Install, Report, Usage
+from reprise.spark_jobs.node.command import Command, Install, Report, Usage, size_of
 from reprise.spark_jobs.state.checkpoints import CheckpointStore, Manifest
 from reprise.spark_jobs.state.ledger import Ledger
 from reprise.spark_jobs.state.release import Release
@@ -76,6 +77,10 @@ class Engine:
     gaps: set[str] = field(default_factory=set)
     """Partitions whose upstreams dropped for want of room what they need: only a rollback of all feeds them."""
     usage: dict[str, Usage] = field(default_factory=dict)
+    counters: dict[str, Mapping[str, int]] = field(default_factory=dict)
+    """What each partition at work counts, as its host said last."""
+    state_bytes: dict[str, int] = field(default_factory=dict)
+    """Size of the newest stored state of each partition; 0 where it has none."""
     outputs: list[tuple[str, int, float]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     buffers: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -193,13 +198,16 @@ class Engine:
         self._late.discard(partition)
         self.failed.pop(partition, None)
         self._resend.add(partition)
-        file = self.restore_point.installs.get(partition, Install(0)).file or {}
-        self.figures.installs(partition, self.desired.checkpoint, file.get("size", 0), time.monotonic())
+        size = size_of(self.restore_point.installs.get(partition, Install(0)).file)
+        self.state_bytes[partition] = size
+        self.counters.pop(partition, None)
+        self.figures.installs(partition, self.desired.checkpoint, size, time.monotonic())
 
     def _lose(self, partition: str, reason: str) -> None:
         self.figures.loses(partition)
         self.punctuations.lost(partition)
         self.positions.pop(partition, None)
+        self.counters.pop(partition, None)
         self.installing.discard(partition)
         self._installation.pop(partition, None)
         self.failed[partition] = reason
@@ -387,6 +395,7 @@ class Engine:
         for ack in report.acks:
             if self._installation.get(ack.partition) == ack.installation:
                 self.punctuations.acknowledge(ack)
+                self.state_bytes[ack.partition] = size_of(ack.file)
         mine = [p for p in list(self.positions) if self.desired.assignment[p] == node]
         for partition in mine:
             if report.installed.get(partition) != self._installation[partition]:
@@ -397,6 +406,7 @@ class Engine:
                     self.restore_point.condemn(self.desired.checkpoint)
             elif partition in report.positions:
                 self.positions[partition] = report.positions[partition]
+                self.counters[partition] = report.counters.get(partition, {})
                 self.installing.discard(partition)
                 if partition in self._late:
                     self._late.discard(partition)
@@ -469,7 +479,17 @@ class Engine:
             disk=sum(disk for _, disk in buffers),
             jobs=self.jobs,
             drained=self.drained,
+            counters=self._counted(),
         )
+
+    def _counted(self) -> dict[str, dict[str, int]]:
+        """What operators count, summed over their partitions at work."""
+        found: dict[str, Counter[str]] = {}
+        for partition, counted in self.counters.items():
+            if counted:
+                operator = self.topology.partitions[partition].place.operator
+                found.setdefault(operator, Counter()).update(counted)
+        return {operator: dict(sorted(counted.items())) for operator, counted in sorted(found.items())}
 
     @property
     def at_work(self) -> dict[str, int]:

@@ -37,3 +37,5 @@ class Progress:
     disk: int = 0
     jobs: int = 0
     drained: int | None = None
+    counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """What operators count, by operator and name, summed over their partitions at work."""

@@ -27,6 +27,11 @@ class Install:
     file: Mapping[str, Any] | None = None
 
 
+def size_of(file: Mapping[str, Any] | None) -> int:
+    """Bytes of a state file as `Install` and `Ack` name it; 0 where there is none."""
+    return int(file["size"]) if file else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """One slot's orders for one job (a chain of supersteps).
@@ -61,7 +66,6 @@ class Command:
     checkpoint: int = 0
     window: int = 64
     budget_s: float = 0.4
-    survey: bool = False
     confirmed: int = 0
     published: int = 0
     stream: float = 0.0
@@ -111,10 +115,9 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Work of one partition since it was installed: CPU seconds of its thread, tuples and bytes of its input."""
+    """Work of one partition since it was installed: CPU seconds of its thread, bytes of its input."""
 
     cpu_s: float
-    tuples: int
     input_bytes: int = 0
 
 
@@ -142,6 +145,8 @@ class Report:
     staged: int = 0
     spilled: int = 0
     """Bytes of output that this host has ever moved to disk."""
+    counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """What each partition of an operator counts (`Operator.counters`); those that count nothing are left out."""
     gaps: tuple[str, ...] = ()
     version: str = VERSION
 

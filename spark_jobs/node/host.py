@@ -138,10 +138,9 @@ class Host:
             for bundle in bundles:
                 for message in unpack(bundle):
                     self._deliver(message)
-            if not command.survey:
-                self._run(command)
-                if last:
-                    self._settle(command)
+            self._run(command)
+            if last:
+                self._settle(command)
             self._busy_s += time.monotonic() - began
             out = [] if last else self._outgoing(command)
             self.busy.clear()
@@ -154,6 +153,7 @@ class Host:
         acks, problems = self._writer.collect()
         self._acks += acks
         self._problems += problems
+        counters = self._counters()
         self._reported = command.job
         return Report(
             slot=command.slot,
@@ -162,7 +162,7 @@ class Host:
             installed=dict(self.installed),
             failed=dict(self.failed),
             acks=tuple(self._acks),
-            usage={p: Usage(r.cpu_s, r.tuples, r.input_bytes) for p, r in self.runtimes.items()},
+            usage={p: Usage(r.cpu_s, r.input_bytes) for p, r in self.runtimes.items()},
             outputs=tuple(self._outputs),
             problems=tuple(self._problems),
             memory=self._budget.memory,
@@ -171,7 +171,19 @@ class Host:
             busy_s=self._busy_s,
             staged=sum(len(r.staged or ()) for r in self.runtimes.values() if isinstance(r, OperatorRuntime)),
             gaps=tuple(sorted(self._gaps)),
+            counters=counters,
         )
+
+    def _counters(self) -> dict[str, dict[str, int]]:
+        """What partitions count.  User code that raises here has harmed no batch: that is a problem and no failure."""
+        found = {}
+        for partition, runtime in self.runtimes.items():
+            if isinstance(runtime, OperatorRuntime):
+                try:
+                    found[partition] = runtime.counters()
+                except (Exception, PanicException) as error:
+                    self._problems.append(f"{partition}: counters: {type(error).__name__}: {error}")
+        return {partition: counted for partition, counted in found.items() if counted}
 
     def close(self) -> None:
         """Drop everything, wait for checkpoints that are being written."""

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -42,6 +43,10 @@ STAGED = "staged/"
 """Prefix of the checkpointed tables that hold output which is not shown yet, by batch."""
 
 
+MAX_COUNTERS = 20
+"""Counters of one operator that are shown; each is a time series of its own."""
+
+
 def first_staged(tables: Tables, otherwise: int) -> int:
     """The oldest batch whose output a checkpoint holds because it was not shown before."""
     return min((int(n.removeprefix(STAGED)) for n in tables if n.startswith(STAGED)), default=otherwise)
@@ -67,7 +72,6 @@ class Runtime(ABC):
         self.partition = partition
         self.position = position
         self.cpu_s = 0.0
-        self.tuples = 0
         self.input_bytes = 0
         self.feedback = {t for d in partition.downstream if d.feedback for t in d.targets}
         self.buffers = {
@@ -219,7 +223,6 @@ class SourceRuntime(Runtime):
         self.emit(Output(batch, watermark, table), wanted)
         self.position = batch
         if table is not None:
-            self.tuples += table.num_rows
             self.input_bytes += table.nbytes
         self.cpu_s += time.thread_time() - began
         return True
@@ -277,7 +280,6 @@ class OperatorRuntime(Runtime):
         self.inbox: dict[str, dict[int, Message]] = {u.partition: {} for u in partition.upstream}
         self.needs = tuple((u.partition, 1 if u.feedback else 0) for u in partition.upstream)
         self.unfinished: Output | None = None
-        self.duplicates = 0
         self.staged: dict[int, pa.Table | None] | None = None
         """Output not yet shown, where a replay could differ: it becomes visible with the checkpoint that covers it."""
         self._handed = 0
@@ -299,7 +301,6 @@ class OperatorRuntime(Runtime):
         """Take in a message; one that was applied before is skipped (the paper, Algorithm 1, lines 3-4)."""
         delay = next((d for u, d in self.needs if u == message.source), None)
         if delay is None or message.batch + delay <= self.position:
-            self.duplicates += 1
             return
         self.inbox[message.source].setdefault(message.batch, message)
 
@@ -318,6 +319,15 @@ class OperatorRuntime(Runtime):
         self.unfinished = None
         self.position = batch
         return True
+
+    def counters(self) -> dict[str, int]:
+        """What the operator counts.  Raises what user code raises, TypeError for something else than whole numbers."""
+        found = dict(islice(self.operator.counters(self.state).items(), MAX_COUNTERS))
+        if wrong := [
+            name for name, value in found.items() if not isinstance(name, str) or type(value) is not int
+        ]:
+            raise TypeError(f"counter {wrong[0]!r} is {found[wrong[0]]!r}, which is no named whole number")
+        return found
 
     def _ready(self, batch: int) -> bool:
         return all(batch <= d or batch - d in self.inbox[u] for u, d in self.needs)
@@ -354,7 +364,6 @@ class OperatorRuntime(Runtime):
         inputs = tuple(
             Input(m.source.rpartition(".")[0], m.source, m.table) for m in messages if m.table is not None
         )
-        self.tuples += sum(i.table.num_rows for i in inputs)
         self.input_bytes += sum(i.table.nbytes for i in inputs)
         try:
             self.state, table = self.operator.step(self.state, Inbox(batch, self.watermark, inputs))

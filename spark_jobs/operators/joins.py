@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reprise.spark_jobs.contract import Columns, Inbox, Operator, Place, Tables
+from reprise.spark_jobs.contract import LATE_ROWS, Columns, Inbox, Operator, Place, Tables
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators.frames import (
     Ints,
@@ -141,9 +141,9 @@ class WindowedJoin(Operator):
         return to_polars(table).with_columns(pl.Series(self.time, times(table, self.time)))
 
     def counters(self, state: JoinState) -> Mapping[str, int]:
-        """What a person would ask of a running partition."""
+        """See `Operator.counters`."""
         sides = {"left_rows": state.left, "right_rows": state.right}
-        return {"late_rows": state.late, **{n: t.num_rows if t is not None else 0 for n, t in sides.items()}}
+        return {LATE_ROWS: state.late, **{n: t.num_rows if t is not None else 0 for n, t in sides.items()}}
 
     def freeze(self, state: JoinState) -> Callable[[], Tables]:
         sides = {n: t for n, t in (("left", state.left), ("right", state.right)) if t is not None}

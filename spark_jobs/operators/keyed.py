@@ -64,7 +64,7 @@ class KeyedAggregate(Operator):
         return state, rows({**keys, **{a.name: a.finish(values) for a in self.aggregates}})
 
     def counters(self, state: KeyedState) -> Mapping[str, int]:
-        """What a person would ask of a running partition."""
+        """See `Operator.counters`."""
         return {"keys": state.index.size}
 
     def freeze(self, state: KeyedState) -> Callable[[], Tables]:

@@ -81,7 +81,7 @@ class LatestRowsOperator(Operator):
         return LatestRows(self.keys)
 
     def counters(self, state: LatestRows) -> Mapping[str, int]:
-        """What a person would ask of a running partition."""
+        """See `Operator.counters`."""
         return {"keys": state.index.size}
 
     def freeze(self, state: LatestRows) -> Callable[[], Tables]:

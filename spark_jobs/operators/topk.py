@@ -128,7 +128,7 @@ class TopK(Operator):
         return value, listed & (value > 0) if self.stream and self.positive else listed
 
     def counters(self, state: TopState | None) -> Mapping[str, int]:
-        """What a person would ask of a running partition."""
+        """See `Operator.counters`."""
         return {"keys": state.keys.size} if state else {}
 
     def freeze(self, state: TopState | None) -> Callable[[], Tables]:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from reprise.spark_jobs.contract import Columns, Inbox, Operator, Place, Tables
+from reprise.spark_jobs.contract import LATE_ROWS, Columns, Inbox, Operator, Place, Tables
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators import slots as slotted
 from reprise.spark_jobs.operators.aggregates import (
@@ -121,8 +121,8 @@ class SlidingWindow(Operator):
         return state, out
 
     def counters(self, state: WindowState) -> Mapping[str, int]:
-        """What a person would ask of a running partition."""
-        return {"late_rows": state.late, "keys": state.index.size, "panes": len(state.panes)}
+        """See `Operator.counters`."""
+        return {LATE_ROWS: state.late, "keys": state.index.size, "panes": len(state.panes)}
 
     def _collect(self, state: WindowState, table: pa.Table) -> Touched:
         pane_of = times(table, self.time) // self.slide * self.slide

@@ -120,7 +120,7 @@ class World:
     ) -> None:
         complete = len(assignment) == len(self.topology.partitions)
         self.engine.want(
-            Desired(self.engine.desired.seq + 1, generation, checkpoint, assignment, retain, retain, complete)
+            Desired(self.engine.desired.seq + 1, generation, checkpoint, assignment, retain, complete)
         )
 
     def run(self, until: Callable[[Engine], bool], limit: int = 2000) -> None:

@@ -49,10 +49,9 @@ PROGRESS = Progress(
     buffers={"memory": 10, "disk": 20},
     time=12.5,
     due=11,
+    counters={"sink": {"keys": 5, "late_rows": 2}},
 )
-DESIRED = Desired(
-    3, 2, 4, "1", {"source.0": "n1#1", "sink.0": "n2#1"}, True, True, False, "inc-000002-p1", False
-)
+DESIRED = Desired(3, 2, 4, "1", {"source.0": "n1#1", "sink.0": "n2#1"}, True, False, "inc-000002-p1", False)
 POISON = Poison("1", {"sink.0": "poison: operator sink, batch 9: ValueError"})
 INCIDENT = Incident(
     id="inc-000002",

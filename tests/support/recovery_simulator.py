@@ -366,7 +366,6 @@ class World:
     def check_flags(self) -> None:
         d = self.desired
         if d is not None:
-            assert d.retain == d.ordered
             assert not (d.retain and self.incident is None), "buffering without an incident"
 
     def healthy(self) -> bool:

@@ -213,6 +213,17 @@ METRICS: tuple[Metric, ...] = (
     _counter(
         "reprise_spilled_bytes_total", "bytes", "Buffered output that was moved to disk.", places=_DRIVER
     ),
+    # -- operators ----------------------------------------------------------------------------------------------------
+    _gauge(
+        "reprise_operator_counters",
+        "",
+        "What an operator counts, summed over its partitions at work: `late_rows` were dropped as too late, `keys` are "
+        "held. Goes back with a rollback to a checkpoint.",
+        Label("operator", bound="operators of the topology that count something"),
+        Label("counter", bound="at most 20 an operator"),
+        places=_DRIVER,
+    ),
+    _gauge("reprise_state_bytes", "bytes", "Newest stored state of all partitions together.", places=_DRIVER),
     # -- data plane ----------------------------------------------------------------------------------------------------
     _counter(
         "reprise_restore_bytes_total", "bytes", "State read by partitions that were restored.", places=_DRIVER

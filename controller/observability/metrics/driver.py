@@ -64,6 +64,10 @@ class DriverMetrics:
         for index, medium in enumerate(("memory", "disk")):
             labels = {"topology": self._name, "medium": medium}
             yield Sample("reprise_buffer_bytes", labels, sum(node[index] for node in buffers))
+        for operator, counted in self.engine.told.counters.items():
+            for counter, value in counted.items():
+                labels = {"topology": self._name, "operator": operator, "counter": counter}
+                yield Sample("reprise_operator_counters", labels, value)
 
     def _values(self) -> Iterator[tuple[str, float]]:
         engine, figures = self.engine, self.engine.figures
@@ -78,6 +82,7 @@ class DriverMetrics:
         yield "reprise_replay_bytes_total", figures.replay_bytes
         yield "reprise_replay_seconds_total", figures.replay_s
         yield "reprise_failed_jobs_total", figures.failed_jobs
+        yield "reprise_state_bytes", sum(list(engine.state_bytes.values()))
 
 
 def query_labels(topology: Topology) -> dict[str, str]:

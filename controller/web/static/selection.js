@@ -1,7 +1,7 @@
 // What is known of the partition or query that was selected.
 
 import { byId, el, whenChanged } from "./dom.js";
-import { count, cpu, some } from "./format.js";
+import { bytes, count, cpu, some } from "./format.js";
 import { queriesOf, reads } from "./needs.js";
 import { badge } from "./shapes.js";
 
@@ -25,6 +25,7 @@ function ofPartition(partition, doc, select) {
       ["position", partition.position === null ? "not at work" : `batch ${partition.position}, ${count(partition.lag, "batch")} behind`],
       ["node", partition.node ?? "none that is alive"],
       ["CPU", cpu(partition.cost)],
+      ["stored state", partition.state_bytes === null ? "not known yet" : bytes(partition.state_bytes)],
       ["reads", upstream.length ? links(upstream, "partition", select) : "its source"],
       ["queries that need it", `${queries.length}, of which ${down.length} not available${down.length ? `: ${some(down.map((query) => query.id), 6)}` : ""}`],
     ]),

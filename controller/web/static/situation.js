@@ -40,9 +40,11 @@ function next({ incident, queries, plan }) {
   return parts.join(" ");
 }
 
-function figures({ queries, availability, incident, nodes, checkpoint, batch, buffers }, now) {
+function figures({ queries, availability, incident, nodes, checkpoint, batch, buffers, partitions, counters = [] }, now) {
   const bound = availability.points.at(-1)?.bound;
   const lost = nodes.filter((node) => node.state === "lost").length;
+  const late = counters.filter(({ name, value }) => name === "late_rows" && value);
+  const stored = partitions.reduce((sum, partition) => sum + (partition.state_bytes ?? 0), 0);
   const kept = (buffers.memory ?? 0) + (buffers.disk ?? 0);
   return [
     ["available by priority", percent(queries.share), `${queries.priority_available} of ${queries.priority_total}`],
@@ -51,6 +53,8 @@ function figures({ queries, availability, incident, nodes, checkpoint, batch, bu
     ["nodes", `${nodes.length - lost} alive`, lost ? `${lost} lost` : "none lost"],
     ["incident open", incident ? span(now - incident.opened_at) : "none", incident ? `from checkpoint ${incident.checkpoint}` : ""],
     ["batch", String(batch), checkpoint ? `checkpoint ${checkpoint.newest}, ${checkpoint.age_batches} behind${checkpoint.enabled ? "" : ", off now"}` : ""],
+    ["state stored", bytes(stored), "newest of every partition"],
+    ["late rows", String(late.reduce((sum, { value }) => sum + value, 0)), late.length ? `dropped by ${some(late.map(({ operator }) => operator), 3)}` : "none dropped"],
     ["kept for replay", bytes(kept), buffers.disk ? `${bytes(buffers.disk)} of it on disk` : ""],
   ];
 }

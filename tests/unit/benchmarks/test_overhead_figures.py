@@ -61,7 +61,7 @@ def test_the_nearly_empty_stream_has_as_many_batches() -> None:
 
 def test_a_bare_data_plane_is_started_with_everything_in_place() -> None:
     found = desired({"a.0": "n1#1"}, retain=True)
-    assert (found.driver, found.retain, found.ordered, found.assignment) == ("1", True, True, {"a.0": "n1#1"})
+    assert (found.driver, found.retain, found.assignment) == ("1", True, {"a.0": "n1#1"})
 
 
 def test_everything_is_placed() -> None:

@@ -63,7 +63,7 @@ def test_the_first_plan_rolls_back_and_switches_on_buffering() -> None:
     assert before is not None
     assert w.desired is not None
     assert w.desired.generation == before.generation + 1
-    assert (w.desired.retain, w.desired.ordered, w.desired.punctuate) == (True, True, False)
+    assert (w.desired.retain, w.desired.punctuate) == (True, False)
     assert w.desired.checkpoint >= checkpoint
     assert w.plans[0].rollback
     assert w.plans[0].trigger == "first"
@@ -87,7 +87,7 @@ def test_each_arrival_brings_a_plan_without_rollback_and_the_end_switches_off() 
     assert rules(w)[-2:] == ["restored", "closed"]
     assert w.healthy()
     assert w.desired is not None
-    assert (w.desired.generation, w.desired.retain, w.desired.ordered) == (generation, False, False)
+    assert (w.desired.generation, w.desired.retain) == (generation, False)
     assert w.desired.punctuate
 
 

@@ -155,6 +155,6 @@ def test_a_decision_that_breaks_an_invariant_is_refused(invariant: str, change: 
 
 def test_buffering_without_an_incident_is_refused() -> None:
     w = running()
-    after = w.desired.next(retain=True, ordered=True)  # type: ignore[union-attr]
+    after = w.desired.next(retain=True)  # type: ignore[union-attr]
     with pytest.raises(InvariantViolation, match="M1"):
         check(look(w.snapshot(), w.policy), Decision(Outcome.ACT, "test", "", (WriteDesired(after),)))

@@ -317,7 +317,7 @@ def test_records_travel_without_loss() -> None:
     seen = replace(
         BURST,
         closed={"inc-0": replace(INCIDENT, id="inc-0", closed_at=3.0, phase=Phase.CLOSED)},
-        stats={"clean.0": PartitionStats(40.5, 10.0, 7)},
+        stats={"clean.0": PartitionStats(40.5, 7)},
         checkpoints=frozenset({3, 6}),
         poison=Poison("1", {"count.0": "poison: no"}),
         paused=False,

@@ -43,7 +43,7 @@ class Driver:
         self.progress = Progress("1", nodes=frozenset(f"{name}#1" for name in names))
         draw = random.Random(7)
         load = {
-            p.id: PartitionStats(round(draw.uniform(5, 20), 3), round(draw.uniform(0, 9000), 1), 0)
+            p.id: PartitionStats(round(draw.uniform(5, 20), 3), draw.randrange(0, 10_000_000))
             for p in view.partitions
         }
         self._put(paths.STATS, pack(encode_stats(load)))

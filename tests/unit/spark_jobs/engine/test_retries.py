@@ -87,10 +87,10 @@ def test_full_buffers_repeat_neither_step_nor_write(tmp_path: Path) -> None:
     assert sink.written == [1, 2]
     assert isinstance(made.operator, Counting)
     assert made.operator.steps == 2
-    rows = made.tuples
+    taken = made.input_bytes
     made.buffers["top.0"].budget.memory_limit = 10**6
     assert made.advance(ANYBODY)
-    assert (sink.written, made.position, made.tuples) == ([1, 2], 2, rows)
+    assert (sink.written, made.position, made.input_bytes) == ([1, 2], 2, taken)
 
 
 def test_staged_output_is_staged_once(tmp_path: Path) -> None:

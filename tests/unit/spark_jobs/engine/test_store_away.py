@@ -89,7 +89,7 @@ class Cluster:
     def driver(self) -> None:
         engine, d = self.world.engine, self.desired
         if d is not None and d.seq != engine.desired.seq and d.driver == str(engine.epoch):
-            wanted = Wanted(d.seq, d.generation, d.checkpoint, d.assignment, d.retain, d.ordered, d.punctuate)
+            wanted = Wanted(d.seq, d.generation, d.checkpoint, d.assignment, d.retain, d.punctuate)
             try:
                 engine.want(wanted)
             except CheckpointError as error:

@@ -93,4 +93,4 @@ def test_the_protocols_number_goes_with_what_its_messages_hold() -> None:
     ]
     held.append(["Range", list(Range._fields)])
     digest = hashlib.sha256(json.dumps(held).encode()).hexdigest()[:12]
-    assert (PROTOCOL, digest) == (3, "2d11e029e718")
+    assert (PROTOCOL, digest) == (4, "c224b0ab6fce")
