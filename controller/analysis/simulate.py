@@ -1,6 +1,6 @@
 """What would happen if these nodes were lost now and those arrived then: from a live observation, nothing touched.
 
-The scheduler's own rules and planners decide (`reprise.scheduler.simulation.whatif`); this module turns records into its
+The scheduler's own rules and planners decide (`reprise.scheduler.simulation.run`); this module turns records into its
 snapshot, says what the answer assumes, and shapes it for people.
 """
 
@@ -18,7 +18,7 @@ from reprise.controller.topology_view import policy_of, silent_operators, view_o
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler.errors import SchedulerError
 from reprise.scheduler.model import Snapshot, TopologyView
-from reprise.scheduler.simulation.whatif import Change, Durations, Foreseen, foresee
+from reprise.scheduler.simulation.run import Change, Durations, SimulationResult, run_simulation
 from reprise.spark_jobs.topology import StreamTopology, expand
 from reprise.spark_jobs.topology.quantity import parse_duration
 
@@ -102,7 +102,9 @@ def simulate(
     changes = [Change(0.0, lose=tuple(lose))] if lose else []
     changes += [Change(at, arrive=count) for at, count in arrivals]
     try:
-        found = foresee(snapshot_of(topology, seen, resource.paused), policy, changes, _durations(times))
+        found = run_simulation(
+            snapshot_of(topology, seen, resource.paused), policy, changes, _durations(times)
+        )
     except (SchedulerError, LookupError) as error:
         raise SimulationError(str(error.args[0] if error.args else error)) from error
     return Simulation(
@@ -184,12 +186,12 @@ def _durations(times: Measured) -> Durations:
     return Durations(restore_s=times.restore.middle or 0.0, catch_up_s=times.catch_up.middle or 0.0)
 
 
-def _stages(found: Foreseen, topology: TopologyView, now: StatusDocument) -> tuple[Stage, ...]:
+def _stages(found: SimulationResult, topology: TopologyView, now: StatusDocument) -> tuple[Stage, ...]:
     priorities = {query.id: query.priority for query in topology.queries}
     total = sum(priorities.values()) or 1
     up = {q.id for q in now.queries.items if q.state == "available"}
     stages = []
-    for entry in found.happenings:
+    for entry in found.events:
         if entry.what == "queries-down":
             up -= set(entry.queries)
         elif entry.what == "queries-back":
@@ -199,7 +201,7 @@ def _stages(found: Foreseen, topology: TopologyView, now: StatusDocument) -> tup
     return tuple(stages)
 
 
-def _plans(found: Foreseen, start: float) -> tuple[PlanOutlook, ...]:
+def _plans(found: SimulationResult, start: float) -> tuple[PlanOutlook, ...]:
     return tuple(
         PlanOutlook(
             plan.id,

@@ -22,12 +22,12 @@ from reprise.controller.crd.base import (
 from reprise.controller.crd.crds import GROUP, VERSION
 from reprise.controller.crd.incident import (
     Affected,
-    Happening,
     IncidentSpec,
     IncidentStatus,
     LostNodes,
     LostNodeStatus,
     Plans,
+    TimelineEntry,
 )
 from reprise.controller.crd.plan import ChosenQuery, LeftOutQuery, NodeRoom, PlanSpec
 from reprise.scheduler import back
@@ -87,7 +87,7 @@ def incident_status(
             last=object_name(topology, incident.plans[-1]) if incident.plans else None,
         ),
         timeline=[
-            Happening(time=rfc3339(e.time), name=cut(e.name, 253), detail=cut(e.detail))
+            TimelineEntry(time=rfc3339(e.time), name=cut(e.name, 253), detail=cut(e.detail))
             for e in incident.events[-MAX_LISTED:]
         ],
         timeline_total=len(incident.events),

@@ -70,7 +70,7 @@ class Plans(Written):
     """Name of the newest RecoveryPlan."""
 
 
-class Happening(Written):
+class TimelineEntry(Written):
     time: Time
     """When."""
     name: Label
@@ -107,7 +107,7 @@ class IncidentStatus(Written):
     """How many wait."""
     plans: Plans
     """The plans made."""
-    timeline: Annotated[list[Happening], Field(max_length=MAX_LISTED)] = Field(default_factory=list)
+    timeline: Annotated[list[TimelineEntry], Field(max_length=MAX_LISTED)] = Field(default_factory=list)
     """The newest events, at most 50; all of them are in ZooKeeper."""
     timeline_total: Count = 0
     """How many there are."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from reprise.controller.analysis.simulate import snapshot_of
+from reprise.controller.analysis.run_simulation import snapshot_of
 from reprise.controller.topology_view import policy_of, view_of
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler import Desired, Node, Progress
-from reprise.scheduler.simulation.whatif import Change, Durations, Foreseen, foresee
+from reprise.scheduler.simulation.run_simulation import Change, Durations, SimulationResult, run_simulation
 from reprise.spark_jobs.topology import StreamTopology, expand, load_text
 
 TEXT = """
@@ -57,10 +57,10 @@ def steady() -> Observation:
     )
 
 
-def played(changes: Sequence[Change] = (BURST, *ARRIVALS)) -> Foreseen:
+def played(changes: Sequence[Change] = (BURST, *ARRIVALS)) -> SimulationResult:
     """The burst and what follows."""
     snapshot = snapshot_of(view_of(resource()), steady())
-    return foresee(snapshot, policy_of(resource(), 1.0, 30.0), changes, TIMES)
+    return run_simulation(snapshot, policy_of(resource(), 1.0, 30.0), changes, TIMES)
 
 
 def after_the_burst() -> Observation:

@@ -1,6 +1,6 @@
-"""What would happen: the coordinator's own rules and planners, carried on from a snapshot in virtual time.
+"""A simulation of a recovery: the coordinator's own rules and planners, carried on from a snapshot in virtual time.
 
-Nodes are lost and arrive as asked; every decision is `decide`'s, so what is foreseen is what the coordinator would do, not a
+Nodes are lost and arrive as asked; every decision is `decide`'s, so the result is what the coordinator would do, not a
 model of it.  Only the driver is modelled: it takes over each desired state at once, what is newly placed is at work
 `restore_s` later, and what lags has caught up `catch_up_s` after that.  Pure: the snapshot is a value, and nothing that is
 decided here leaves.
@@ -61,7 +61,7 @@ class Durations:
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class SimulatedEvent:
     at: float
     """Seconds from the snapshot."""
     what: str
@@ -71,11 +71,11 @@ class Happening:
 
 
 @dataclass(frozen=True, slots=True)
-class Foreseen:
+class SimulationResult:
     """`placed[plan]`: queries all of whose partitions have a living place after that plan: those that come back with it,
     and those that were never lost."""
 
-    happenings: tuple[Happening, ...]
+    events: tuple[SimulatedEvent, ...]
     plans: tuple[PlanRecord, ...]
     placed: Mapping[str, frozenset[str]]
     available: frozenset[str]
@@ -88,9 +88,9 @@ class Foreseen:
     """How everything stands then."""
 
 
-def foresee(
+def run_simulation(
     snapshot: Snapshot, policy: Policy, changes: Sequence[Change], durations: Durations | None = None
-) -> Foreseen:
+) -> SimulationResult:
     """Until nothing happens any more.  NothingRuns for a topology that has not started, and LookupError for a node that is
     not there when it is to be lost; else what `decide` raises."""
     if snapshot.desired is None or snapshot.progress is None or not snapshot.session:
@@ -100,7 +100,7 @@ def foresee(
         world.at(change.at, lambda change=change: world.change(change))  # type: ignore[misc]
     world.at(0.0, world.take_over)
     world.run()
-    return world.foreseen()
+    return world.result()
 
 
 @dataclass(slots=True)
@@ -110,7 +110,7 @@ class _World:
     durations: Durations
     start: float = field(init=False)
     available: frozenset[str] = field(init=False)
-    happenings: list[Happening] = field(default_factory=list)
+    events: list[SimulatedEvent] = field(default_factory=list)
     plans: list[PlanRecord] = field(default_factory=list)
     closed: list[Incident] = field(default_factory=list)
     placed: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -146,7 +146,7 @@ class _World:
             self._wait()
 
     def _say(self, what: str, detail: str, queries: Sequence[str] = ()) -> None:
-        self.happenings.append(Happening(self.now, what, detail, tuple(queries)))
+        self.events.append(SimulatedEvent(self.now, what, detail, tuple(queries)))
 
     # -- the coordinator ---------------------------------------------------------------------------------------------
 
@@ -320,7 +320,7 @@ class _World:
             self._say("queries-back", " ".join(back), back)
         self.available = now
 
-    def foreseen(self) -> Foreseen:
+    def result(self) -> SimulationResult:
         view = look(self.snapshot, self.policy)
         reasons = self.plans[-1].left_out if self.plans else {}
         waiting = {}
@@ -328,8 +328,8 @@ class _World:
             if query.id not in self.available:
                 own = view.poisoned(query) or reasons.get(query.id)
                 waiting[query.id] = own or "its partitions are not at work"
-        return Foreseen(
-            tuple(self.happenings),
+        return SimulationResult(
+            tuple(self.events),
             tuple(self.plans),
             self.placed,
             self.available,

@@ -9,7 +9,7 @@ import pytest
 
 from reprise.scheduler import Desired, Node, Policy, Progress, Snapshot, Strategy
 from reprise.scheduler.model import PartitionView, QueryView, TopologyView
-from reprise.scheduler.simulation.whatif import Change, Durations, NothingRuns, foresee
+from reprise.scheduler.simulation.run_simulation import Change, Durations, NothingRuns, run_simulation
 
 TOPOLOGY = TopologyView(
     "pair",
@@ -36,13 +36,13 @@ BURST = Change(0.0, lose=("n2", "n3"))
 
 
 def test_without_a_change_nothing_happens() -> None:
-    found = foresee(RUNNING, POLICY, ())
-    assert (found.happenings, found.plans) == ((), ())
+    found = run_simulation(RUNNING, POLICY, ())
+    assert (found.events, found.plans) == ((), ())
     assert found.available == {"out.0", "out.1", "out.2", "out.3"}
 
 
 def test_a_burst_leaves_what_fits_and_says_why_the_rest_waits() -> None:
-    found = foresee(RUNNING, POLICY, [BURST])
+    found = run_simulation(RUNNING, POLICY, [BURST])
     assert [plan.trigger for plan in found.plans] == ["first"]
     assert found.placed[found.plans[0].id] == {"out.0"}
     assert found.available == {"out.0"}
@@ -51,65 +51,67 @@ def test_a_burst_leaves_what_fits_and_says_why_the_rest_waits() -> None:
 
 
 def test_arrivals_bring_queries_back_the_most_valuable_first() -> None:
-    found = foresee(RUNNING, POLICY, [BURST, Change(30.0, arrive=1), Change(60.0, arrive=1)])
-    back = [(round(h.at), h.queries) for h in found.happenings if h.what == "queries-back"]
+    found = run_simulation(RUNNING, POLICY, [BURST, Change(30.0, arrive=1), Change(60.0, arrive=1)])
+    back = [(round(h.at), h.queries) for h in found.events if h.what == "queries-back"]
     assert [queries for at, queries in back if at >= 30] == [("out.2", "out.3"), ("out.1",)]
     assert [plan.trigger for plan in found.plans] == ["first", "arrival", "arrival"]
     assert not found.waiting
-    assert found.happenings[-1].what == "closed"
+    assert found.events[-1].what == "closed"
 
 
 def test_restoring_takes_the_time_that_is_given() -> None:
-    slow = foresee(RUNNING, POLICY, [BURST, Change(30.0, arrive=2)], Durations(restore_s=7.0, catch_up_s=5.0))
-    last = [h for h in slow.happenings if h.what == "queries-back"][-1]
+    slow = run_simulation(
+        RUNNING, POLICY, [BURST, Change(30.0, arrive=2)], Durations(restore_s=7.0, catch_up_s=5.0)
+    )
+    last = [h for h in slow.events if h.what == "queries-back"][-1]
     assert 42.0 <= last.at < 43.0
 
 
 def test_the_strategy_decides() -> None:
     blocking = replace(POLICY, strategy=Strategy.BLOCKING)
-    found = foresee(RUNNING, blocking, [BURST, Change(30.0, arrive=1), Change(60.0, arrive=1)])
-    back = [h for h in found.happenings if h.what == "queries-back"]
+    found = run_simulation(RUNNING, blocking, [BURST, Change(30.0, arrive=1), Change(60.0, arrive=1)])
+    back = [h for h in found.events if h.what == "queries-back"]
     assert [len(h.queries) for h in back] == [4]
     assert back[0].at > 60.0
 
 
 def test_one_node_is_recovered_whole_or_not_at_all() -> None:
-    found = foresee(RUNNING, POLICY, [Change(0.0, lose=("n2",))])
+    found = run_simulation(RUNNING, POLICY, [Change(0.0, lose=("n2",))])
     assert found.plans[0].trigger == "blocking"
     assert not found.plans[0].added
     assert found.available == {"out.0", "out.3"}
 
 
 def test_it_goes_on_from_the_middle_of_an_incident() -> None:
-    """What is foreseen from the state that a first look leads to is the rest of what it foresaw."""
+    """What is result from the state that a first look leads to is the rest of what it foresaw."""
     failed = replace(RUNNING, nodes=NODES[:1])
-    found = foresee(failed, POLICY, [Change(30.0, arrive=2)])
+    found = run_simulation(failed, POLICY, [Change(30.0, arrive=2)])
     assert [plan.trigger for plan in found.plans] == ["first", "arrival"]
     assert not found.waiting
 
 
 def test_the_snapshot_is_left_as_it_was() -> None:
     before = deepcopy(RUNNING)
-    foresee(RUNNING, POLICY, [BURST, Change(30.0, arrive=2)])
+    run_simulation(RUNNING, POLICY, [BURST, Change(30.0, arrive=2)])
     assert before == RUNNING
 
 
 def test_a_node_that_is_not_there_cannot_be_lost() -> None:
     with pytest.raises(LookupError, match="no node 'n9' is alive; there are n1, n2, n3"):
-        foresee(RUNNING, POLICY, [Change(0.0, lose=("n9",))])
+        run_simulation(RUNNING, POLICY, [Change(0.0, lose=("n9",))])
 
 
 @pytest.mark.parametrize("change", [{"desired": None}, {"progress": None}, {"session": False}])
 def test_what_does_not_run_cannot_be_carried_on(change: dict[str, object]) -> None:
     with pytest.raises(NothingRuns):
-        foresee(replace(RUNNING, **change), POLICY, [BURST])  # type: ignore[arg-type]
+        run_simulation(replace(RUNNING, **change), POLICY, [BURST])  # type: ignore[arg-type]
 
 
 def test_each_partition_has_its_own_time_to_catch_up() -> None:
     """What is restored late is not back when those that were restored before it are."""
-    slow = foresee(
+    slow = run_simulation(
         RUNNING, POLICY, [BURST, Change(30.0, arrive=2)], Durations(restore_s=4.0, catch_up_s=90.0)
     )
-    back = {query: h.at for h in slow.happenings if h.what == "queries-back" for query in h.queries}
+    back = {query: h.at for h in slow.events if h.what == "queries-back" for query in h.queries}
     assert 90.0 <= back["out.0"] < 95.0  # a survivor, behind since the rollback
     assert all(124.0 <= back[f"out.{i}"] < 126.0 for i in (1, 2, 3))
