@@ -5,9 +5,8 @@ I/O, no knowledge of ZooKeeper, Spark or Kubernetes. Whoever has the same snapsh
 which is what lets a killed coordinator's successor go on in the middle.
 """
 
-from reprise.scheduler.decide import decide, foresee, settling
+from reprise.scheduler.decide import decide, precompute, settling
 from reprise.scheduler.errors import InvariantViolation, SchedulerError
-from reprise.scheduler.foresight import Foreseen
 from reprise.scheduler.incident import Event, Incident, Kind, LostNode, Phase, PlanRecord, QueryTimeline
 from reprise.scheduler.model import (
     Desired,
@@ -22,6 +21,7 @@ from reprise.scheduler.model import (
     Strategy,
     TopologyView,
 )
+from reprise.scheduler.precomputed import PrecomputedPlan
 from reprise.scheduler.steps import (
     AddPlan,
     CloseIncident,
@@ -39,7 +39,6 @@ __all__ = [
     "Decision",
     "Desired",
     "Event",
-    "Foreseen",
     "Incident",
     "InvariantViolation",
     "Kind",
@@ -52,6 +51,7 @@ __all__ = [
     "PlanRecord",
     "Poison",
     "Policy",
+    "PrecomputedPlan",
     "Progress",
     "QueryTimeline",
     "QueryView",
@@ -64,6 +64,6 @@ __all__ = [
     "WriteIncident",
     "WritePoison",
     "decide",
-    "foresee",
+    "precompute",
     "settling",
 ]

@@ -14,11 +14,11 @@ from math import inf
 from reprise.algorithms import PlanningError
 from reprise.scheduler import rules, start
 from reprise.scheduler.errors import InvariantViolation
-from reprise.scheduler.foresight import Clock, Foreseen, Planner
 from reprise.scheduler.incident import Incident, Phase
 from reprise.scheduler.invariants import check
 from reprise.scheduler.model import Policy, Snapshot
 from reprise.scheduler.observe import observe
+from reprise.scheduler.precomputed import Clock, Planner, PrecomputedPlan
 from reprise.scheduler.situation import Situation
 from reprise.scheduler.steps import Decision, Outcome, WriteIncident, act, wait
 from reprise.scheduler.view import look
@@ -89,15 +89,15 @@ def state_of(snapshot: Snapshot) -> State:
 
 
 def decide(
-    snapshot: Snapshot, policy: Policy, clock: Clock = None, foreseen: Foreseen | None = None
+    snapshot: Snapshot, policy: Policy, clock: Clock = None, precomputed: PrecomputedPlan | None = None
 ) -> Decision:
-    """What to do now. `clock` times the planner (monotonic seconds); without one, plans count work instead. `foreseen`:
+    """What to do now. `clock` times the planner (monotonic seconds); without one, plans count work instead. `precomputed`:
     a plan that is not made again if it is the one.
 
     Raises InvariantViolation instead of answering with what must not be done, and what `reprise.algorithms.solve`
     raises.
     """
-    return _decide(snapshot, policy, Planner(clock, foreseen))
+    return _decide(snapshot, policy, Planner(clock, precomputed))
 
 
 def settling(snapshot: Snapshot, decision: Decision) -> Incident | None:
@@ -106,9 +106,13 @@ def settling(snapshot: Snapshot, decision: Decision) -> Incident | None:
     return incident if incident is not None and incident.phase is Phase.SETTLING else None
 
 
-def foresee(
-    snapshot: Snapshot, decision: Decision, policy: Policy, clock: Clock = None, known: Foreseen | None = None
-) -> Foreseen | None:
+def precompute(
+    snapshot: Snapshot,
+    decision: Decision,
+    policy: Policy,
+    clock: Clock = None,
+    known: PrecomputedPlan | None = None,
+) -> PrecomputedPlan | None:
     """The plan that is due when the burst has settled, should nothing more happen after `decision` on `snapshot`: `known`,
     if it is that.  None when no burst settles then, or no plan comes of it."""
     incident = settling(snapshot, decision)

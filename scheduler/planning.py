@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from reprise.algorithms import Exclusion, FailedQuery, Instance, NodeCapacity, PartitionCost, Plan
 from reprise.algorithms.registry import OPERATOR_CENTRIC
 from reprise.scheduler.costs import free_capacity
-from reprise.scheduler.foresight import Planner, Question
 from reprise.scheduler.incident import Candidate
 from reprise.scheduler.missing import Missing
 from reprise.scheduler.model import Strategy
 from reprise.scheduler.placement import spread
+from reprise.scheduler.precomputed import Planner, Question
 from reprise.scheduler.view import View
 
 

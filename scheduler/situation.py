@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from reprise.algorithms import Plan, plan_to_json
-from reprise.scheduler.foresight import Planner
 from reprise.scheduler.incident import MAX_RIVALS, Considered, Incident, PlanRecord
 from reprise.scheduler.model import Desired
 from reprise.scheduler.planning import Planned
+from reprise.scheduler.precomputed import Planner
 from reprise.scheduler.steps import AddPlan, Decision, WriteDesired, WriteIncident, act
 from reprise.scheduler.view import View
 

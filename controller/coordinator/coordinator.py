@@ -22,13 +22,13 @@ from reprise.controller.zookeeper.errors import RecordError, SessionError, Stale
 from reprise.controller.zookeeper.process_records import ERROR, Leader
 from reprise.scheduler import (
     Decision,
-    Foreseen,
     InvariantViolation,
     Outcome,
     Policy,
+    PrecomputedPlan,
     Snapshot,
     decide,
-    foresee,
+    precompute,
     settling,
 )
 from reprise.scheduler.steps import CloseIncident
@@ -57,7 +57,7 @@ class Coordinator:
     _told: bool = False
     _settling: tuple[Snapshot, Decision] | None = None
     """The last look, if it found that a burst settles."""
-    _foreseen: Foreseen | None = None
+    _precomputed: PrecomputedPlan | None = None
     _ahead: threading.Lock = field(default_factory=threading.Lock)
     """Held while a plan is made ahead: a decision that finds it begun waits, as it would take as long itself."""
 
@@ -67,7 +67,7 @@ class Coordinator:
             self.store.changed.clear()
             try:
                 self.turn()
-                self.foresee()
+                self.precompute()
             except Exception:
                 log.exception("event=turn-failed")
             self.store.changed.wait(TICK_S)
@@ -84,8 +84,8 @@ class Coordinator:
                 return None
             self._look_at(reading)
             with self._ahead:
-                foreseen = self._foreseen
-            decision = decide(reading.snapshot, self.policy, self.clock, foreseen)
+                precomputed = self._precomputed
+            decision = decide(reading.snapshot, self.policy, self.clock, precomputed)
         except (RecordError, InvariantViolation, PlanningError) as error:
             self._refuse(f"{type(error).__name__}: {error}")
             return None
@@ -100,16 +100,16 @@ class Coordinator:
         if settling(reading.snapshot, decision):
             self._settling = reading.snapshot, decision
         else:
-            self._foreseen = None
+            self._precomputed = None
         return decision
 
-    def foresee(self) -> None:
+    def precompute(self) -> None:
         """After a turn that found that a burst settles: make the plan that will be due, so that it need not be made when
         it is.  Nothing else follows from it, so it may be left out; from any thread."""
         with self._ahead:
             found, self._settling = self._settling, None
             if found is not None:
-                self._foreseen = foresee(*found, self.policy, self.clock, self._foreseen)
+                self._precomputed = precompute(*found, self.policy, self.clock, self._precomputed)
 
     def _look_at(self, reading: Reading) -> None:
         """The incident whose ids the following lines of the log have."""

@@ -171,7 +171,7 @@ class TopologyController:
         held up."""
         records = self._records
         if records is not None:
-            records.coordinator.foresee()
+            records.coordinator.precompute()
 
     def reconcile(self, around: ClusterView) -> float:
         """What follows from it: pods are ended and created, objects and status written; seconds until the next look."""

@@ -10,7 +10,7 @@ import pytest
 
 from reprise.algorithms import PlanningError
 from reprise.scheduler import Outcome, Phase, Policy, decide
-from reprise.scheduler.decide import State, foresee, settling, state_of
+from reprise.scheduler.decide import State, precompute, settling, state_of
 from tests.support.recovery_simulator import World, diamond
 
 
@@ -102,8 +102,8 @@ def test_a_plan_that_cannot_be_made_ahead_is_no_plan_and_whoever_decides_in_earn
     before, detected = w.snapshot(), w.coordinate()
     assert detected.rule == "failure-detected"
     wrong = replace(w.policy, algorithm="none-of-this-name")
-    assert foresee(before, detected, wrong) is None
-    assert foresee(before, detected, w.policy) is not None
+    assert precompute(before, detected, wrong) is None
+    assert precompute(before, detected, w.policy) is not None
     w.drive()
     assert w.incident is not None
     w.now = w.incident.settle_until
@@ -117,15 +117,15 @@ def test_what_is_foreseen_rests_on_what_the_decision_leaves_even_before_the_driv
     before = (
         w.snapshot()
     )  # the driver's report is of before the loss, and has not seen the newest desired state
-    foreseen = foresee(before, w.look()[1], w.policy)
-    assert foreseen is not None
-    assert {node.id for node in foreseen.question.instance.nodes} == {"n3#1", "n4#1"}
+    precomputed = precompute(before, w.look()[1], w.policy)
+    assert precomputed is not None
+    assert {node.id for node in precomputed.question.instance.nodes} == {"n3#1", "n4#1"}
     w.coordinate()
     w.drive()
     waits = w.look()[1]
     assert (waits.rule, waits.desired) == ("settling", None)
-    again = foresee(w.snapshot(), waits, w.policy)
-    assert again is not None and again.question == foreseen.question
+    again = precompute(w.snapshot(), waits, w.policy)
+    assert again is not None and again.question == precomputed.question
 
 
 def test_plans_are_timed_by_the_clock_that_is_given_and_count_work_without_one() -> None:

@@ -41,8 +41,8 @@ from reprise.scheduler import (
     WriteDesired,
     WriteIncident,
     decide,
-    foresight,
 )
+from reprise.scheduler import precomputed as precomputed_module
 from reprise.spark_jobs.topology import load_topology, to_json
 from tests.support.record_samples import INCIDENT, PLAN, POLICY, TOPOLOGY, replace
 from tests.support.waiting import until
@@ -316,7 +316,7 @@ def test_the_plan_is_made_while_the_burst_settles(connect: Connect, monkeypatch:
         assert go.wait(30)
         return solve(*arguments)
 
-    monkeypatch.setattr(foresight, "solve", noting)
+    monkeypatch.setattr(precomputed_module, "solve", noting)
     ready(store, "n1", "n2")
     coordinator = Coordinator(store, replace(POLICY, settle_s=1.0))
     until(lambda: ruled(coordinator) == "start", "it starts")
@@ -328,7 +328,7 @@ def test_the_plan_is_made_while_the_burst_settles(connect: Connect, monkeypatch:
     lost = next(iter(assigned.assignment.values())).partition("#")[0]
     store.client.delete(f"{store.root}/nodes/{lost}")
     until(lambda: ruled(coordinator) == "failure-detected", "it is noticed")
-    ahead = threading.Thread(target=coordinator.foresee)
+    ahead = threading.Thread(target=coordinator.precompute)
     ahead.start()
     until(lambda: made, "planning ahead has begun")
     settled = store.read().snapshot.incident.settle_until  # type: ignore[union-attr]

@@ -27,7 +27,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Foreseen:
+class PrecomputedPlan:
     """A plan, and what it is the answer to."""
 
     question: Question
@@ -39,7 +39,7 @@ class Planner:
     """The planners with a clock (monotonic seconds; None: plans count work instead), which does not ask twice."""
 
     clock: Clock = None
-    known: Foreseen | None = None
+    known: PrecomputedPlan | None = None
     """The last answer: made ahead, or by this planner."""
 
     def plan(self, question: Question) -> Plan:
@@ -48,5 +48,5 @@ class Planner:
             return self.known.plan
         by = solve_strict if question.order is Order.STRICT else solve
         plan = by(question.instance, question.algorithm, question.time_limit_s, self.clock)
-        self.known = Foreseen(question, plan)
+        self.known = PrecomputedPlan(question, plan)
         return plan
