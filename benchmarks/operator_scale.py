@@ -31,7 +31,7 @@ from benchmarks.overhead_report import judge, ranges
 from reprise.controller.agent.java import find_java
 from reprise.controller.agent.jvm import Jvm
 from reprise.controller.local.cluster import addresses, launch
-from reprise.controller.local.cluster.warden import Warden
+from reprise.controller.local.cluster.process_reaper import ProcessReaper
 from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
 from reprise.controller.operator.settings import OperatorSettings
 from reprise.controller.zookeeper import paths
@@ -66,13 +66,13 @@ class World:
     def __init__(self, folder: Path, topologies: int, per: int) -> None:
         self.folder = folder
         prefix, claim = addresses.claim_prefix()
-        self.warden = Warden(keep_open=(claim.fileno(),))
+        self.reaper = ProcessReaper(keep_open=(claim.fileno(),))
         claim.close()
         head = f"{prefix}.{addresses.HEAD}"
-        jvm = Jvm(find_java(self.warden.scratch / "java"), self.warden.scratch / "log4j2.properties")
+        jvm = Jvm(find_java(self.reaper.scratch / "java"), self.reaper.scratch / "log4j2.properties")
         jvm.write_log_config()
         self.zookeeper = ZooKeeperServer(
-            jvm, self.warden, host=head, log=folder / "zookeeper.log", heap_mb=512
+            jvm, self.reaper, host=head, log=folder / "zookeeper.log", heap_mb=512
         )
         policy, self.audit = folder / "audit-policy.json", folder / "audit.log"
         policy.write_text(json.dumps(AUDIT_POLICY), encoding="utf-8")
@@ -81,7 +81,7 @@ class World:
             f"--audit-log-path={self.audit}",
             "--disable-admission-plugins=TaintNodesByCondition",  # no controller would take the taint off
         )
-        self.plane = ControlPlane(self.warden, folder / "control-plane", head, flags)
+        self.plane = ControlPlane(self.reaper, folder / "control-plane", head, flags)
         self.settings = OperatorSettings(
             namespace=NAMESPACE, identity="op", zk=self.zookeeper.hosts, image="load:1", settle_s=SETTLE_S
         )
@@ -119,7 +119,7 @@ class World:
             "--settle", str(SETTLE_S), "--own-namespace",
         ]  # fmt: skip
         config = self.plane.write_kubeconfig(self.folder / "operator.kubeconfig", "operator")
-        environment = self.warden.environment() | {"KUBECONFIG": str(config), "PYTHONPATH": str(REPOSITORY)}
+        environment = self.reaper.environment() | {"KUBECONFIG": str(config), "PYTHONPATH": str(REPOSITORY)}
         process, _ = launch.spawn(command, environment, self.folder / f"{identity}.log")
         return process
 
@@ -151,7 +151,7 @@ class World:
         """Clients before their server: one that is left without it waits for ever when the interpreter ends."""
         for part in self._clients:
             part.stop()
-        self.warden.close()
+        self.reaper.close()
 
 
 def _data(answer: Any) -> bytes:

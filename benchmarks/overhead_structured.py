@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from reprise.controller.local.cluster.cluster import EmbeddedCluster
-from reprise.controller.local.cluster.warden import MARK
+from reprise.controller.local.cluster.process_reaper import MARK
 from reprise.controller.local.report.layout import write_atomically
 from reprise.controller.local.run.services import Service
 

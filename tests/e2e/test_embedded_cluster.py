@@ -21,7 +21,7 @@ from reprise.controller.agent.java import FORCE_BUNDLED
 from reprise.controller.agent.processes import Session
 from reprise.controller.errors import NodeExistsError, UnknownNodeError
 from reprise.controller.local.cluster import ClusterConfig, EmbeddedCluster
-from reprise.controller.local.cluster.warden import marked
+from reprise.controller.local.cluster.process_reaper import marked
 from reprise.controller.zookeeper import node_record as node_tree
 from reprise.controller.zookeeper.client import make_client
 from tests.support.waiting import until

@@ -1,7 +1,7 @@
 """A Kubernetes cluster of local processes for tests: control plane, ZooKeeper, nodes that can be killed and frozen.
 
 Nodes are killed and frozen as a set, as a correlated failure is what the tests are about.  Everything ends with the
-process that made it, however that ends (`reprise.controller.local.cluster.warden`).
+process that made it, however that ends (`reprise.controller.local.cluster.process_reaper`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from reprise.controller.agent.jvm import Jvm
 from reprise.controller.agent.processes import Process
 from reprise.controller.local.cluster import addresses, launch
 from reprise.controller.local.cluster.class_archive import ensure_archive
-from reprise.controller.local.cluster.warden import Warden
+from reprise.controller.local.cluster.process_reaper import ProcessReaper
 from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
 from tests.kubernetes.control_plane import ControlPlane
 
@@ -47,7 +47,7 @@ class KubeCluster:
 
     def start(self) -> None:
         """Control plane and ZooKeeper; no nodes yet.  Leaves nothing if it raises."""
-        prefix, self._warden = Warden.with_prefix()
+        prefix, self._reaper = ProcessReaper.with_prefix()
         try:
             self._start_parts(f"{prefix}.{addresses.HEAD}")
         except BaseException:
@@ -55,16 +55,16 @@ class KubeCluster:
             raise
 
     def _start_parts(self, head: str) -> None:
-        scratch = self._warden.scratch
+        scratch = self._reaper.scratch
         jvm = Jvm(find_java(scratch / "java"), scratch / "log4j2.properties")
         jvm.write_log_config()
-        archive = ensure_archive(jvm, self._warden, lambda _: None) if self._class_archive else None
+        archive = ensure_archive(jvm, self._reaper, lambda _: None) if self._class_archive else None
         self.jvm = Jvm(jvm.java_home, jvm.log_config, archive=archive)
         self.zookeeper = ZooKeeperServer(
-            self.jvm, self._warden, host=head, log=self.work_dir / "zookeeper.log"
+            self.jvm, self._reaper, host=head, log=self.work_dir / "zookeeper.log"
         )
         self.zookeeper.launch()
-        self.control_plane = ControlPlane(self._warden, self.work_dir / "control-plane", head)
+        self.control_plane = ControlPlane(self._reaper, self.work_dir / "control-plane", head)
         self.control_plane.start()
         self.zookeeper.wait_ready()
         self.api = self.control_plane.rest()
@@ -85,7 +85,7 @@ class KubeCluster:
 
     def stop(self) -> None:
         """Kill everything, remove the scratch folder; logs stay in `work_dir`."""
-        self._warden.close()
+        self._reaper.close()
         for node in self._nodes.values():
             node.process.wait()
         self._nodes.clear()
@@ -123,7 +123,7 @@ class KubeCluster:
             "--kubeconfig", str(self.control_plane.kubeconfig), "--images", str(self.images),
             "--root", str(self.work_dir / "pods"), *arguments,
         ]  # fmt: skip
-        environment = self._warden.environment() | {"PYTHONPATH": str(REPOSITORY)}
+        environment = self._reaper.environment() | {"PYTHONPATH": str(REPOSITORY)}
         process, _ = launch.spawn(command, environment, self.work_dir / f"kubelet-{name}.log")
         self._nodes[name] = _Node(process, arguments)
 

@@ -1,7 +1,7 @@
 """A real Kubernetes control plane on a loopback address: etcd, API server, controller manager, scheduler.
 
-Invariant: nothing outlives the owner.  Every process carries the mark of the caller's warden
-(`reprise.controller.local.cluster.warden`), so an error half-way through the start, Ctrl-C or SIGKILL of the owner ends
+Invariant: nothing outlives the owner.  Every process carries the mark of the caller's reaper
+(`reprise.controller.local.cluster.process_reaper`), so an error half-way through the start, Ctrl-C or SIGKILL of the owner ends
 them all.  The times are those of a cluster that is quick to give up on a node (12 s without a heartbeat), so that tests
 see in seconds what takes minutes elsewhere.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from reprise.controller.agent.processes import Session, kill, members
 from reprise.controller.local.cluster import addresses, launch
-from reprise.controller.local.cluster.warden import Warden
+from reprise.controller.local.cluster.process_reaper import ProcessReaper
 from tests.kubernetes import build
 from tests.kubernetes.rest import Rest, RestError
 
@@ -45,8 +45,8 @@ _TOKENS = {
 class ControlPlane:
     """One control plane; its data and its address stay over restarts of single parts."""
 
-    def __init__(self, warden: Warden, folder: Path, host: str, api_flags: Sequence[str] = ()) -> None:
-        self._warden, self._folder, self._host, self._more = warden, folder, host, tuple(api_flags)
+    def __init__(self, reaper: ProcessReaper, folder: Path, host: str, api_flags: Sequence[str] = ()) -> None:
+        self._reaper, self._folder, self._host, self._more = reaper, folder, host, tuple(api_flags)
         self._programs = build.ensure()
         self._running: dict[str, tuple[subprocess.Popen[bytes], Session]] = {}
         self._etcd, self._peer, self._port = (addresses.free_port(host) for _ in range(3))
@@ -134,7 +134,7 @@ class ControlPlane:
     def _spawn(self, name: str, *arguments: str) -> None:
         log = self._folder / f"{name}.log"
         command = [str(self._programs / name), *arguments]
-        self._running[name] = launch.spawn(command, self._warden.environment(), log)
+        self._running[name] = launch.spawn(command, self._reaper.environment(), log)
 
     def _api_flags(self) -> list[str]:
         key, ca = str(self._folder / "ca.key"), str(self.ca)

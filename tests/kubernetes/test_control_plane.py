@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from reprise.controller.local.cluster.warden import marked
+from reprise.controller.local.cluster.process_reaper import marked
 from tests.kubernetes import build, tools
 from tests.kubernetes.cluster import REPOSITORY, KubeCluster
 from tests.kubernetes.control_plane import NODE_GRACE_S
@@ -154,7 +154,7 @@ cluster = KubeCluster(pathlib.Path(sys.argv[1]), class_archive=False)
 cluster.start()
 cluster.add_node("n1")
 cluster.wait_ready(["n1"])
-print(cluster._warden.token, flush=True)
+print(cluster._reaper.token, flush=True)
 time.sleep(600)
 """
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from reprise.controller.agent.java import find_java
 from reprise.controller.agent.jvm import Jvm
-from reprise.controller.local.cluster.warden import Warden
+from reprise.controller.local.cluster.process_reaper import ProcessReaper
 from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
 from reprise.controller.zookeeper.access import Access
 
@@ -17,15 +17,15 @@ from reprise.controller.zookeeper.access import Access
 def zookeeper(users: bool = False, tls: Path | None = None) -> Iterator[ZooKeeperServer]:
     """A server of its own; it, its data, and whatever a test did to it, are gone afterwards.  With `users`, or with a folder
     of its certificates, it is closed to all but those of its `access`."""
-    warden = Warden()
+    reaper = ProcessReaper()
     try:
-        jvm = Jvm(find_java(warden.scratch / "java"), warden.scratch / "log4j2.properties")
+        jvm = Jvm(find_java(reaper.scratch / "java"), reaper.scratch / "log4j2.properties")
         jvm.write_log_config()
-        access = Access(warden.scratch / "users", tls) if users or tls is not None else None
+        access = Access(reaper.scratch / "users", tls) if users or tls is not None else None
         if access is not None:
             access.write()
-        server = ZooKeeperServer(jvm, warden, access=access)
+        server = ZooKeeperServer(jvm, reaper, access=access)
         server.start()
         yield server
     finally:
-        warden.close()
+        reaper.close()

@@ -16,7 +16,7 @@ from reprise.controller.agent.jvm import Jvm
 from reprise.controller.errors import StartError
 from reprise.controller.local.cluster import addresses, launch
 from reprise.controller.local.cluster.daemon import Daemon
-from reprise.controller.local.cluster.warden import Warden
+from reprise.controller.local.cluster.process_reaper import ProcessReaper
 from tools.kafka.jars import Progress, jar_folder
 
 FORMAT = "kafka.tools.StorageTool"
@@ -94,12 +94,12 @@ class KafkaBroker(Daemon):
     stop_timeout_s = 15.0  # a controlled shutdown writes its logs and moves leaders
 
     def __init__(
-        self, jvm: Jvm, warden: Warden, jars: Path, node: int, address: tuple[str, int], log: Path
+        self, jvm: Jvm, reaper: ProcessReaper, jars: Path, node: int, address: tuple[str, int], log: Path
     ) -> None:
-        super().__init__(warden, *address, log)
+        super().__init__(reaper, *address, log)
         self._jvm, self._jars, self.node = jvm, jars, node
         self.control = addresses.free_port(self.host)
-        self.folder = warden.scratch / f"kafka-{node}"
+        self.folder = reaper.scratch / f"kafka-{node}"
         self._heap_mb = 384
 
     def configure(self, cluster: str, voters: str, count: int, more: Mapping[str, str]) -> None:
@@ -114,7 +114,7 @@ class KafkaBroker(Daemon):
         log = self.folder / "format.log"
         process, _ = launch.spawn(
             self._command(FORMAT, "format", f"--cluster-id={cluster}", "-c", str(self._settings)),
-            self._jvm.environment(self.host) | self._warden.environment(),
+            self._jvm.environment(self.host) | self._reaper.environment(),
             log,
         )
         launch.wait_until(lambda: process.poll() is not None, "Kafka format", _FORMAT_TIMEOUT_S, log=log)
@@ -138,7 +138,7 @@ class KafkaBroker(Daemon):
 class KafkaCluster:
     """`count` brokers on one loopback address; a context manager that starts and stops them.
 
-    `properties`: further broker settings.  `warden`: whose processes they are; an own one by default.
+    `properties`: further broker settings.  `reaper`: whose processes they are; an own one by default.
     """
 
     def __init__(
@@ -146,19 +146,19 @@ class KafkaCluster:
         count: int = 1,
         properties: Mapping[str, str] | None = None,
         *,
-        warden: Warden | None = None,
+        reaper: ProcessReaper | None = None,
         host: str = "127.0.0.1",
         log_dir: Path | None = None,
     ) -> None:
-        self._own = warden is None
-        if warden is None:
-            prefix, warden = Warden.with_prefix()
+        self._own = reaper is None
+        if reaper is None:
+            prefix, reaper = ProcessReaper.with_prefix()
             host = f"{prefix}.{addresses.HEAD}"
-        self._warden = warden
+        self._reaper = reaper
         self._count, self.host = count, host
         self.properties = dict(properties or {})
         """May be changed until `start`: a certificate has the address in it."""
-        self.log_dir = log_dir or self._warden.scratch / "logs"
+        self.log_dir = log_dir or self._reaper.scratch / "logs"
         self.brokers: list[KafkaBroker] = []
 
     @property
@@ -175,14 +175,14 @@ class KafkaCluster:
             raise
 
     def _start(self, progress: Progress, timeout_s: float) -> None:
-        scratch = self._warden.scratch
+        scratch = self._reaper.scratch
         jars = jar_folder("kafka", progress)
         jvm = Jvm(find_java(scratch / "java"), scratch / "log4j2-kafka.properties")
         jvm.write_log_config()
         for node in range(1, self._count + 1):
             address = (self.host, addresses.free_port(self.host))
             log = self.log_dir / f"kafka-{node}.log"
-            self.brokers.append(KafkaBroker(jvm, self._warden, jars, node, address, log))
+            self.brokers.append(KafkaBroker(jvm, self._reaper, jars, node, address, log))
         voters = ",".join(f"{b.node}@{b.host}:{b.control}" for b in self.brokers)
         identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         progress(f"Kafka at {self.bootstrap}")
@@ -194,12 +194,12 @@ class KafkaCluster:
             broker.wait_ready(timeout_s)
 
     def stop(self) -> None:
-        """End every broker; the scratch folder goes with an own warden.  Safe to call twice."""
+        """End every broker; the scratch folder goes with an own reaper.  Safe to call twice."""
         for broker in self.brokers:
             broker.kill()
         self.brokers.clear()
         if self._own:
-            self._warden.close()
+            self._reaper.close()
 
     def __enter__(self) -> "KafkaCluster":
         self.start()

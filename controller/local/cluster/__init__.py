@@ -4,7 +4,7 @@ Everything comes out of the jars of the installed pyspark wheel and listens on l
 is one operating system session, so that losing a node means exactly what it means in a data centre: all of
 its processes go (or freeze) together, whatever started them.
 
-The names are loaded on first use: the small processes of the cluster (`warden`) are modules of this package and
+The names are loaded on first use: the small processes of the cluster (`reaper`) are modules of this package and
 must not pay for importing what only its owner needs.
 """
 

@@ -3,7 +3,7 @@ it.
 
 A prefix is claimed by a socket bound to its address 254 at a fixed port. The kernel gives it to one claimant
 only and takes it back when the last process that holds the socket ends, so there are no stale claims to clean
-up. The warden holds a copy: a prefix stays taken until the processes that use it are gone.
+up. The reaper holds a copy: a prefix stays taken until the processes that use it are gone.
 """
 
 import socket

@@ -26,7 +26,7 @@ from reprise.controller.agent import processes
 from reprise.controller.agent.jvm import Jvm, class_path
 from reprise.controller.errors import EmbeddedError, StartError
 from reprise.controller.local.cluster import launch
-from reprise.controller.local.cluster.warden import Warden
+from reprise.controller.local.cluster.process_reaper import ProcessReaper
 
 _LAYOUT = "3"
 """Raise when flags or training change in a way that calls for a new archive."""
@@ -68,7 +68,7 @@ def merge_class_lists(lists: Iterable[str]) -> list[str]:
     return list(merged)
 
 
-def ensure_archive(jvm: Jvm, warden: Warden, progress: Callable[[str], None]) -> Path | None:
+def ensure_archive(jvm: Jvm, reaper: ProcessReaper, progress: Callable[[str], None]) -> Path | None:
     """The archive for this Java and pyspark, made now if it is missing; None if it cannot be made."""
     folder = cache_dir()
     key = archive_key(jvm.java_home, jvm.home)
@@ -83,7 +83,7 @@ def ensure_archive(jvm: Jvm, warden: Warden, progress: Callable[[str], None]) ->
             )
             with _alone(folder / f"classes-{key}.lock"):
                 if not archive.exists() and not failure.exists():
-                    _make(jvm, warden, archive, failure)
+                    _make(jvm, reaper, archive, failure)
         if failure.exists():
             progress(f"no class archive, JVMs start slower: see {failure}")
             return None
@@ -103,16 +103,16 @@ def _alone(lock: Path) -> Iterator[None]:
         yield
 
 
-def _make(jvm: Jvm, warden: Warden, archive: Path, failure: Path) -> None:
-    work = warden.scratch / "class-archive"
+def _make(jvm: Jvm, reaper: ProcessReaper, archive: Path, failure: Path) -> None:
+    work = reaper.scratch / "class-archive"
     work.mkdir(exist_ok=True)
     fresh = archive.with_suffix(f".{os.getpid()}")
     try:
-        _probe(jvm, warden, work)
-        _train(jvm, warden, work)
+        _probe(jvm, reaper, work)
+        _train(jvm, reaper, work)
         texts = [path.read_text(encoding="utf-8") for path in work.glob("*.classes")]
         (work / "all.list").write_text("\n".join(merge_class_lists(texts)), encoding="utf-8")
-        _dump(jvm, warden, work / "all.list", fresh)
+        _dump(jvm, reaper, work / "all.list", fresh)
         fresh.replace(archive)
     except EmbeddedError as error:
         failure.write_text(
@@ -122,37 +122,37 @@ def _make(jvm: Jvm, warden: Warden, archive: Path, failure: Path) -> None:
         fresh.unlink(missing_ok=True)
 
 
-def _train(jvm: Jvm, warden: Warden, work: Path) -> None:
+def _train(jvm: Jvm, reaper: ProcessReaper, work: Path) -> None:
     command = [sys.executable, "-m", "reprise.controller.local.cluster.class_archive_training", str(work)]
     environment = {"JAVA_HOME": str(jvm.java_home)}
-    _run(command, environment, warden, work / "training.log", _TRAINING_TIMEOUT_S)
+    _run(command, environment, reaper, work / "training.log", _TRAINING_TIMEOUT_S)
 
 
-def _probe(jvm: Jvm, warden: Warden, work: Path) -> None:
+def _probe(jvm: Jvm, reaper: ProcessReaper, work: Path) -> None:
     """Find out in seconds whether this Java takes an archive for this class path at all (21 does not
     always)."""
     tiny, target = work / "probe.list", work / "probe.jsa"
     tiny.write_text("java/lang/Object\norg/slf4j/Logger\n", encoding="utf-8")
-    _dump(jvm, warden, tiny, target)
+    _dump(jvm, reaper, tiny, target)
     strict = replace(jvm, archive=target, options=("-Xshare:on",)).command("-version", heap_mb=64)
-    _run(strict, jvm.environment("127.0.0.1"), warden, work / "probe.log", _DUMP_TIMEOUT_S)
+    _run(strict, jvm.environment("127.0.0.1"), reaper, work / "probe.log", _DUMP_TIMEOUT_S)
 
 
-def _dump(jvm: Jvm, warden: Warden, class_list: Path, target: Path) -> None:
+def _dump(jvm: Jvm, reaper: ProcessReaper, class_list: Path, target: Path) -> None:
     log = class_list.with_suffix(".log")
     command = [
         str(jvm.java_home / "bin" / "java"), "-cp", class_path(jvm.home), "-Xshare:dump",
         f"-XX:SharedClassListFile={class_list}", f"-XX:SharedArchiveFile={target}", "-XX:+UseSerialGC",
     ]  # fmt: skip
-    _run(command, jvm.environment("127.0.0.1"), warden, log, _DUMP_TIMEOUT_S)
+    _run(command, jvm.environment("127.0.0.1"), reaper, log, _DUMP_TIMEOUT_S)
     if not target.exists():
         raise StartError(f"java -Xshare:dump wrote no archive: {launch.tail(log)}")
 
 
 def _run(
-    command: list[str], environment: dict[str, str], warden: Warden, log: Path, timeout_s: float
+    command: list[str], environment: dict[str, str], reaper: ProcessReaper, log: Path, timeout_s: float
 ) -> None:
-    process, session = launch.spawn(command, environment | warden.environment(), log)
+    process, session = launch.spawn(command, environment | reaper.environment(), log)
     try:
         launch.wait_until(lambda: process.poll() is not None, command[-1], timeout_s, log=log)
     finally:

@@ -1,6 +1,6 @@
 """Start, break and stop a cluster of local processes.
 
-Everything that is started carries the mark of this cluster's warden, so it ends with this Python process
+Everything that is started carries the mark of this cluster's reaper, so it ends with this Python process
 however that ends. Nodes are killed and frozen as a set in one sweep: a correlated failure is what this
 cluster is for.
 """
@@ -28,7 +28,7 @@ from reprise.controller.errors import NodeExistsError as NodeIsAliveError
 from reprise.controller.local.cluster import addresses, launch
 from reprise.controller.local.cluster.class_archive import ensure_archive
 from reprise.controller.local.cluster.config import ClusterConfig
-from reprise.controller.local.cluster.warden import Warden
+from reprise.controller.local.cluster.process_reaper import ProcessReaper
 from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
 from reprise.controller.zookeeper import node_record as node_tree
 from reprise.controller.zookeeper.access import Access
@@ -58,7 +58,7 @@ class EmbeddedCluster:
         self._lock = threading.RLock()
         self._nodes: dict[str, _Node] = {}
         self._named = 0
-        self._warden: Warden | None = None
+        self._reaper: ProcessReaper | None = None
         self._zk: KazooClient | None = None
 
     # life
@@ -67,7 +67,7 @@ class EmbeddedCluster:
         """Returns when all nodes are registered with the master and in ZooKeeper. Leaves nothing if it
         raises."""
         with self._lock:
-            if self._warden is not None:
+            if self._reaper is not None:
                 raise StartError("the cluster has been started already")
             try:
                 self._start_services(progress)
@@ -83,27 +83,27 @@ class EmbeddedCluster:
 
     def _start_services(self, progress: Progress) -> None:
         config = self.config
-        prefix, warden = Warden.with_prefix(config.work_dir)
-        self._warden = warden
+        prefix, reaper = ProcessReaper.with_prefix(config.work_dir)
+        self._reaper = reaper
         self._hosts = addresses.HostPool(prefix)
-        self.log_dir = config.log_dir or warden.scratch / "logs"
+        self.log_dir = config.log_dir or reaper.scratch / "logs"
         self.log_dir.mkdir(parents=True, exist_ok=True)
-        java = find_java(warden.scratch / "java", force_bundled=config.force_bundled_java)
-        self._jvm = Jvm(java, warden.scratch / "log4j2.properties", config.java_options)
+        java = find_java(reaper.scratch / "java", force_bundled=config.force_bundled_java)
+        self._jvm = Jvm(java, reaper.scratch / "log4j2.properties", config.java_options)
         self._jvm.write_log_config()
         if config.class_archive:
-            archive = ensure_archive(self._jvm, warden, progress)
+            archive = ensure_archive(self._jvm, reaper, progress)
             self._jvm = replace(self._jvm, archive=archive)
         head = f"{prefix}.{addresses.HEAD}"
         progress(f"ZooKeeper and Spark master at {head}")
-        self._access = Access(warden.scratch / "zookeeper-users", config.zk_tls)
+        self._access = Access(reaper.scratch / "zookeeper-users", config.zk_tls)
         self._access.write()
         self.zookeeper = ZooKeeperServer(
-            self._jvm, warden, host=head, port=config.zk_port, log=self.log_dir / "zookeeper.log",
+            self._jvm, reaper, host=head, port=config.zk_port, log=self.log_dir / "zookeeper.log",
             heap_mb=config.daemon_heap_mb, access=self._access,
         )  # fmt: skip
         self.zookeeper.launch()
-        self._secret = SparkSecret(warden.scratch / "spark-driver.conf")
+        self._secret = SparkSecret(reaper.scratch / "spark-driver.conf")
         self._secret.write()
         self._start_master(head)
         self.zookeeper.wait_ready()
@@ -112,7 +112,7 @@ class EmbeddedCluster:
         self.serve(node_tree.CONTROL)
 
     def _start_master(self, head: str) -> None:
-        assert self._warden is not None
+        assert self._reaper is not None
         port = self.config.master_port or addresses.free_port(head)
         ui_port = self.config.master_ui_port or addresses.free_port(head)
         self._master_url, self.master_ui_url = f"spark://{head}:{port}", f"http://{head}:{ui_port}"
@@ -145,15 +145,15 @@ class EmbeddedCluster:
             if client is not None:
                 client.stop()
                 client.close()
-            warden, self._warden = self._warden, None
-            if warden is not None:
-                warden.close()
+            reaper, self._reaper = self._reaper, None
+            if reaper is not None:
+                reaper.close()
             for node in self._nodes.values():
                 node.agent.wait()
             self._nodes.clear()
 
     def __enter__(self) -> "EmbeddedCluster":
-        if self._warden is None:
+        if self._reaper is None:
             self.start()
         return self
 
@@ -318,7 +318,7 @@ class EmbeddedCluster:
 
     @property
     def token(self) -> str:
-        """The mark of this cluster's processes (see `warden`)."""
+        """The mark of this cluster's processes (see `reaper`)."""
         return self._running().token
 
     def host_of(self, node: str) -> str:
@@ -357,10 +357,10 @@ class EmbeddedCluster:
         mark = self._running().environment()
         return self._jvm.environment(host) | mark | self._secret.daemon_environment()
 
-    def _running(self) -> Warden:
-        if self._warden is None:
+    def _running(self) -> ProcessReaper:
+        if self._reaper is None:
             raise EmbeddedError("the cluster is not running")
-        return self._warden
+        return self._reaper
 
     def _client(self) -> KazooClient:
         if self._zk is None:

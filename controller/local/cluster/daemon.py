@@ -1,7 +1,7 @@
 """A server process that is started, killed, frozen and started again with its data and port.
 
 What ZooKeeper and Kafka servers of the embedded cluster have in common.  Invariant: data and port outlive the
-process, so `restart` is what a restart is in production; the warden that is given ends the process with its owner.
+process, so `restart` is what a restart is in production; the reaper that is given ends the process with its owner.
 """
 
 import subprocess
@@ -13,7 +13,7 @@ from reprise.controller.agent import processes
 from reprise.controller.agent.processes import Session
 from reprise.controller.errors import StartError
 from reprise.controller.local.cluster import launch
-from reprise.controller.local.cluster.warden import Warden
+from reprise.controller.local.cluster.process_reaper import ProcessReaper
 
 _STOP_TIMEOUT_S = 5.0
 
@@ -25,8 +25,8 @@ class Daemon(ABC):
     """Its name in messages."""
     stop_timeout_s: ClassVar[float] = _STOP_TIMEOUT_S
 
-    def __init__(self, warden: Warden, host: str, port: int, log: Path) -> None:
-        self._warden = warden
+    def __init__(self, reaper: ProcessReaper, host: str, port: int, log: Path) -> None:
+        self._reaper = reaper
         self.host, self.port = host, port
         self._log = log
         self._running: tuple[subprocess.Popen[bytes], Session] | None = None
@@ -40,7 +40,7 @@ class Daemon(ABC):
         """Until it serves.  Raises StartError with the end of the log."""
 
     def _spawn(self, command: list[str], environment: dict[str, str]) -> None:
-        self._running = launch.spawn(command, environment | self._warden.environment(), self._log)
+        self._running = launch.spawn(command, environment | self._reaper.environment(), self._log)
 
     def _wait_for_port(self, timeout_s: float) -> None:
         if self._running is None:

@@ -15,7 +15,7 @@ from reprise.controller.agent.jvm import ZOOKEEPER, Jvm
 from reprise.controller.errors import StartError
 from reprise.controller.local.cluster import addresses, launch
 from reprise.controller.local.cluster.daemon import Daemon
-from reprise.controller.local.cluster.warden import Warden
+from reprise.controller.local.cluster.process_reaper import ProcessReaper
 from reprise.controller.zookeeper import tls as zk_tls
 from reprise.controller.zookeeper import users as zk_users
 from reprise.controller.zookeeper.access import Access
@@ -40,14 +40,14 @@ _OPTIONS = ("-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=1024", "-Dzook
 
 
 class ZooKeeperServer(Daemon):
-    """A standalone server. The warden given (or an own one) ends it with this process, whatever happens."""
+    """A standalone server. The reaper given (or an own one) ends it with this process, whatever happens."""
 
     what = "ZooKeeper"
 
     def __init__(
         self,
         jvm: Jvm,
-        warden: Warden,
+        reaper: ProcessReaper,
         *,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -56,13 +56,13 @@ class ZooKeeperServer(Daemon):
         heap_mb: int = 128,
         access: Access | None = None,
     ) -> None:
-        """`data_dir` defaults to a folder in the warden's scratch, which vanishes at the end; port 0 takes a
+        """`data_dir` defaults to a folder in the reaper's scratch, which vanishes at the end; port 0 takes a
         free one.  `access`, written already: who alone may make anything there, and whether it speaks TLS; None leaves the
         server open to everybody."""
-        log = log or warden.scratch / "logs" / "zookeeper.log"
-        super().__init__(warden, host, port or addresses.free_port(host), log)
+        log = log or reaper.scratch / "logs" / "zookeeper.log"
+        super().__init__(reaper, host, port or addresses.free_port(host), log)
         self._jvm = jvm
-        self._data = data_dir or warden.scratch / "zookeeper"
+        self._data = data_dir or reaper.scratch / "zookeeper"
         self._heap_mb = heap_mb
         self.access = access
         self._closed = False

@@ -7,7 +7,7 @@ import sys
 
 from reprise.controller import logs
 from reprise.controller.local.cluster.cluster import EmbeddedCluster
-from reprise.controller.local.cluster.warden import MARK
+from reprise.controller.local.cluster.process_reaper import MARK
 from reprise.controller.local.report.layout import Layout
 from reprise.controller.local.run.config import RunConfig
 from reprise.controller.local.run.services import Service

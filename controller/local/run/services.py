@@ -1,7 +1,7 @@
 """Driver and coordinator as processes of a run: started, killed, started again when they end by themselves.
 
 This is what Kubernetes does for a pod with `restartPolicy: Always`.  Both are leaders of sessions of their own (the
-driver's JVM goes with it) and carry the mark of the cluster's warden, so nothing is left however this process ends.
+driver's JVM goes with it) and carry the mark of the cluster's reaper, so nothing is left however this process ends.
 Invariant: one process of a service at a time; the old session is gone before a new one begins.
 """
 

@@ -3,7 +3,7 @@
 The supervisor decides nothing about recovery.  It does for a local run what Kubernetes does in production: it keeps
 driver and coordinator alive and provides nodes; besides it breaks what the fault schedule says.  Invariant: whatever
 happens, Ctrl-C, an error, SIGKILL of this very process, nothing that it started outlives it
-(`reprise.controller.local.cluster.warden`), and what is known is written to the folder of the run.
+(`reprise.controller.local.cluster.process_reaper`), and what is known is written to the folder of the run.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Any
 
 from reprise.controller.agent import processes
 from reprise.controller.agent.processes import Session
-from reprise.controller.local.cluster.warden import MARK
+from reprise.controller.local.cluster.process_reaper import MARK
 from tests.kubernetes.kubelet.images import Image
 from tests.kubernetes.kubelet.volumes import field
 from tests.kubernetes.rest import Rest
@@ -101,7 +101,7 @@ def expand(text: str, environment: Mapping[str, str]) -> str:
 
 
 def _inherited(api: Rest, folder: Path, pod: dict[str, Any]) -> dict[str, str]:
-    """`MARK`: the owner's warden must find every process."""
+    """`MARK`: the owner's reaper must find every process."""
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(folder),

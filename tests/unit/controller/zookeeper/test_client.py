@@ -14,7 +14,7 @@ from kazoo.exceptions import ConnectionClosedError
 from reprise.controller.agent.java import find_java
 from reprise.controller.agent.jvm import ZOOKEEPER, Jvm
 from reprise.controller.local.cluster import addresses, launch
-from reprise.controller.local.cluster.warden import Warden
+from reprise.controller.local.cluster.process_reaper import ProcessReaper
 from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
 from reprise.controller.zookeeper import client as zk_client
 from reprise.controller.zookeeper.access import TLS, client_options
@@ -174,10 +174,10 @@ def secure(tmp_path: Path) -> Iterator[str]:
     port = addresses.free_port("127.0.0.1")
     config = tmp_path / "zoo.cfg"
     config.write_text(SECURE.format(folder=tmp_path, port=port))
-    with closing(Warden()) as warden:
-        jvm = Jvm(find_java(warden.scratch / "java"), warden.scratch / "log4j2.properties")
+    with closing(ProcessReaper()) as reaper:
+        jvm = Jvm(find_java(reaper.scratch / "java"), reaper.scratch / "log4j2.properties")
         jvm.write_log_config()
-        environment = jvm.environment("127.0.0.1") | warden.environment()
+        environment = jvm.environment("127.0.0.1") | reaper.environment()
         log = tmp_path / "log"
         process, _ = launch.spawn(jvm.command(ZOOKEEPER, str(config), heap_mb=128), environment, log)
         launch.wait_until(

@@ -17,7 +17,7 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 from reprise.controller.agent.java import find_java
 from reprise.controller.agent.jvm import Jvm
 from reprise.controller.errors import StartError
-from reprise.controller.local.cluster.warden import Warden
+from reprise.controller.local.cluster.process_reaper import ProcessReaper
 from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
 from reprise.controller.zookeeper import users as zk_users
 from reprise.controller.zookeeper.access import AUTH, TLS, Access
@@ -197,18 +197,18 @@ def test_what_was_one_user_s_or_another_key_s_is_taken_over(former: str, tmp_pat
 
 
 def test_a_server_on_which_somebody_was_faster_is_not_used(tmp_path: Path) -> None:
-    with closing(Warden()) as warden:
-        jvm = Jvm(find_java(warden.scratch / "java"), warden.scratch / "log4j2.properties")
+    with closing(ProcessReaper()) as reaper:
+        jvm = Jvm(find_java(reaper.scratch / "java"), reaper.scratch / "log4j2.properties")
         jvm.write_log_config()
         data = tmp_path / "data"
-        open_server = ZooKeeperServer(jvm, warden, data_dir=data)
+        open_server = ZooKeeperServer(jvm, reaper, data_dir=data)
         open_server.start()
         with session(open_server, {}) as stranger:
             stranger.create("/reprise", b"")
         open_server.stop()
         access = Access(tmp_path / "users")
         access.write()
-        server = ZooKeeperServer(jvm, warden, data_dir=data, access=access)
+        server = ZooKeeperServer(jvm, reaper, data_dir=data, access=access)
         with pytest.raises(StartError, match="somebody else has made reprise"):
             server.start()
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from reprise.controller.agent import processes
-from reprise.controller.local.cluster.warden import MARK
+from reprise.controller.local.cluster.process_reaper import MARK
 from reprise.controller.local.report.compare import compare
 
 MINIMAL = Path(__file__).parents[5] / "examples" / "minimal.yaml"
@@ -41,7 +41,7 @@ def _record(out: Path) -> dict[str, Any]:
 
 
 def _mark(pid: int) -> bytes:
-    """The warden's mark, from the environment of the run's driver process."""
+    """The reaper's mark, from the environment of the run's driver process."""
     for process in processes.living():
         if process.parent == pid:
             environment = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")

@@ -1,7 +1,7 @@
 """Leaves nothing behind, even when the process that started everything is SIGKILLed.
 
-The warden is a small process in a session of its own. Its standard input is a pipe whose other end only the
-owner holds, so the pipe closes when the owner ends, however that happens. Then the warden kills every process
+The reaper is a small process in a session of its own. Its standard input is a pipe whose other end only the
+owner holds, so the pipe closes when the owner ends, however that happens. Then the reaper kills every process
 that carries the owner's mark in its environment, and all of the session that such a process leads, and
 removes the scratch folder.
 
@@ -28,7 +28,7 @@ from reprise.controller.local.cluster import addresses
 
 MARK = "REPRISE_EMBEDDED_OWNER"
 _PARENT_CHECK_S = 1.0
-"""A child forked by the owner may hold the pipe open, so the warden also looks whether its parent has
+"""A child forked by the owner may hold the pipe open, so the reaper also looks whether its parent has
 changed."""
 
 
@@ -49,12 +49,12 @@ def sweep(token: str, scratch: Path) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-class Warden:
+class ProcessReaper:
     """The owner's side: a marked environment, a scratch folder, and the promise that both go with the
     owner."""
 
     def __init__(self, parent_dir: Path | None = None, keep_open: tuple[int, ...] = ()) -> None:
-        """`keep_open`: descriptors that the warden holds as long as it lives (a claimed address)."""
+        """`keep_open`: descriptors that the reaper holds as long as it lives (a claimed address)."""
         self.token = uuid.uuid4().hex
         self.scratch = Path(tempfile.mkdtemp(prefix="reprise-", dir=parent_dir))
         try:
@@ -62,7 +62,7 @@ class Warden:
                 [
                     sys.executable,
                     "-m",
-                    "reprise.controller.local.cluster.warden",
+                    "reprise.controller.local.cluster.process_reaper",
                     self.token,
                     str(self.scratch),
                     str(os.getpid()),
@@ -73,14 +73,14 @@ class Warden:
             )
         except OSError as error:
             shutil.rmtree(self.scratch, ignore_errors=True)
-            raise StartError(f"the warden does not start: {error}") from error
+            raise StartError(f"the reaper does not start: {error}") from error
 
     @staticmethod
-    def with_prefix(parent_dir: Path | None = None) -> tuple[str, Warden]:
-        """A claimed prefix of loopback addresses, e.g. `127.0.5`, and the warden that holds the claim while it lives."""
+    def with_prefix(parent_dir: Path | None = None) -> tuple[str, ProcessReaper]:
+        """A claimed prefix of loopback addresses, e.g. `127.0.5`, and the reaper that holds the claim while it lives."""
         prefix, claim = addresses.claim_prefix()
         try:
-            return prefix, Warden(parent_dir, keep_open=(claim.fileno(),))
+            return prefix, ProcessReaper(parent_dir, keep_open=(claim.fileno(),))
         finally:
             claim.close()
 
@@ -97,7 +97,7 @@ class Warden:
             self._process.wait(timeout=10)
         except subprocess.TimeoutExpired as error:
             self._process.kill()
-            raise EmbeddedError("the warden did not end") from error
+            raise EmbeddedError("the reaper did not end") from error
 
 
 def main(token: str, scratch: str, parent: int) -> None:
