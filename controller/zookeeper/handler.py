@@ -23,16 +23,16 @@ from reprise.controller.zookeeper.results import Result, TaskQueue
 from reprise.controller.zookeeper.sockets import (
     GATHER_BYTES,
     ROOM_BYTES,
-    Bell,
     Connection,
-    Sleeper,
+    Waker,
+    WakeReceiver,
     wake_up_pair,
 )
 
 Ready = tuple[list[Any], list[Any], list[Any]]
 _Events = dict[int, int]
 """Of poll, by file number."""
-_OURS = (Connection, Sleeper)
+_OURS = (Connection, WakeReceiver)
 
 
 class PollHandler(SequentialThreadingHandler):  # type: ignore[misc]
@@ -46,7 +46,7 @@ class PollHandler(SequentialThreadingHandler):  # type: ignore[misc]
     def create_connection(self, *args: Any, **kwargs: Any) -> Connection:
         return Connection(super().create_connection(*args, **kwargs))
 
-    def create_socket_pair(self) -> tuple[Sleeper, Bell]:
+    def create_socket_pair(self) -> tuple[WakeReceiver, Waker]:
         return wake_up_pair()
 
     def select(
@@ -80,19 +80,19 @@ def _at_once(rlist: Sequence[Any], wlist: Sequence[Any]) -> Ready | None:
         roomy = [file for file in wlist if isinstance(file, Connection) and file.gathered <= ROOM_BYTES]
         return ([], roomy, []) if roomy else None
     readable: list[Any] = []
-    rung = full = False
+    woken = full = False
     for file in rlist:
         if isinstance(file, Connection):
             full = full or file.gathered > GATHER_BYTES
-        elif isinstance(file, Sleeper):
-            rung = rung or file.at_hand
+        elif isinstance(file, WakeReceiver):
+            woken = woken or file.at_hand
         else:
             continue
         if file.at_hand:
             readable.append(file)
-    if not readable or (rung and full):
+    if not readable or (woken and full):
         return None
-    if not rung:  # else more requests follow, which may go out together
+    if not woken:  # else more requests follow, which may go out together
         _flush(rlist, wlist)
     return readable, [], []
 
@@ -117,7 +117,7 @@ def _ready(rlist: Sequence[Any], wlist: Sequence[Any], found: _Events) -> Ready:
 
 
 def _look(rlist: Sequence[Any], wlist: Sequence[Any], seconds: float | None) -> _Events:
-    """Ask the kernel, within `seconds` or until somebody rings, and read what has come."""
+    """Ask the kernel, within `seconds` or until somebody wakes, and read what has come."""
     poll = select.poll()
     wanted: _Events = {}
     for file in rlist:
@@ -128,18 +128,18 @@ def _look(rlist: Sequence[Any], wlist: Sequence[Any], seconds: float | None) -> 
         wanted[number] = wanted.get(number, 0) | event
     for number, events in wanted.items():
         poll.register(number, events)
-    found = _sleep(poll, [file for file in rlist if isinstance(file, Sleeper)], seconds)
+    found = _sleep(poll, [file for file in rlist if isinstance(file, WakeReceiver)], seconds)
     for file in rlist:
         if isinstance(file, _OURS) and file.fileno() in found:
             file.fill()
     return found
 
 
-def _sleep(poll: select.poll, sleepers: Sequence[Sleeper], seconds: float | None) -> _Events:
+def _sleep(poll: select.poll, receivers: Sequence[WakeReceiver], seconds: float | None) -> _Events:
     try:
-        if all(sleeper.lie_down() for sleeper in sleepers):
+        if all(receiver.arm() for receiver in receivers):
             return dict(poll.poll(None if seconds is None else seconds * 1000.0))
         return dict(poll.poll(0))
     finally:
-        for sleeper in sleepers:
-            sleeper.get_up()
+        for receiver in receivers:
+            receiver.disarm()

@@ -7,10 +7,11 @@ gathered until the loop has nothing else to do, and the loop is woken only if it
 Who calls: a `Connection` belongs to kazoo's loop alone.  `PollHandler.select` flushes before it waits, so that nothing
 gathered is ever waited upon, and an error of a flush is an error of that select, which kazoo takes as a lost connection.
 
-Invariant of a `wake_up_pair`: the loop never sleeps on a ring.  Who rings counts the ring, then looks whether the loop
-sleeps; the loop says that it sleeps, then looks at the count.  Whichever comes first, one of them sees the other.  Who
-sees the loop asleep takes that word away (one alone can) and owes a byte, which ends this sleep, or the next one for
-nothing if the loop woke by itself meanwhile.  There is no lock, so that a signal handler may ring, too.
+Invariant of a `wake_up_pair`: the loop never sleeps while a wake-up is pending.  A waker counts its wake-up and then looks
+whether the receiver is armed; the loop arms the receiver before it sleeps and then looks at the count.  Whichever comes
+first, one of the two sees the other.  The one waker that finds the receiver armed disarms it and sends a byte, which ends
+this sleep, or the next one for nothing if the loop woke by itself meanwhile.  There is no lock, so that a signal handler
+may wake the loop, too.
 """
 
 from __future__ import annotations
@@ -104,39 +105,39 @@ class Connection:
             self.needs = select.POLLIN
 
 
-class Sleeper:
-    """The end of a `wake_up_pair` that the loop reads: a byte a ring."""
+class WakeReceiver:
+    """The end of a `wake_up_pair` that the loop reads: it yields one byte for each wake-up."""
 
-    def __init__(self, near: socket.socket, rings: deque[None], asleep: deque[None]) -> None:
-        self._near, self._rings, self._asleep = near, rings, asleep
+    def __init__(self, near: socket.socket, wakes: deque[None], armed: deque[None]) -> None:
+        self._near, self._wakes, self._armed = near, wakes, armed
         self.fileno = near.fileno
 
     @property
     def at_hand(self) -> bool:
-        """Whether somebody rang, and `recv` has not told."""
-        return bool(self._rings)
+        """Whether a wake-up is pending, which `recv` has not returned yet."""
+        return bool(self._wakes)
 
     def recv(self, size: int) -> bytes:
-        """At most `size` bytes, one a ring.  BlockingIOError if nobody rang."""
-        told = 0
-        while told < size and self._rings:
-            self._rings.popleft()
-            told += 1
-        if not told:
-            raise BlockingIOError(errno.EAGAIN, "nobody rang")
-        return b"\0" * told
+        """At most `size` bytes, one for each wake-up.  BlockingIOError if none is pending."""
+        taken = 0
+        while taken < size and self._wakes:
+            self._wakes.popleft()
+            taken += 1
+        if not taken:
+            raise BlockingIOError(errno.EAGAIN, "no wake-up is pending")
+        return b"\0" * taken
 
-    def lie_down(self) -> bool:
-        """From here on a ring comes with a byte to `fileno`.  False, and none will, if there is one already."""
-        self._asleep.append(None)
-        if not self._rings:
+    def arm(self) -> bool:
+        """Ask for a byte at `fileno` with the next wake-up.  False, and there will be none, if one is pending already."""
+        self._armed.append(None)
+        if not self._wakes:
             return True
-        self.get_up()
+        self.disarm()
         return False
 
-    def get_up(self) -> None:
-        """No more bytes, but for one that somebody owes already."""
-        self._asleep.clear()
+    def disarm(self) -> None:
+        """Ask for no more bytes; one may be on its way already."""
+        self._armed.clear()
 
     def fill(self) -> None:
         """Take the bytes that ended a sleep."""
@@ -144,24 +145,24 @@ class Sleeper:
             self._near.recv(_READ_BYTES)
 
     def close(self) -> None:
-        """Also for those who ring: they find the socket closed."""
+        """Close this end; a waker then finds the socket closed."""
         self._near.close()
 
 
-class Bell:
+class Waker:
     """The end of a `wake_up_pair` with which any thread wakes the loop."""
 
-    def __init__(self, far: socket.socket, rings: deque[None], asleep: deque[None]) -> None:
-        self._far, self._rings, self._asleep = far, rings, asleep
+    def __init__(self, far: socket.socket, wakes: deque[None], armed: deque[None]) -> None:
+        self._far, self._wakes, self._armed = far, wakes, armed
         self.fileno = far.fileno
 
     def send(self, data: bytes) -> int:
-        """A ring for each byte.  OSError after `close`."""
+        """Wake the loop, once for each byte.  OSError after `close`."""
         if self._far.fileno() < 0:
             raise OSError(errno.EBADF, "the pair is closed")
-        self._rings.extend([None] * len(data))
+        self._wakes.extend([None] * len(data))
         try:
-            self._asleep.pop()
+            self._armed.pop()
         except IndexError:  # it is awake, or another byte is on its way
             return len(data)
         with suppress(BlockingIOError):  # full of bytes that nobody has heard yet: any of them ends the sleep
@@ -169,15 +170,15 @@ class Bell:
         return len(data)
 
     def close(self) -> None:
-        """Rings are refused from here on."""
+        """Refuse wake-ups from here on."""
         self._far.close()
 
 
-def wake_up_pair() -> tuple[Sleeper, Bell]:
-    """What kazoo's loop reads, and what others write to."""
+def wake_up_pair() -> tuple[WakeReceiver, Waker]:
+    """Make the two ends: what kazoo's loop reads, and what other threads write to."""
     near, far = socket.socketpair()
     near.setblocking(False)
     far.setblocking(False)
-    rings: deque[None] = deque()
-    asleep: deque[None] = deque(maxlen=1)
-    return Sleeper(near, rings, asleep), Bell(far, rings, asleep)
+    wakes: deque[None] = deque()
+    armed: deque[None] = deque(maxlen=1)
+    return WakeReceiver(near, wakes, armed), Waker(far, wakes, armed)

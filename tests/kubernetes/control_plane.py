@@ -1,9 +1,9 @@
 """A real Kubernetes control plane on a loopback address: etcd, API server, controller manager, scheduler.
 
-Invariant: nothing outlives the owner.  Every process carries the mark of the caller's reaper
-(`reprise.controller.local.cluster.process_reaper`), so an error half-way through the start, Ctrl-C or SIGKILL of the owner ends
-them all.  The times are those of a cluster that is quick to give up on a node (12 s without a heartbeat), so that tests
-see in seconds what takes minutes elsewhere.
+Invariant: nothing outlives the owner.  Every process carries the mark of the caller's process reaper
+(`reprise.controller.local.cluster.process_reaper`), so an error half-way through the start, Ctrl-C or SIGKILL of the
+owner ends them all.  The times are those of a cluster that is quick to give up on a node (12 s without a heartbeat),
+so that tests see in seconds what takes minutes elsewhere.
 """
 
 from __future__ import annotations

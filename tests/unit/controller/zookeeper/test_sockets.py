@@ -15,9 +15,9 @@ from reprise.controller.zookeeper.handler import PollHandler
 from reprise.controller.zookeeper.sockets import (
     GATHER_BYTES,
     ROOM_BYTES,
-    Bell,
     Connection,
-    Sleeper,
+    Waker,
+    WakeReceiver,
     wake_up_pair,
 )
 
@@ -145,27 +145,27 @@ def test_who_has_gone_is_an_error_of_the_wait(pair: Pair) -> None:
 
 
 def test_rings_are_told_one_by_one_and_cost_no_bytes_while_the_loop_is_awake() -> None:
-    sleeper, bell = wake_up_pair()
+    receiver, waker = wake_up_pair()
     with pytest.raises(BlockingIOError):
-        sleeper.recv(1)
+        receiver.recv(1)
     for _ in range(3):
-        assert bell.send(b"\0") == 1
-    assert select.select([sleeper], [], [], 0)[0] == []
-    assert PollHandler().select([sleeper], [], [], None) == ([sleeper], [], [])
-    assert (sleeper.recv(1), sleeper.recv(5), sleeper.at_hand) == (b"\0", b"\0\0", False)
-    assert not sleeper.at_hand and PollHandler().select([sleeper], [], [], 0)[0] == []
-    sleeper.close(), bell.close()
+        assert waker.send(b"\0") == 1
+    assert select.select([receiver], [], [], 0)[0] == []
+    assert PollHandler().select([receiver], [], [], None) == ([receiver], [], [])
+    assert (receiver.recv(1), receiver.recv(5), receiver.at_hand) == (b"\0", b"\0\0", False)
+    assert not receiver.at_hand and PollHandler().select([receiver], [], [], 0)[0] == []
+    receiver.close(), waker.close()
 
 
-def test_a_sleeping_loop_gets_one_byte_however_many_ring() -> None:
-    sleeper, bell = wake_up_pair()
-    assert sleeper.lie_down()
-    bell.send(b"\0"), bell.send(b"\0")
-    assert select.select([sleeper], [], [], 5)[0]
-    sleeper.fill()
-    assert select.select([sleeper], [], [], 0)[0] == [] and sleeper.at_hand
-    assert not sleeper.lie_down(), "nobody sleeps on a ring"
-    sleeper.close(), bell.close()
+def test_a_sleeping_loop_gets_one_byte_however_many_wake_it() -> None:
+    receiver, waker = wake_up_pair()
+    assert receiver.arm()
+    waker.send(b"\0"), waker.send(b"\0")
+    assert select.select([receiver], [], [], 5)[0]
+    receiver.fill()
+    assert select.select([receiver], [], [], 0)[0] == [] and receiver.at_hand
+    assert not receiver.arm(), "nobody sleeps while a wake-up is pending"
+    receiver.close(), waker.close()
 
 
 class _Interrupted(deque[None]):
@@ -192,34 +192,34 @@ class _Interrupted(deque[None]):
 def test_who_rings_and_who_lies_down_see_each_other_at_the_worst_moment() -> None:
     near, far = socket.socketpair()
     with near, far:
-        rings, asleep = deque[None](), _Interrupted()
-        sleeper, bell = Sleeper(near, rings, asleep), Bell(far, rings, asleep)
-        lay_down: list[bool] = []
-        asleep.then = lambda: lay_down.append(sleeper.lie_down())
-        bell.send(b"\0")  # finds the loop awake, and then it lies down
-        assert lay_down == [False]
-        sleeper.recv(1)
-        asleep.then = lambda: bell.send(b"\0")
-        assert not sleeper.lie_down() or select.select([near], [], [], 5)[0], "rung before it looked"
-        assert sleeper.at_hand
+        wakes, armed = deque[None](), _Interrupted()
+        receiver, waker = WakeReceiver(near, wakes, armed), Waker(far, wakes, armed)
+        armed_now: list[bool] = []
+        armed.then = lambda: armed_now.append(receiver.arm())
+        waker.send(b"\0")  # finds the loop awake, and then it lies down
+        assert armed_now == [False]
+        receiver.recv(1)
+        armed.then = lambda: waker.send(b"\0")
+        assert not receiver.arm() or select.select([near], [], [], 5)[0], "woken before it looked"
+        assert receiver.at_hand
 
 
 def test_a_byte_that_was_owed_wakes_for_nothing_and_the_wait_goes_on() -> None:
-    sleeper, bell = wake_up_pair()
-    sleeper.lie_down()
-    bell.send(b"\0")
-    sleeper.get_up()
-    assert sleeper.recv(1) == b"\0"  # the loop woke by itself, and the byte is still there
+    receiver, waker = wake_up_pair()
+    receiver.arm()
+    waker.send(b"\0")
+    receiver.disarm()
+    assert receiver.recv(1) == b"\0"  # the loop woke by itself, and the byte is still there
     began = time.monotonic()
-    assert PollHandler().select([sleeper], [], [], 0.1) == ([], [], [])
+    assert PollHandler().select([receiver], [], [], 0.1) == ([], [], [])
     assert time.monotonic() - began >= 0.1
-    sleeper.close(), bell.close()
+    receiver.close(), waker.close()
 
 
 @pytest.mark.parametrize("end", [0, 1])
 def test_a_closed_pair_refuses(end: int) -> None:
     pair = wake_up_pair()
-    pair[0].lie_down()
+    pair[0].arm()
     pair[end].close()
     with pytest.raises(OSError):
         pair[1].send(b"\0")
@@ -228,9 +228,9 @@ def test_a_closed_pair_refuses(end: int) -> None:
 
 @pytest.mark.parametrize(("threads", "batches", "batch"), [(1, 5000, 1), (6, 300, 5)])
 def test_no_ring_of_many_threads_is_lost_or_slept_on(threads: int, batches: int, batch: int) -> None:
-    """As kazoo: append, ring; the loop takes one a ring.  A loop that sleeps with work waiting is stuck, as the others
+    """As kazoo: append, wake; the loop takes one for each wake-up.  A loop that sleeps with work waiting is stuck, as the others
     wait for it before they go on."""
-    sleeper, bell = wake_up_pair()
+    receiver, waker = wake_up_pair()
     handler, work = PollHandler(), deque[threading.Semaphore]()
 
     def ask() -> None:
@@ -238,7 +238,7 @@ def test_no_ring_of_many_threads_is_lost_or_slept_on(threads: int, batches: int,
         for _ in range(batches):
             for _ in range(batch):
                 work.append(done)
-                bell.send(b"\0")
+                waker.send(b"\0")
             for _ in range(batch):
                 assert done.acquire(timeout=REPORTED_AFTER_S)
 
@@ -246,24 +246,24 @@ def test_no_ring_of_many_threads_is_lost_or_slept_on(threads: int, batches: int,
     for asker in askers:
         asker.start()
     for _ in range(threads * batches * batch):
-        assert handler.select([sleeper], [], [], REPORTED_AFTER_S)[0], f"asleep with {len(work)} waiting"
+        assert handler.select([receiver], [], [], REPORTED_AFTER_S)[0], f"armed with {len(work)} waiting"
         work.popleft().release()
-        assert sleeper.recv(1) == b"\0"
+        assert receiver.recv(1) == b"\0"
     for asker in askers:
         asker.join(REPORTED_AFTER_S)
-    assert not work and not sleeper.at_hand
-    sleeper.close(), bell.close()
+    assert not work and not receiver.at_hand
+    receiver.close(), waker.close()
 
 
 def test_a_stream_of_requests_does_not_choke_the_answers(pair: Pair) -> None:
     connection, peer = pair
-    sleeper, bell = wake_up_pair()
+    receiver, waker = wake_up_pair()
     handler = PollHandler()
     peer.sendall(b"answer")
     asked = 0
-    while connection not in handler.select([connection, sleeper], [], [], 60)[0] or not asked:
-        bell.send(b"\0")
+    while connection not in handler.select([connection, receiver], [], [], 60)[0] or not asked:
+        waker.send(b"\0")
         connection.send(bytes(100))
         asked += 1
         assert asked * 100 <= GATHER_BYTES + 200
-    sleeper.close(), bell.close()
+    receiver.close(), waker.close()
