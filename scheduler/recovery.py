@@ -51,12 +51,12 @@ def plan_by_plan(s: Situation, first: bool) -> Decision | None:
     if not rollback and after.assignment == before.assignment:
         after = before
     incident = _after_plan(s, after, planned, candidates)
-    told = None if after is before else after
+    desired = None if after is before else after
     return carried_out(
         f"plan-{trigger}",
         f"{plan_id} {_summary(planned)}",
-        s.record(planned, trigger, told, planned.added),
-        told,
+        s.record(planned, trigger, desired, planned.added),
+        desired,
         incident.log(s.now, "plan", f"{plan_id} {trigger}: {_summary(planned)}"),
     )
 

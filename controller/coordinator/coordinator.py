@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from reprise.algorithms import PlanningError
 from reprise.controller import logs
 from reprise.controller.coordinator import history
+from reprise.controller.coordinator.incident_log import log_changes, replay_log
 from reprise.controller.coordinator.store import Reading, Store
-from reprise.controller.coordinator.told import tell, tell_again
 from reprise.controller.zookeeper.errors import RecordError, SessionError, StaleError, TooLargeError
 from reprise.controller.zookeeper.process_records import ERROR, Leader
 from reprise.scheduler import (
@@ -54,7 +54,7 @@ class Coordinator:
     """Why the last look could not decide, or could not carry out what it had decided; empty when it could."""
     _leading: bool | None = None
     _said: tuple[str, str] = ("", "")
-    _told: bool = False
+    _replayed: bool = False
     _settling: tuple[Snapshot, Decision] | None = None
     """The last look, if it found that a burst settles."""
     _precomputed: PrecomputedPlan | None = None
@@ -116,9 +116,9 @@ class Coordinator:
         incident = reading.snapshot.incident
         plans = incident.plans if incident else ()
         logs.about(incident=incident.id if incident else None, plan=plans[-1] if plans else None)
-        if reading.snapshot.session and not self._told:
-            self._told = True
-            tell_again(self.store.client, self.store.root, incident)
+        if reading.snapshot.session and not self._replayed:
+            self._replayed = True
+            replay_log(self.store.client, self.store.root, incident)
 
     def _carry_out(self, reading: Reading, decision: Decision) -> bool:
         try:
@@ -134,7 +134,7 @@ class Coordinator:
             self._refuse(f"{decision.rule} cannot be written down: {error}")
             return False
         _log_decision(reading, decision)
-        tell(reading.snapshot.incident, decision.incident, [decision.plan] if decision.plan else [])
+        log_changes(reading.snapshot.incident, decision.incident, [decision.plan] if decision.plan else [])
         if any(isinstance(step, CloseIncident) for step in decision.steps):
             history.prune(self.store.client, self.store.root, self.kept)
         if decision.rule != "observed":
@@ -146,7 +146,7 @@ class Coordinator:
         leading = self.store.lead(Leader(os.getpid()))
         if leading != self._leading:
             log.info("event=%s pid=%d", "leading" if leading else "standing-by", os.getpid())
-            self._told = False
+            self._replayed = False
         self._leading = leading
         return leading
 
@@ -161,7 +161,7 @@ class Coordinator:
         if known != self._said:
             self._said = known
             log.log(level, "event=%s reason=%r", rule, reason)
-            self.store.tell(Leader(os.getpid(), rule, reason, self.store.clock()))
+            self.store.announce(Leader(os.getpid(), rule, reason, self.store.clock()))
 
 
 def _log_decision(reading: Reading, decision: Decision) -> None:

@@ -292,7 +292,7 @@ class Store:
         client = self.client.client_id
         return stat is not None and client is not None and bool(stat.ephemeralOwner == client[0])
 
-    def tell(self, who: Leader) -> None:
+    def announce(self, who: Leader) -> None:
         """Say in the leader's znode what is going on; for people, nothing depends on it, so nobody waits for it."""
         if self.connected:
             self.client.set_async(self._path(paths.COORDINATOR), encode_leader(who))

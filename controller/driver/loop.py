@@ -287,7 +287,7 @@ class Loop:
     def progress(self, without: frozenset[str] = frozenset()) -> Progress:
         """The report: the engine's own, and what this process adds; `without` nodes that are gone since."""
         problems = self._problems[-SHOWN:]
-        told = replace(self.engine.told, due=self.engine.due, drained=self._drained)
+        progress = replace(self.engine.progress, due=self.engine.due, drained=self._drained)
         if without:
-            told = replace(told, nodes=tuple(node for node in told.nodes if node not in without))
-        return progress_of(self.engine.epoch, told, problems, time.time(), self._turns, self.turn_limit_s)
+            progress = replace(progress, nodes=tuple(node for node in progress.nodes if node not in without))
+        return progress_of(self.engine.epoch, progress, problems, time.time(), self._turns, self.turn_limit_s)

@@ -112,7 +112,7 @@ class Engine:
     restore_point: RestorePoint = field(init=False)
     _nodes: tuple[str, ...] = ()
     drain: Drain = field(default_factory=Drain)
-    told: Progress = field(default_factory=Progress)
+    progress: Progress = field(default_factory=Progress)
     """How things stood after the last change; the only thing here that other threads may read together."""
 
     def __post_init__(self) -> None:
@@ -130,7 +130,7 @@ class Engine:
         self.punctuations.newest = newest
         self.drain.shown_by = self.ledger.written
         self.problems += self.release.begin(newest, WINDOW)
-        self._tell()
+        self._refresh_progress()
 
     # -- what is wanted ------------------------------------------------------------------------------------------------
 
@@ -143,7 +143,7 @@ class Engine:
         try:
             self._take_over(desired)
         finally:
-            self._tell()
+            self._refresh_progress()
 
     def _take_over(self, desired: Desired) -> None:
         rollback = desired.generation != self.desired.generation
@@ -219,7 +219,7 @@ class Engine:
         try:
             return self._tick(living, cancelled)
         finally:
-            self._tell()
+            self._refresh_progress()
 
     def _tick(self, living: Mapping[str, str], cancelled: threading.Event) -> bool:
         self._nodes = tuple(sorted(living))
@@ -230,7 +230,7 @@ class Engine:
             return False
         entered = time.monotonic()
         self._open_batches()
-        self._tell()  # a job may take long
+        self._refresh_progress()  # a job may take long
         hosts = tuple(living[n] for n in slots)
         if hosts != self._chain_hosts:
             self._chain, self._chain_hosts = None, ()
@@ -456,10 +456,10 @@ class Engine:
 
     # -- what is true --------------------------------------------------------------------------------------------------
 
-    def _tell(self) -> None:
+    def _refresh_progress(self) -> None:
         """Freeze how things stand; called wherever they are consistent."""
         final, buffers = self.final, self.buffers.values()
-        self.told = Progress(
+        self.progress = Progress(
             seq=self.desired.seq,
             generation=self.desired.generation,
             nodes=self._nodes,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from reprise.controller.analysis.run_simulation import snapshot_of
+from reprise.controller.analysis.simulate import snapshot_of
 from reprise.controller.topology_view import policy_of, view_of
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler import Desired, Node, Progress
-from reprise.scheduler.simulation.run_simulation import Change, Durations, SimulationResult, run_simulation
+from reprise.scheduler.simulation.run import Change, Durations, SimulationResult, run_simulation
 from reprise.spark_jobs.topology import StreamTopology, expand, load_text
 
 TEXT = """

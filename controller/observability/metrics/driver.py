@@ -64,7 +64,7 @@ class DriverMetrics:
         for index, medium in enumerate(("memory", "disk")):
             labels = {"topology": self._name, "medium": medium}
             yield Sample("reprise_buffer_bytes", labels, sum(node[index] for node in buffers))
-        for operator, counted in self.engine.told.counters.items():
+        for operator, counted in self.engine.progress.counters.items():
             for counter, value in counted.items():
                 labels = {"topology": self._name, "operator": operator, "counter": counter}
                 yield Sample("reprise_operator_counters", labels, value)

@@ -131,7 +131,6 @@ def _incident(phase: Phase) -> Incident:
         ("sequence", {"seq": 99}),
         ("generation", {"generation": 3}),
         ("generation", {"generation": 0}),
-        ("flags", {"retain": True}),
         ("flags", {"punctuate": True}),
         ("E3", {"assignment": {"sink.0": "n9#1"}}),
         ("known-partitions", {"assignment": {"other.0": "n1#1"}}),

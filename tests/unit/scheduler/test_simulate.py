@@ -9,7 +9,7 @@ import pytest
 
 from reprise.scheduler import Desired, Node, Policy, Progress, Snapshot, Strategy
 from reprise.scheduler.model import PartitionView, QueryView, TopologyView
-from reprise.scheduler.simulation.run_simulation import Change, Durations, NothingRuns, run_simulation
+from reprise.scheduler.simulation.run import Change, Durations, NothingRuns, run_simulation
 
 TOPOLOGY = TopologyView(
     "pair",

@@ -12,7 +12,7 @@ import pytest
 
 from reprise.controller import logs
 from reprise.controller.analysis.from_logs import incidents_in
-from reprise.controller.coordinator.told import tell
+from reprise.controller.coordinator.incident_log import log_changes
 from reprise.controller.status.timeline import timeline
 from reprise.scheduler import Event, Incident, Kind, Phase, PlanRecord
 
@@ -46,31 +46,31 @@ def expected() -> list[tuple[float, str, str]]:
 
 
 def test_what_is_told_step_by_step_is_the_record(log: io.StringIO) -> None:
-    tell(None, OPENED, [])
-    tell(OPENED, PLANNED, [PLAN])
-    tell(PLANNED, CLOSED, [])
+    log_changes(None, OPENED, [])
+    log_changes(OPENED, PLANNED, [PLAN])
+    log_changes(PLANNED, CLOSED, [])
     assert incidents_in(log.getvalue().splitlines()) == {"inc-000007": expected()}
 
 
 def test_a_successor_that_tells_it_again_changes_nothing_and_makes_up_for_what_is_missing(
     log: io.StringIO,
 ) -> None:
-    tell(None, OPENED, [])  # killed before it could tell of the plan
-    tell(None, PLANNED, [PLAN])
-    tell(PLANNED, CLOSED, [])
-    tell(None, CLOSED, [PLAN])
+    log_changes(None, OPENED, [])  # killed before it could log the plan
+    log_changes(None, PLANNED, [PLAN])
+    log_changes(PLANNED, CLOSED, [])
+    log_changes(None, CLOSED, [PLAN])
     assert incidents_in(log.getvalue().splitlines()) == {"inc-000007": expected()}
 
 
 def test_every_line_has_the_incident_s_id_and_plans_have_theirs(log: io.StringIO) -> None:
-    tell(None, CLOSED, [PLAN])
+    log_changes(None, CLOSED, [PLAN])
     entries = [json.loads(line) for line in log.getvalue().splitlines()]
     assert {e["incident"] for e in entries} == {"inc-000007"}
     assert [e["plan"] for e in entries if e["event"] == "plan"] == ["inc-000007-p1"]
 
 
 def test_anything_else_in_the_log_is_passed_over(log: io.StringIO) -> None:
-    tell(None, OPENED, [])
+    log_changes(None, OPENED, [])
     noise = [
         "Picked up JAVA_OPTIONS",
         "{broken",

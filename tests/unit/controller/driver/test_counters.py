@@ -70,7 +70,7 @@ def until_done(driver: LocalDriver) -> None:
         if driver.engine.done:
             assert driver.loop.publish()
             return
-    raise AssertionError(driver.engine.told)
+    raise AssertionError(driver.engine.progress)
 
 
 def seen(driver: LocalDriver) -> StatusDocument:
@@ -113,25 +113,25 @@ def test_what_was_dropped_is_counted_once_although_it_is_applied_again(driver: L
     world = driver.world
     while driver.engine.punctuations.newest < 8:
         driver.turn()
-    at, k = dict(driver.engine.told.counters), driver.engine.punctuations.newest
+    at, k = dict(driver.engine.progress.counters), driver.engine.punctuations.newest
     assert at["window"][LATE_ROWS] > 0
     world.nodes.lose("b")
     world.nodes.start("c")
     driver.want(2, k, world.spread("a", "c"), seq=2)
     until_done(driver)
-    assert driver.engine.told.counters["window"][LATE_ROWS] == len(LATE)
+    assert driver.engine.progress.counters["window"][LATE_ROWS] == len(LATE)
 
 
 def test_a_lost_partition_is_not_counted_until_it_is_back(driver: LocalDriver) -> None:
     while driver.engine.punctuations.newest < 8:
         driver.turn()
-    whole = driver.engine.told.counters["window"]["keys"]
+    whole = driver.engine.progress.counters["window"]["keys"]
     lost = next(p for p, node in driver.engine.desired.assignment.items() if node == "b" and "window" in p)
     theirs = driver.engine.counters[lost]["keys"]
     driver.world.nodes.lose("b")
     driver.turn()
     assert theirs > 0
-    assert driver.engine.told.counters["window"]["keys"] == whole - theirs
+    assert driver.engine.progress.counters["window"]["keys"] == whole - theirs
 
 
 def test_state_bytes_are_the_size_of_the_newest_stored_state(driver: LocalDriver) -> None:
@@ -177,7 +177,7 @@ def test_counters_that_are_wrong_are_a_problem_and_harm_nothing(
     until_done(driver)
     assert not driver.engine.failed
     assert any("window.0: counters: " in problem for problem in driver.loop.progress()["problems"])
-    assert driver.engine.told.counters == {}
+    assert driver.engine.progress.counters == {}
 
 
 def test_an_operator_has_a_bounded_number_of_counters(
@@ -185,4 +185,4 @@ def test_an_operator_has_a_bounded_number_of_counters(
 ) -> None:
     monkeypatch.setattr(TumblingWindow, "counters", lambda *_: {f"c{k}": 1 for k in range(1000)})
     until_done(driver)
-    assert len(driver.engine.told.counters["window"]) == 20
+    assert len(driver.engine.progress.counters["window"]) == 20

@@ -142,4 +142,4 @@ def test_a_topology_that_is_too_slow_says_how_far_behind_it_is_and_not_how_much_
     now = said(driver)
     assert now.horizon <= before.horizon + WINDOW
     assert now.due == before.due + round(60 * 3600 / INTERVAL_S)
-    assert driver.engine.told.due == now.due
+    assert driver.engine.progress.due == now.due

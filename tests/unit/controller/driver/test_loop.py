@@ -39,7 +39,7 @@ def turns(driver: LocalDriver, until: Callable[[], bool], limit: int = 300) -> N
         if until():
             return
         driver.turn()
-    raise AssertionError(f"not reached: {driver.engine.told} {driver.loop.progress()['problems']}")
+    raise AssertionError(f"not reached: {driver.engine.progress} {driver.loop.progress()['problems']}")
 
 
 def failing(times: int, error: BaseException, work: Callable[..., Any]) -> Callable[..., Any]:

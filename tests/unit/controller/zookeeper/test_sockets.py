@@ -228,8 +228,8 @@ def test_a_closed_pair_refuses(end: int) -> None:
 
 @pytest.mark.parametrize(("threads", "batches", "batch"), [(1, 5000, 1), (6, 300, 5)])
 def test_no_ring_of_many_threads_is_lost_or_slept_on(threads: int, batches: int, batch: int) -> None:
-    """As kazoo: append, wake; the loop takes one for each wake-up.  A loop that sleeps with work waiting is stuck, as the others
-    wait for it before they go on."""
+    """As kazoo: append, wake; the loop takes one for each wake-up.  A loop that sleeps with work waiting is stuck, as the
+    others wait for it before they go on."""
     receiver, waker = wake_up_pair()
     handler, work = PollHandler(), deque[threading.Semaphore]()
 

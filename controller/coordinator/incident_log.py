@@ -1,9 +1,9 @@
-"""What happened in an incident, into the log: every line of its time line and every plan, when they are committed.
+"""Writes each event of an incident and each plan to the log when it is committed.
 
 ZooKeeper has the same, but for as long as it keeps closed incidents, and where somebody can ask it.  A coordinator that was
-killed between committing and logging owes a line, so whoever takes the lead tells the open incident, or the newest closed
-one, from its beginning: said twice is no harm (`reprise.controller.analysis.from_logs` takes each once), said never would
-be.
+killed between the commit and the log line has left a line out, so the next leader logs the open incident, or the newest
+closed one, again from its beginning.  A line that is there twice does no harm (`reprise.controller.analysis.from_logs` takes
+each once); a line that is missing would.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ log = logging.getLogger("reprise.coordinator")
 ANSWER_S = 10.0
 
 
-def tell(before: Incident | None, after: Incident | None, plans: Iterable[PlanRecord]) -> None:
-    """What a decision has added."""
+def log_changes(before: Incident | None, after: Incident | None, plans: Iterable[PlanRecord]) -> None:
+    """Log the events and plans that a decision has added."""
     if after is not None:
         known = set(before.events) if before is not None and before.id == after.id else set()
         for event in (e for e in after.events if e not in known):
@@ -41,15 +41,16 @@ def tell(before: Incident | None, after: Incident | None, plans: Iterable[PlanRe
         )  # fmt: skip
 
 
-def tell_again(client: KazooClient, root: str, now_open: Incident | None) -> None:
-    """For a coordinator that has just taken the lead.  Trouble is logged, as nothing depends on it."""
+def replay_log(client: KazooClient, root: str, now_open: Incident | None) -> None:
+    """Log the open or newest closed incident again, for a coordinator that has just become the leader.
+    Errors are only logged."""
     try:
         incident = now_open or _newest_closed(client, root)
         if incident is not None:
             raw = [(name, _get(client, f"{root}/{paths.PLANS}/{name}")) for name in incident.plans]
-            tell(None, incident, [parse_plan(data, name) for name, data in raw if data])
+            log_changes(None, incident, [parse_plan(data, name) for name, data in raw if data])
     except (KazooException, KazooTimeoutError, RecordError) as error:
-        log.warning("event=not-told-again error=%r", error)
+        log.warning("event=log-not-replayed error=%r", error)
 
 
 def _newest_closed(client: KazooClient, root: str) -> Incident | None:
