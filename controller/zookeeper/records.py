@@ -129,8 +129,8 @@ def parse_stats(raw: bytes, path: str = paths.STATS) -> dict[str, PartitionStats
         match (
             value
         ):  # as it always is: a thousand topologies fail at once with the statistics of minutes unread
-            case {"cpu_milli": float(cpu), "state_bytes": int(size)} if (
-                0 <= cpu < inf and not isinstance(size, bool)
+            case {"cpu_milli": float(cpu), "state_bytes": int(size)} if 0 <= cpu < inf and not isinstance(
+                size, bool
             ):
                 found[intern(partition)] = PartitionStats(cpu, size)
                 continue

@@ -13,10 +13,10 @@ import pytest
 from rich.console import Console
 
 from reprise.controller.cli.status_page import status_page
-from reprise.controller.driver.report import stats_record
+from reprise.controller.driver.report import stats_of
 from reprise.controller.status import StatusDocument, document
 from reprise.controller.zookeeper.observation import Observation
-from reprise.controller.zookeeper.records import parse_progress, parse_stats
+from reprise.controller.zookeeper.records import encode_progress, encode_stats, parse_progress, parse_stats
 from reprise.spark_jobs.contract import LATE_ROWS
 from reprise.spark_jobs.operators import TumblingWindow
 from reprise.spark_jobs.topology import StreamTopology, load_text
@@ -75,9 +75,8 @@ def until_done(driver: LocalDriver) -> None:
 
 def seen(driver: LocalDriver) -> StatusDocument:
     """As the control plane reads the driver's records."""
-    progress = parse_progress(json.dumps(driver.loop.progress()).encode())
-    record = stats_record({}, driver.engine.usage, 1.0, driver.engine.state_bytes)
-    stats = parse_stats(json.dumps(record).encode())
+    progress = parse_progress(encode_progress(driver.loop.progress()))
+    stats = parse_stats(encode_stats(stats_of({}, driver.engine.usage, 1.0, driver.engine.state_bytes)))
     return document(driver.world.topology, Observation(1.0, connected=True, progress=progress, stats=stats))
 
 
@@ -126,7 +125,7 @@ def test_a_lost_partition_is_not_counted_until_it_is_back(driver: LocalDriver) -
     while driver.engine.punctuations.newest < 8:
         driver.turn()
     whole = driver.engine.progress.counters["window"]["keys"]
-    lost = next(p for p, node in driver.engine.desired.assignment.items() if node == "b" and "window" in p)
+    lost = next(p for p, node in driver.engine.desired.assignment.items() if node == "b#1" and "window" in p)
     theirs = driver.engine.counters[lost]["keys"]
     driver.world.nodes.lose("b")
     driver.turn()
@@ -176,7 +175,7 @@ def test_counters_that_are_wrong_are_a_problem_and_harm_nothing(
     monkeypatch.setattr(TumblingWindow, "counters", counters)
     until_done(driver)
     assert not driver.engine.failed
-    assert any("window.0: counters: " in problem for problem in driver.loop.progress()["problems"])
+    assert any("window.0: counters: " in problem for problem in driver.loop.progress().problems)
     assert driver.engine.progress.counters == {}
 
 

@@ -159,7 +159,7 @@ READ: dict[str, tuple[Callable[[bytes, str], Any], Any]] = {
         ),
     ),
     "spec": (parse_spec, Spec('{"kind": "StreamTopology"}', "app:1")),
-    "stats": (parse_stats, {"source.0": PartitionStats(41.5, 2100.0, 0)}),
+    "stats": (parse_stats, {"source.0": PartitionStats(41.5, 0)}),
     "waits": (parse_waits, Waits("3", "the driver waits for its checkpoint store: s3 is away")),
 }
 
