@@ -28,7 +28,7 @@ from reprise.controller.errors import ConfigError
 log = logging.getLogger("reprise.zookeeper_users")
 CONTROL_PLANE = "reprise"
 LEAST_KEY = 32
-"""Characters.  Whoever may see an ACL sees a hash that was made of the key, and may try keys for as long as he likes."""
+"""Characters.  A topology's processes have a hash that was made of the key, and may try keys for as long as they like."""
 ANSWER_S = 10.0
 """How long a server may take to answer."""
 _ROOT = re.compile(r"(/reprise/[^/]+/[^/]+)(/.*)?")
@@ -56,7 +56,7 @@ class User:
 
     @property
     def id(self) -> str:
-        """What an ACL says: user and hash.  ZooKeeper gives it to those who may read the znode; it opens nothing."""
+        """What an ACL says: user and hash, which opens nothing."""
         return str(make_digest_acl_credential(self.name, self.password))
 
     @staticmethod

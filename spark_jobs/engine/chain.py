@@ -26,6 +26,7 @@ from pyspark.serializers import BatchedSerializer, CPickleSerializer
 from reprise.spark_jobs.errors import HostBusyError, JobError, VersionError
 from reprise.spark_jobs.node.command import Command, Report
 from reprise.spark_jobs.node.shim import Anchor, Stage, Warm, slot_of
+from reprise.spark_jobs.version import VERSION
 
 SETTINGS = {
     "spark.task.maxFailures": "1",
@@ -47,6 +48,10 @@ SETTINGS = {
     "spark.rpc.io.connectionTimeout": "30s",
 }
 GROUP = "reprise"
+_UNREAD = re.compile(
+    r"^\s*(?:ModuleNotFoundError|ImportError|AttributeError): .*\b(?:reprise|spark_jobs)\b.*$", re.MULTILINE
+)
+"""What a task of ours raises where it cannot be read, as names of its code are not there: that of another build."""
 CANCEL_S = 10.0
 """A job that is cancelled is waited for no longer than that."""
 
@@ -87,6 +92,11 @@ def warm(context: SparkContext, host: str) -> None:
     try:
         _placed(context, [host]).mapPartitionsWithIndex(Warm()).collect()
     except Exception as error:
+        if unread := _UNREAD.search(str(error)):
+            raise VersionError(
+                f"node at {host} is not ready: its executor does not have the driver's code, Reprise {VERSION} "
+                f"({unread[0].strip()}): driver and executors must run the same image"
+            ) from error
         line = _first_line(error)
         kind = VersionError if VersionError.__name__ in line else ChainError
         raise kind(f"node at {host} is not ready: {line}") from error

@@ -26,6 +26,8 @@ from reprise.controller.zookeeper.observation import Observation
 log = logging.getLogger("reprise.operator")
 PUBLISH_S = 0.5
 """Least time between two looks at what ought to be said."""
+PROBLEM_S = 30.0
+"""Least time between two Events about what the driver reports."""
 JOBS_FAIL = "JobsFail"
 """Reason of the Event about jobs that fail the same way again and again."""
 _GOOD = frozenset({"Ready", "Valid", "Observed"})
@@ -47,6 +49,8 @@ class StatusReporter:
     _said: dict[str, tuple[str, str]] = field(default_factory=dict)
     _troubles: frozenset[str] = frozenset()
     """What was said of code that raised and of jobs that fail, so that it is said once."""
+    _problem: tuple[str, float] = ("", -PROBLEM_S)
+    """The driver's problem that was said last, and when."""
     _told: float = 0.0
     _checkpoint: tuple[int, float | None] = (0, None)
     """Position of the newest one, and when it was complete."""
@@ -108,6 +112,17 @@ class StatusReporter:
         if progress.stuck and JOBS_FAIL not in self._troubles:
             self.events.note(JOBS_FAIL, progress.stuck, warning=True)
         self._troubles = frozenset(aside) | ({JOBS_FAIL} if progress.stuck else set())
+        known = [why for why in progress.failed.values() if is_poison(why)] + [progress.stuck] * bool(
+            progress.stuck
+        )
+        self._name_problem([p for p in seen.problems if not any(why in p or p in why for why in known)])
+
+    def _name_problem(self, problems: Sequence[str]) -> None:
+        """An Event for the newest that the driver reports; not for each, as their texts may hold numbers that change."""
+        last, at = self._problem
+        if problems and problems[-1] != last and time.monotonic() - at >= PROBLEM_S:
+            self.events.note("DriverProblem", problems[-1], warning=True)
+            self._problem = problems[-1], time.monotonic()
 
     def _completed_at(self, seen: Observation | None) -> float | None:
         """When the newest checkpoint was complete, as far as this operator, or the one before it, has seen."""

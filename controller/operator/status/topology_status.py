@@ -130,14 +130,19 @@ def _ready(now: Situation, missing: int) -> Claim:
     if now.state is not None and now.state.stalled:
         return _no("Ready", "NotAdvancing", _stalled(now.state))
     if missing:
-        return _no("Ready", "QueriesDown", _down(missing))
+        return _no("Ready", "QueriesDown", _down(missing, seen))
     if unwatched := _unwatched(seen, now.state):
         return Claim("Ready", Truth.UNKNOWN, "NotWatchedYet", unwatched)
     return Claim("Ready", Truth.TRUE, "AllQueriesAvailable")
 
 
-def _down(missing: int) -> str:
-    return f"{counted(missing, 'query is', 'queries are')} not available"
+def _down(missing: int, seen: Observation) -> str:
+    return cut(f"{counted(missing, 'query is', 'queries are')} not available{_newest_problem(seen)}", 512)
+
+
+def _newest_problem(seen: Observation | None) -> str:
+    """What the driver has reported last, which may be why, or an older matter."""
+    return f"; the driver's newest problem: {seen.problems[-1]}" if seen is not None and seen.problems else ""
 
 
 def _stalled(state: RunState) -> str:
@@ -166,7 +171,7 @@ def _starting(now: Situation) -> str:
         return cut(f"{len(pending)} executor pods have no machine: {pending[0][1].reason}", 512)
     ready = sum(v.state is State.ALIVE for v in now.verdicts.values())
     wanted = now.resource.nodes.count if now.resource else 0
-    return f"{ready} of {wanted} nodes are there"
+    return cut(f"{ready} of {wanted} nodes are there{_newest_problem(now.observation)}", 512)
 
 
 def _recovering(now: Situation, seen: Observation) -> Claim:
@@ -190,7 +195,7 @@ def _degraded(now: Situation, missing: int) -> Claim:
     if now.state is not None and now.state.stalled:
         return Claim("Degraded", Truth.TRUE, "NotAdvancing", _stalled(now.state))
     if missing and now.observation is not None and now.observation.desired is not None:
-        return Claim("Degraded", Truth.TRUE, "QueriesDown", _down(missing))
+        return Claim("Degraded", Truth.TRUE, "QueriesDown", _down(missing, now.observation))
     return _no("Degraded", "NothingIsDown")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from reprise.controller.kubernetes.api import Api
 from reprise.controller.kubernetes.budget import WriteBudget
 from reprise.controller.kubernetes.errors import BudgetError, ConflictError, UnknownError
 from reprise.controller.kubernetes.events import AGAIN_S, Events
+from reprise.controller.operator.status import reporter
 from reprise.controller.operator.status.publisher import Publisher
 from reprise.controller.operator.status.reporter import StatusReporter
 from reprise.controller.operator.status.topology_status import claims_of
@@ -109,3 +111,29 @@ def test_code_that_raised_and_jobs_that_fail_for_ever_are_one_event_each_and_nam
     assert said(api) == [("PartitionSetAside", 1), ("JobsFail", 1)]
     assert api.calls[0][2]["message"] == f"parser.0: {why}"
     assert api.calls[0][2]["type"] == "Warning"
+
+
+def test_what_the_driver_reports_is_an_event_the_newest_and_not_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    api, now = FakeApi(), [100.0]
+    monkeypatch.setattr(reporter, "time", SimpleNamespace(monotonic=lambda: now[0], time=lambda: now[0]))
+    one = teller(api)
+    other = "node at 10.0.0.7 is not ready: driver and executors must run the same image"
+    for problems in (
+        (other,),
+        (other,),
+        (other, "checkpoint 5 waits 3 s"),
+        (other, "checkpoint 5 waits 4 s"),
+    ):
+        one._name_culprits(replace(STEADY, problems=problems))
+    now[0] += reporter.PROBLEM_S
+    one._name_culprits(replace(STEADY, problems=(other, "checkpoint 5 waits 40 s")))
+    one.events.flush()
+    messages = [body["message"] for _, _, body in api.calls]
+    assert messages == [other, "checkpoint 5 waits 40 s"]
+    assert {body["reason"] for _, _, body in api.calls} == {"DriverProblem"}
+    poison = "poison: operator bad: ValueError"
+    ill = replace(STEADY.progress, failed={"bad.0": poison})  # type: ignore[type-var]
+    now[0] += reporter.PROBLEM_S
+    one._name_culprits(replace(STEADY, progress=ill, problems=(f"bad.0: {poison}",)))
+    one.events.flush()
+    assert said(api)[-1] == ("PartitionSetAside", 1), "said once, by the Event that has its own name"

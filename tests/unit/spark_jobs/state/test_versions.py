@@ -85,6 +85,33 @@ def test_a_node_of_another_version_is_told_to_people_and_not_used(
     assert not there._warm
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ModuleNotFoundError: No module named 'reprise'",
+        "ModuleNotFoundError: No module named 'spark_jobs.node'",
+        "AttributeError: Can't get attribute 'Warm' on <module 'reprise.spark_jobs.node.shim' from '/x/shim.py'>",
+    ],
+)
+def test_an_executor_that_lacks_the_driver_s_code_is_of_another_version(
+    monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    """Of a build whose packages have other names: its Python cannot even read the task."""
+
+    def collect() -> None:
+        raise RuntimeError(
+            "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n"
+            f"  File 'worker.py', line 1, in main\n    obj = loads(data)\n{line}\n\tat org.apache.spark.Task.run"
+        )
+
+    rdd = SimpleNamespace(mapPartitionsWithIndex=lambda _: SimpleNamespace(collect=collect))
+    monkeypatch.setattr(chain, "_placed", lambda *_: rdd)
+    with pytest.raises(VersionError) as refused:
+        chain.warm(None, HERE)  # type: ignore[arg-type]
+    for part in (HERE, VERSION, line.partition(": ")[2], "must run the same image"):
+        assert part in str(refused.value)
+
+
 def test_the_protocols_number_goes_with_what_its_messages_hold() -> None:
     """Who changes a message of the data plane raises `PROTOCOL` and writes the new digest here."""
     held = [

@@ -92,6 +92,20 @@ def test_a_start_says_what_it_waits_for() -> None:
     assert ready.message == "1 of 3 nodes are there"
 
 
+@pytest.mark.parametrize("desired", [None, STEADY.desired])
+def test_what_the_driver_reports_stands_beside_what_is_not_there(desired: Desired | None) -> None:
+    """Executors of another image: they are alive, and the driver has no use for them."""
+    problem = "node at 10.0.0.7 is not ready: driver and executors must run the same image"
+    seen = replace(
+        STEADY, nodes={}, desired=desired, incident=INCIDENT if desired else None, problems=(problem,)
+    )
+    claims = {c.type: c for c in claims_of(situation(seen))}
+    assert claims["Ready"].truth.value == "False"
+    assert claims["Ready"].message.endswith(f"; the driver's newest problem: {problem}")
+    if desired is not None:
+        assert claims["Degraded"].message == claims["Ready"].message
+
+
 def test_the_status_fits_its_schema_and_keeps_times() -> None:
     status, _ = status_of(situation(driver="minimal-driver", coordinator="op-1"), {}, moment=100.0)
     TopologyStatus.model_validate(status)
