@@ -33,8 +33,9 @@ from reprise.spark_jobs.errors import (
     SupersededError,
 )
 from reprise.spark_jobs.node.command import Command, Install, Report, Usage, size_of
-from reprise.spark_jobs.state.checkpoints import CheckpointStore, Manifest
+from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.ledger import Ledger
+from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.state.release import Release
 from reprise.spark_jobs.topology import StreamTopology, Topology
 
@@ -425,12 +426,14 @@ class Engine:
 
     def _complete_checkpoints(self) -> None:
         ledger, before = self.ledger, self.punctuations.newest
-        for position, files in self.punctuations.acknowledged(self.topology.partitions):
+        for position, snapshots in self.punctuations.acknowledged(self.topology.partitions):
             # what fails here is tried again with the next job
-            self.store.complete(Manifest(position, files, ledger.offsets(position), ledger.logs(position)))
+            self.store.complete(
+                Manifest(position, snapshots, ledger.offsets(position), ledger.logs(position))
+            )
             self.punctuations.complete(position)
             self.figures.completes(position, time.monotonic())
-            log.info("checkpoint complete position=%d files=%d", position, len(files))
+            log.info("checkpoint complete position=%d files=%d", position, len(snapshots))
             with self._passing("old checkpoints stay"):  # they go with the next one
                 ledger.stored(position, oldest=self._prune(before))
 

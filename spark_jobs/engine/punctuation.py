@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from reprise.spark_jobs.node.command import Ack
-from reprise.spark_jobs.state.checkpoints import StateFile
+from reprise.spark_jobs.state.snapshot import Snapshot, StateFile
 from reprise.spark_jobs.topology.resource import CheckpointPolicy
 
 UNDER_WAY = 2
@@ -23,7 +23,7 @@ class Punctuations:
 
     policy: CheckpointPolicy
     newest: int = 0
-    _acks: dict[int, dict[str, StateFile | None]] = field(default_factory=dict)
+    _acks: dict[int, dict[str, Snapshot]] = field(default_factory=dict)
     _last_s: float | None = None
 
     @property
@@ -74,14 +74,14 @@ class Punctuations:
         """A partition has stored its state."""
         if ack.position in self._acks:
             file = None if ack.file is None else StateFile(**ack.file)
-            self._acks[ack.position][ack.partition] = file
+            self._acks[ack.position][ack.partition] = Snapshot.round(ack.partition, ack.position, file)
 
-    def acknowledged(self, partitions: Collection[str]) -> Iterator[tuple[int, dict[str, StateFile]]]:
-        """Open checkpoints that every partition has acknowledged, oldest first, with their files."""
+    def acknowledged(self, partitions: Collection[str]) -> Iterator[tuple[int, dict[str, Snapshot]]]:
+        """Open checkpoints that every partition has acknowledged, oldest first, with the snapshots that have a file."""
         for position in self.open:
             acks = self._acks.get(position, {})
             if all(p in acks for p in partitions):
-                yield position, {p: f for p, f in acks.items() if f is not None}
+                yield position, {p: s for p, s in acks.items() if s.file is not None}
 
     def complete(self, position: int) -> None:
         """The record of this checkpoint is stored; older open ones are dropped."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from reprise.spark_jobs.engine.punctuation import Punctuations
 from reprise.spark_jobs.errors import CheckpointError, DamagedError
@@ -77,8 +77,8 @@ class RestorePoint:
             raise
         self._refused = None
         return {
-            p: Install(position, {"path": f.path, "size": f.size, "sha256": f.sha256})
-            for p, f in manifest.files.items()
+            p: Install(s.position, None if s.file is None else asdict(s.file))
+            for p, s in manifest.snapshots.items()
         }
 
     def _require_replayable(self, position: int) -> None:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from reprise.spark_jobs.contract import Tables
 from reprise.spark_jobs.errors import CheckpointError, StoreError
 from reprise.spark_jobs.node.command import Install
-from reprise.spark_jobs.state.checkpoints import CheckpointStore, StateFile
+from reprise.spark_jobs.state.checkpoints import CheckpointStore
+from reprise.spark_jobs.state.snapshot import StateFile
 
 FIRST_PAUSE_S = 0.5
 """Between the first two attempts; each further pause is twice as long."""

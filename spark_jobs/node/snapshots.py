@@ -30,7 +30,7 @@ RETRY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class FrozenState:
     """The frozen state of one installation of a partition."""
 
     partition: str
@@ -45,7 +45,7 @@ class SnapshotWriter:
     def __init__(self, store: CheckpointStore, host: str) -> None:
         self._store = store
         self._host = host
-        self._jobs: queue.SimpleQueue[Snapshot | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[FrozenState | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._acks: list[Ack] = []
         self._problems: list[str] = []
@@ -61,7 +61,7 @@ class SnapshotWriter:
             with self._lock:
                 self._acks.append(Ack(partition, installation, position, None))
         else:
-            self._jobs.put(Snapshot(partition, installation, position, encode))
+            self._jobs.put(FrozenState(partition, installation, position, encode))
 
     def keep(self, punctuations: Collection[int], installed: Mapping[str, str]) -> None:
         """The punctuations that are open, and the installation of each partition here: a snapshot of another punctuation is
@@ -104,7 +104,7 @@ class SnapshotWriter:
                     if self._current(job.partition, job.installation):
                         self._acks.append(ack)
 
-    def _stored(self, job: Snapshot) -> Ack:
+    def _stored(self, job: FrozenState) -> Ack:
         writer = f"{self._host}.{job.installation}"
         file = self._store.write_state(job.position, job.partition, writer, job.encode())
         return Ack(job.partition, job.installation, job.position, asdict(file))

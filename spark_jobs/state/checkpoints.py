@@ -1,4 +1,4 @@
-"""Checkpoint files: the state of one partition at one position, and the manifest that makes a set of them a checkpoint.
+"""Checkpoint files: the state of one partition at one position, and the manifest that makes a line of them a checkpoint.
 
 Layout below the location (any fsspec URL): `cp-<position>/<partition>.<incarnation>.state` and, beside those, the manifest
 `cp-<position>/COMPLETE.<epoch>.json` (`COMPLETE.json`: of an earlier version).  A driver writes only manifests of its own
@@ -15,14 +15,15 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 
 from reprise.spark_jobs.contract import Tables
 from reprise.spark_jobs.errors import CheckpointError, DamagedError, StoreError
 from reprise.spark_jobs.state.epochs import Fence, recorded
+from reprise.spark_jobs.state.manifest import Manifest
+from reprise.spark_jobs.state.snapshot import StateFile
 from reprise.spark_jobs.state.state_file import decode_state, encoded
 from reprise.spark_jobs.storage.files import Files
 
@@ -31,46 +32,6 @@ T = TypeVar("T")
 MANIFEST = "COMPLETE.json"
 STREAM = "stream.json"
 """The stream's name: where it can be read, the location is there, and a file that is missing is missing."""
-
-
-@dataclass(frozen=True, slots=True)
-class StateFile:
-    """One partition's file: `path` relative to the store, size in bytes, SHA-256 in hex."""
-
-    path: str
-    size: int
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """A complete global checkpoint cp(position): a file for each stateful partition, source offsets to go on from."""
-
-    position: int
-    files: Mapping[str, StateFile]
-    offsets: Mapping[str, int]
-    logs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Source partition -> log -> offset, for those that read several logs (Kafka): a standby site goes on from here."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {
-            "position": self.position,
-            "files": {p: asdict(f) for p, f in self.files.items()},
-            "offsets": dict(self.offsets),
-            **({"logs": {p: dict(ends) for p, ends in self.logs.items()}} if self.logs else {}),
-        }
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Manifest:
-        """The inverse of `to_json`; raises ValueError when something is missing."""
-        try:
-            files = {p: StateFile(f["path"], int(f["size"]), f["sha256"]) for p, f in data["files"].items()}
-            offsets = {p: int(o) for p, o in data["offsets"].items()}
-            logs = {p: {log: int(o) for log, o in ends.items()} for p, ends in data.get("logs", {}).items()}
-            return Manifest(int(data["position"]), files, offsets, logs)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ValueError(f"no manifest: {error!r}") from error
 
 
 class CheckpointStore:

@@ -15,7 +15,8 @@ from reprise.controller.cli import main
 from reprise.controller.cli.app import COMMANDS
 from reprise.controller.cli.exits import guarded
 from reprise.controller.local.report.layout import new_record, write_json
-from reprise.spark_jobs.state.checkpoints import CheckpointStore, Manifest
+from reprise.spark_jobs.state.checkpoints import CheckpointStore
+from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.topology import load_topology, to_json
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
@@ -202,7 +203,7 @@ def test_plan_refuses_what_it_cannot_plan(tmp_path: Path) -> None:
 def test_checkpoints_are_listed_and_damage_is_exit_code_1(tmp_path: Path) -> None:
     store = CheckpointStore(str(tmp_path / "cp"))
     file = store.write_state(10, "count.0", "x", {})
-    store.complete(Manifest(10, {"count.0": file}, {"tweets.0": 100}))
+    store.complete(Manifest.of_round(10, {"count.0": file}, {"tweets.0": 100}))
     listed = json.loads(reprise("checkpoints", "--location", tmp_path / "cp", "-o", "json").output)
     assert [(c["position"], c["files"], c["problem"]) for c in listed["checkpoints"]] == [(10, 1, "")]
     next((tmp_path / "cp").rglob("*.state")).write_bytes(b"rubbish")
@@ -215,7 +216,9 @@ def test_checkpoints_are_listed_and_damage_is_exit_code_1(tmp_path: Path) -> Non
 
 def test_checkpoints_are_read_from_a_standby(tmp_path: Path) -> None:
     store = CheckpointStore(str(tmp_path / "second"))
-    store.complete(Manifest(10, {"count.0": store.write_state(10, "count.0", "x", {})}, {"tweets.0": 100}))
+    store.complete(
+        Manifest.of_round(10, {"count.0": store.write_state(10, "count.0", "x", {})}, {"tweets.0": 100})
+    )
     arguments = (
         "checkpoints",
         "--location",

@@ -17,8 +17,8 @@ from reprise.controller.local.errors import OutDirError
 from reprise.controller.local.report.layout import prepare
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.errors import StoreError, SupersededError
-from reprise.spark_jobs.state.checkpoints import Manifest
 from reprise.spark_jobs.state.epochs import claim_epoch
+from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.state.revision import RevisionError, Revisions, revision_of
 from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import StreamTopology, expand, load_text, override

@@ -25,7 +25,8 @@ from reprise.spark_jobs.node.host import Host
 from reprise.spark_jobs.node.runtime import OperatorRuntime
 from reprise.spark_jobs.node.wire import Message
 from reprise.spark_jobs.sinks import Owner, Sink
-from reprise.spark_jobs.state.checkpoints import CheckpointStore, StateFile
+from reprise.spark_jobs.state.checkpoints import CheckpointStore
+from reprise.spark_jobs.state.snapshot import StateFile
 from reprise.spark_jobs.topology import load_text, override
 from tests.support.local_engine import World
 from tests.unit.spark_jobs.engine.test_recovery import COIN, DIAMOND

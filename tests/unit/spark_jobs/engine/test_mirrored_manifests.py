@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from reprise.spark_jobs.errors import DamagedError, StoreError, SupersededError
-from reprise.spark_jobs.state.checkpoints import CheckpointStore, Manifest
+from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.epochs import claim_epoch
+from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.storage.files import Files
 from tests.unit.spark_jobs.engine.test_unheard_location import Away, begun, complete, ledger
 from tests.unit.spark_jobs.state.test_storage import TABLES
@@ -17,7 +18,9 @@ from tests.unit.spark_jobs.state.test_storage import TABLES
 
 def said_by(store: CheckpointStore, position: int, offset: int) -> None:
     """A checkpoint that tells by its offset whose it is."""
-    store.complete(Manifest(position, {"p": store.write_state(position, "p", "h", TABLES)}, {"s.0": offset}))
+    store.complete(
+        Manifest.of_round(position, {"p": store.write_state(position, "p", "h", TABLES)}, {"s.0": offset})
+    )
 
 
 def two_histories(tmp_path: Path) -> tuple[CheckpointStore, Path, Path]:

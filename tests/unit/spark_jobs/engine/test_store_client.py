@@ -18,7 +18,8 @@ from reprise.spark_jobs.node.command import Install
 from reprise.spark_jobs.node.installing import FIRST_PAUSE_S, LONGEST_PAUSE_S, Attempt
 from reprise.spark_jobs.node.snapshots import SnapshotWriter
 from reprise.spark_jobs.operators import KeyedCount
-from reprise.spark_jobs.state.checkpoints import CheckpointStore, StateFile
+from reprise.spark_jobs.state.checkpoints import CheckpointStore
+from reprise.spark_jobs.state.snapshot import StateFile
 from reprise.spark_jobs.topology import load_text
 from tests.support.local_engine import World
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND, past

@@ -18,8 +18,9 @@ import pytest
 from reprise.spark_jobs.engine.desired import Desired
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.errors import StoreError, SupersededError
-from reprise.spark_jobs.state.checkpoints import CheckpointStore, Manifest
+from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.epochs import Fence, claim_epoch, claims
+from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import load_text
 from tests.support import live_engine as live
@@ -211,7 +212,7 @@ def test_a_manifest_that_comes_late_does_not_count(tmp_path: Path) -> None:
         return store, store.begin(claim_epoch(str(tmp_path), lambda least: max(least, next(epochs))))
 
     def complete(store: CheckpointStore, position: int) -> None:
-        store.complete(Manifest(position, {"p": store.write_state(position, "p", "h", TABLES)}, {}))
+        store.complete(Manifest.of_round(position, {"p": store.write_state(position, "p", "h", TABLES)}, {}))
 
     old, newest = driver()
     assert newest == 0
@@ -247,7 +248,7 @@ def test_what_was_not_confirmed_is_gone_when_the_stream_goes_back(
 
     monkeypatch.setattr(Fence, "check", away)
     with pytest.raises(StoreError):
-        store.complete(Manifest(10, {}, {}))
+        store.complete(Manifest.of_round(10, {}, {}))
     assert store.positions() == [10]
     monkeypatch.setattr(Fence, "check", check)
     store.withdraw(after=10)
@@ -288,11 +289,11 @@ def test_two_that_claim_at_once_get_two_epochs(tmp_path: Path) -> None:
 def test_a_location_of_an_earlier_version_is_read_as_it_is(tmp_path: Path) -> None:
     """Manifests and blocks without an epoch, and no claims."""
     before = CheckpointStore(str(tmp_path))
-    before.complete(Manifest(10, {"p": before.write_state(10, "p", "h", TABLES)}, {}))
+    before.complete(Manifest.of_round(10, {"p": before.write_state(10, "p", "h", TABLES)}, {}))
     assert (tmp_path / "cp-00000010" / "COMPLETE.json").exists()
     store = CheckpointStore(str(tmp_path))
     assert store.begin(claim_epoch(str(tmp_path), lambda least: max(least, 8))) == 10
     assert store.verify(10).files == before.manifest(10).files
-    store.complete(Manifest(15, {}, {}))
+    store.complete(Manifest.of_round(15, {}, {}))
     assert (store.positions(), before.positions()) == ([10, 15], [10, 15])
     assert (tmp_path / "cp-00000015" / "COMPLETE.8.json").exists()

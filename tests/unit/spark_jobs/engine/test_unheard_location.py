@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from reprise.spark_jobs.errors import CheckpointError, DamagedError, StoreError, SupersededError
-from reprise.spark_jobs.state.checkpoints import CheckpointStore, Manifest
+from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.epochs import Fence, claim_epoch, recorded
 from reprise.spark_jobs.state.ledger import Ledger
+from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import expand, load_text
 from tests.unit.spark_jobs.state.test_storage import SMALL, TABLES
@@ -25,7 +26,7 @@ def begun(location: Path, standby: tuple[str, ...] = ()) -> tuple[CheckpointStor
 
 
 def complete(store: CheckpointStore, position: int) -> None:
-    store.complete(Manifest(position, {"p": store.write_state(position, "p", "h", TABLES)}, {}))
+    store.complete(Manifest.of_round(position, {"p": store.write_state(position, "p", "h", TABLES)}, {}))
 
 
 def ledger(location: Path, fence: Fence) -> Ledger:

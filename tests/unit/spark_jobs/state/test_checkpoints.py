@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 from reprise.spark_jobs.errors import DamagedError, StoreError
-from reprise.spark_jobs.state.checkpoints import CheckpointStore, Manifest
+from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.epochs import claim_epoch
+from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.storage.files import Files
 
 TABLES = {"counts": pa.table({"n": [1, 2]})}
@@ -18,7 +19,7 @@ TABLES = {"counts": pa.table({"n": [1, 2]})}
 
 def stored(store: CheckpointStore, position: int) -> Manifest:
     file = store.write_state(position, "count.0", "host-1", TABLES)
-    manifest = Manifest(position, {"count.0": file}, {"in.0": position * 10})
+    manifest = Manifest.of_round(position, {"count.0": file}, {"in.0": position * 10})
     store.complete(manifest)
     return manifest
 

@@ -12,8 +12,9 @@ import pytest
 from reprise.spark_jobs.contract import Place
 from reprise.spark_jobs.errors import CheckpointError, DamagedError, SinkError
 from reprise.spark_jobs.sinks import FileSink
-from reprise.spark_jobs.state.checkpoints import CheckpointStore, Manifest
+from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.ledger import AHEAD, Ledger
+from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.state.release import Release
 from reprise.spark_jobs.state.state_file import decode_state, encode_state
 from reprise.spark_jobs.storage.files import Files
@@ -40,7 +41,7 @@ spec:
 
 def stored(store: CheckpointStore, position: int) -> Manifest:
     file = store.write_state(position, "count.0", "host-1", TABLES)
-    manifest = Manifest(position, {"count.0": file}, {"tweets.0": position * 10})
+    manifest = Manifest.of_round(position, {"count.0": file}, {"tweets.0": position * 10})
     store.complete(manifest)
     return manifest
 
@@ -181,7 +182,7 @@ def test_a_mirror_is_read_where_the_location_cannot_be(tmp_path: Path) -> None:
     first, mirror = tmp_path / "first", tmp_path / "mirror"
     store = CheckpointStore(str(first), [str(tmp_path / "nothing"), str(mirror)])
     file = store.write_state(7, "count.0", "a", TABLES)
-    store.complete(Manifest(7, {"count.0": file}, {"s.0": 70}, {"s.0": {"t/0": 30, "t/1": 40}}))
+    store.complete(Manifest.of_round(7, {"count.0": file}, {"s.0": 70}, {"s.0": {"t/0": 30, "t/1": 40}}))
     shutil.copytree(first, mirror)
     (first / file.path).write_bytes(b"damaged")
     assert store.read_state(file).keys() == TABLES.keys()

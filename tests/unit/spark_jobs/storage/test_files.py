@@ -16,8 +16,9 @@ from reprise.spark_jobs.errors import SinkError, StoreError
 from reprise.spark_jobs.sinks import FileSink
 from reprise.spark_jobs.sinks import files as sinks
 from reprise.spark_jobs.sinks.url import file_sink
-from reprise.spark_jobs.state.checkpoints import CheckpointStore, Manifest
+from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.ledger import Ledger
+from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.state.release import Release
 from reprise.spark_jobs.storage import files
 from reprise.spark_jobs.storage.files import Files, Way, way_of
@@ -80,7 +81,7 @@ def test_a_writer_that_dies_between_link_and_unlink_leaves_nothing_that_a_succes
 def stores(location: Path) -> None:
     store = CheckpointStore(str(location))
     file = store.write_state(5, "count.0", "host-1", TABLES)
-    store.complete(Manifest(5, {"count.0": file}, {}))
+    store.complete(Manifest.of_round(5, {"count.0": file}, {}))
 
 
 def extends(location: Path) -> None:

@@ -13,9 +13,10 @@ import pytest
 from pyftpdlib.handlers import FTPHandler
 
 from reprise.spark_jobs.errors import StoreError
-from reprise.spark_jobs.state.checkpoints import CheckpointStore, Manifest
+from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.epochs import claim_epoch
 from reprise.spark_jobs.state.ledger import Ledger
+from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.state.standby import take_over
 from reprise.spark_jobs.storage.answers import trouble_behind
 from reprise.spark_jobs.storage.files import Files
@@ -166,7 +167,7 @@ def test_a_stream_that_cannot_be_looked_for_is_not_one_without_a_ledger(
     resource = load_text(SMALL)
     store = CheckpointStore("deaf://stream")
     Ledger("deaf://stream", resource, expand(resource))
-    store.complete(Manifest(5, {"p": store.write_state(5, "p", "h", TABLES)}, {}))
+    store.complete(Manifest.of_round(5, {"p": store.write_state(5, "p", "h", TABLES)}, {}))
     monkeypatch.setattr(Deaf, "broken", frozenset(["info"]))
     with pytest.raises(StoreError, match=r"cannot look for stream\.json .*ConnectionResetError"):
         take_over(store, ())
@@ -249,6 +250,6 @@ def test_a_location_on_a_file_server_serves_driver_after_driver(place: tuple[str
         assert (fence.epoch, store.begin(fence)) == (epoch, position - 5)
         ledger = Ledger(location, resource, expand(resource), fence)
         assert ledger.reach(position) == position
-        store.complete(Manifest(position, {"p": store.write_state(position, "p", "h", TABLES)}, {}))
+        store.complete(Manifest.of_round(position, {"p": store.write_state(position, "p", "h", TABLES)}, {}))
         assert store.prune(1) == position
     assert store.positions() == [15] and store.verify(15).position == 15

@@ -1,0 +1,85 @@
+"""The manifest of a checkpoint: which snapshot of each partition it takes, and where sources go on.
+
+Its JSON has a version.  Version 1 had none: a position, and a file for each partition with state.  Version 2 says the
+same in the same fields while all snapshots are of one round, so that an earlier Reprise can still go on from it; any
+other line is listed as `snapshots` and has no `files`, and an earlier Reprise refuses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from reprise.spark_jobs.errors import CheckpointError
+from reprise.spark_jobs.state.snapshot import Snapshot, StateFile
+
+MANIFEST_VERSION = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A complete checkpoint.  `position`: the batch of its round, by which it is found and of which its offsets are."""
+
+    position: int
+    snapshots: Mapping[str, Snapshot]
+    """Of each partition that is not at `position`, or has a file; `snapshot` answers for all."""
+    offsets: Mapping[str, int]
+    """Source partition -> offset to go on from."""
+    logs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Source partition -> log -> offset, for those that read several logs (Kafka): a standby site goes on from here."""
+
+    @staticmethod
+    def of_round(
+        position: int,
+        files: Mapping[str, StateFile],
+        offsets: Mapping[str, int],
+        logs: Mapping[str, Mapping[str, int]] | None = None,
+    ) -> Manifest:
+        """A global checkpoint cp(position)."""
+        return Manifest(
+            position, {p: Snapshot.round(p, position, f) for p, f in files.items()}, offsets, logs or {}
+        )
+
+    def snapshot(self, partition: str) -> Snapshot:
+        """What the checkpoint has of a partition: where it is, and its file."""
+        return self.snapshots.get(partition) or Snapshot.round(partition, self.position)
+
+    @property
+    def files(self) -> Mapping[str, StateFile]:
+        """Partition -> file, of those that have one."""
+        return {p: s.file for p, s in self.snapshots.items() if s.file is not None}
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        line: dict[str, Any] = {"files": {p: asdict(f) for p, f in self.files.items()}}
+        if any(s != Snapshot.round(p, self.position, s.file) for p, s in self.snapshots.items()):
+            line = {"snapshots": {p: s.to_json() for p, s in self.snapshots.items()}}
+        return {
+            "version": MANIFEST_VERSION,
+            "position": self.position,
+            **line,
+            "offsets": dict(self.offsets),
+            **({"logs": {p: dict(ends) for p, ends in self.logs.items()}} if self.logs else {}),
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Manifest:
+        """The inverse of `to_json`, and of earlier versions.  ValueError: something is missing.  CheckpointError: it is of a
+        later version, and so not damaged."""
+        try:
+            if (version := int(data.get("version", 1))) > MANIFEST_VERSION:
+                raise CheckpointError(
+                    f"the manifest of checkpoint {data['position']} has version {version}; this Reprise reads versions up "
+                    f"to {MANIFEST_VERSION}"
+                )
+            offsets = {p: int(o) for p, o in data["offsets"].items()}
+            logs = {p: {log: int(o) for log, o in ends.items()} for p, ends in data.get("logs", {}).items()}
+            position = int(data["position"])
+            if "snapshots" in data:
+                snapshots = {p: Snapshot.from_json(p, s) for p, s in data["snapshots"].items()}
+                return Manifest(position, snapshots, offsets, logs)
+            files = {p: StateFile.from_json(f) for p, f in data["files"].items()}
+            return Manifest.of_round(position, files, offsets, logs)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"no manifest: {error!r}") from error

@@ -1,0 +1,80 @@
+"""The record of one stored partition: at which position, in which file, and what a partition restored from it can give
+others.
+
+A checkpoint is a line over such snapshots (`reprise.algorithms.recovery_line` says which lines are valid).  A global
+checkpoint takes one of each partition at the same batch, a round; only rounds are taken today.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class StateFile:
+    """One partition's file: `path` relative to the store, size in bytes, SHA-256 in hex."""
+
+    path: str
+    size: int
+    sha256: str
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> StateFile:
+        """Of plain JSON values; raises KeyError, TypeError or ValueError."""
+        return StateFile(data["path"], int(data["size"]), data["sha256"])
+
+
+class Kind(StrEnum):
+    """Why a snapshot was taken."""
+
+    ROUND = "round"  # a punctuation: every partition stores its state at this batch
+    LOCAL = "local"  # the partition's own interval
+    FORCED = "forced"  # a message that would have made the ones before it useless
+    FINAL = "final"  # the partition has ended
+    WINDOW_LOG = "window-log"  # footprints of windows, each with a position of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The state of `partition` after batch `position`; `file` is None where there is no state to store."""
+
+    partition: str
+    position: int
+    file: StateFile | None
+    kind: Kind
+    sent: int
+    """Output up to this batch is not made again by a partition that is restored from it."""
+    first: int
+    """The first batch whose output such a partition makes exactly as before."""
+    number: int
+    """Rises with each snapshot of the partition; a round's is its position."""
+    channels: Mapping[str, int] = field(default_factory=dict)
+    """Target -> first batch of output for it that is in the file; a target that is not named has none there."""
+
+    @staticmethod
+    def round(partition: str, position: int, file: StateFile | None = None) -> Snapshot:
+        """As it is stored for a global checkpoint at batch `position`."""
+        return Snapshot(partition, position, file, Kind.ROUND, position, position + 1, position)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, without the partition, by which snapshots are listed."""
+        data = asdict(self)
+        del data["partition"]
+        return data
+
+    @staticmethod
+    def from_json(partition: str, data: Mapping[str, Any]) -> Snapshot:
+        """The inverse of `to_json`; raises KeyError, TypeError, ValueError or AttributeError."""
+        return Snapshot(
+            partition=partition,
+            position=int(data["position"]),
+            file=None if data["file"] is None else StateFile.from_json(data["file"]),
+            kind=Kind(data["kind"]),
+            sent=int(data["sent"]),
+            first=int(data["first"]),
+            number=int(data["number"]),
+            channels={target: int(batch) for target, batch in data["channels"].items()},
+        )
