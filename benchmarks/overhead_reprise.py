@@ -15,6 +15,7 @@ from pathlib import Path
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from reprise.algorithms.cpu import milli_cpu, under_cap
 from reprise.controller.local.cluster.cluster import EmbeddedCluster
 from reprise.controller.local.report import layout as files
 from reprise.controller.local.run.commands import services_of
@@ -100,8 +101,8 @@ def bare(
 def placement(resource: StreamTopology, nodes: list[str]) -> dict[str, str]:
     """As the coordinator places a topology at its start.  ValueError when it does not fit."""
     topology = expand(resource)
-    costs = {p.id: max(1, round(1000 * p.cpu_cores)) for p in topology.partitions.values()}
-    room = int(1000 * resource.nodes.cpu_cores * resource.recovery.cpu_cap)
+    costs = {p.id: milli_cpu(p.cpu_cores) for p in topology.partitions.values()}
+    room = under_cap(resource.recovery.cpu_cap, milli_cpu(resource.nodes.cpu_cores))
     placed = spread(topology.order, costs, dict.fromkeys(nodes, room))
     if placed is None:
         raise ValueError(f"{len(nodes)} nodes are too few for {sum(costs.values())} milli-CPU")

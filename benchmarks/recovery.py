@@ -25,6 +25,7 @@ from benchmarks import recovery_measure as measure
 from benchmarks.overhead_report import verdicts
 from benchmarks.recovery_schedule import ALL, ORDERS, arrivals, lost, schedule
 from benchmarks.recovery_show import Grid, plot, ratio, seconds, spread
+from reprise.algorithms.cpu import milli_cpu
 from reprise.controller.local.cluster import ClusterConfig, EmbeddedCluster
 from reprise.controller.local.faults.faults import parse_faults
 from reprise.controller.local.report.compare import compare
@@ -130,7 +131,7 @@ def topology(options: argparse.Namespace, strategy: str, seed: int) -> StreamTop
 
 def cpu_milli(resource: StreamTopology) -> int:
     """What a node announces."""
-    return max(1, round(1000 * resource.nodes.cpu_cores))
+    return milli_cpu(resource.nodes.cpu_cores)
 
 
 # -- results ---------------------------------------------------------------------------------------------------------------

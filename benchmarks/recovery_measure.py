@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from reprise.algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost, solve
+from reprise.algorithms.cpu import milli_cpu
 from reprise.spark_jobs.topology import StreamTopology, expand
 
 PLAN_S = 10.0
@@ -91,9 +92,7 @@ def area(steps: Steps, until: float) -> float:
 def greatest_share(resource: StreamTopology, cpu_milli: int) -> Callable[[int], float]:
     """Nodes alive -> the greatest priority-weighted share of queries that fits on them under the cap."""
     topology = expand(resource)
-    partitions = tuple(
-        PartitionCost(p.id, max(1, round(1000 * p.cpu_cores))) for p in topology.partitions.values()
-    )
+    partitions = tuple(PartitionCost(p.id, milli_cpu(p.cpu_cores)) for p in topology.partitions.values())
     queries = tuple(
         FailedQuery(q.id, q.priority, tuple(sorted(q.partitions))) for q in topology.queries.values()
     )

@@ -9,6 +9,7 @@ from sys import intern
 from typing import TypeVar
 
 from reprise.algorithms import UnionSet
+from reprise.algorithms.cpu import milli_cpu
 from reprise.scheduler.model import Order, PartitionView, Policy, QueryView, Strategy, TopologyView
 from reprise.spark_jobs.topology import OperatorSpec, StreamTopology, Upstream, expand, make_operator
 from reprise.spark_jobs.topology.binding import resolve
@@ -42,7 +43,7 @@ def view_of(resource: StreamTopology, own_code: bool = True) -> TopologyView:
     return TopologyView(
         name=resource.name,
         partitions=tuple(
-            _equal(PartitionView(ids[p.id], *read[id(p.upstream)], max(1, round(p.cpu_cores * 1000))))
+            _equal(PartitionView(ids[p.id], *read[id(p.upstream)], p.cpu_milli))
             for p in topology.partitions.values()
         ),
         queries=tuple(
@@ -91,7 +92,7 @@ def policy_of(resource: StreamTopology, settle_s: float, driver_grace_s: float) 
         time_limit_s=recovery.time_limit_s,
         settle_s=settle_s,
         nodes_wanted=resource.nodes.count,
-        node_cpu_milli=max(1, round(resource.nodes.cpu_cores * 1000)),
+        node_cpu_milli=milli_cpu(resource.nodes.cpu_cores),
         driver_grace_s=driver_grace_s,
     )
 

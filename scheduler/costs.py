@@ -1,10 +1,11 @@
-"""What each partition takes of a node, as plans count it.
+"""What each partition takes of a node, as plans count it; status, page and metrics show what is computed here.
 
-The greater of what is declared and what is measured, at least 1 milli-CPU. The paper plans under the
-assumption that the cluster was not overloaded before the failure (section 4.4); where measurement says that a
+In normal running: the greater of what is declared and what is measured, at least 1 milli-CPU. The paper plans under the
+assumption that the cluster was not overloaded before the failure (Su and Zhou, section 4.4); where measurement says that a
 node was, the measured part is scaled down until its partitions fit under its cap. So an arrangement that ran
 can run again on as many nodes of the same size. For the same reason the measured part never exceeds what one
 node of the topology has under the cap: a hot partition is not lost for ever, it gets a node for itself.
+During an incident: what was computed when it was opened, as a failure changes what is measured.
 """
 
 from __future__ import annotations
@@ -12,35 +13,73 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from math import floor
 
+from reprise.scheduler.incident import Incident
+from reprise.scheduler.model import Desired, Node, PartitionStats, Policy
 from reprise.scheduler.view import View
+
+
+def partition_costs(
+    declared: Mapping[str, int],
+    policy: Policy,
+    nodes: Mapping[str, Node],
+    desired: Desired | None,
+    stats: Mapping[str, PartitionStats],
+    incident: Incident | None,
+) -> dict[str, int]:
+    """Milli-CPU of each partition of `declared`, now.  `nodes`: alive, by id."""
+    if incident is not None:
+        return frozen_costs(declared, incident)
+    return _normal(declared, policy, nodes, desired, stats)
+
+
+def frozen_costs(declared: Mapping[str, int], incident: Incident) -> dict[str, int]:
+    """As they were when the incident was opened; what is declared where it does not know a partition."""
+    return {p: incident.costs.get(p, max(1, cost)) for p, cost in declared.items()}
 
 
 def normal_costs(view: View) -> dict[str, int]:
     """Milli-CPU of each partition in normal running: by the assignment and the statistics of the snapshot."""
-    desired = view.snapshot.desired
-    assignment = desired.assignment if desired else {}
-    declared = {p.id: max(1, p.cpu_milli) for p in view.snapshot.topology.partitions}
-    most = view.policy.cap_of(view.policy.node_cpu_milli)
-    measured = {p: max(c, min(most, _measured(view, p))) for p, c in declared.items()}
-    costs: dict[str, int] = {}
-    for node_id, members in _by_node(declared, assignment).items():
-        for group in [members] if node_id else [[p] for p in members]:
-            costs |= _under(_cap(view, node_id), group, declared, measured)
-    return {p: costs[p] for p in declared}
+    snapshot = view.snapshot
+    declared = {p.id: p.cpu_milli for p in snapshot.topology.partitions}
+    return _normal(declared, view.policy, view.alive, snapshot.desired, snapshot.stats)
 
 
 def free_capacity(view: View, costs: Mapping[str, int], held: Mapping[str, str]) -> dict[str, int]:
     """Milli-CPU left under the cap of each usable node when it runs what `held` gives it; not below 0."""
-    used = dict.fromkeys((node.id for node in view.usable), 0)
+    return free_on(view.usable, view.policy, costs, held)
+
+
+def free_on(
+    nodes: Iterable[Node], policy: Policy, costs: Mapping[str, int], held: Mapping[str, str]
+) -> dict[str, int]:
+    """Milli-CPU left under the cap of each of `nodes`, by id, when it runs what `held` gives it; not below 0.  A partition
+    of unknown cost counts as 1."""
+    room = {node.id: policy.cap_of(node.cpu_milli) for node in nodes}
     for partition, node in held.items():
-        if node in used:
-            used[node] += costs.get(partition, 1)
-    return {node.id: max(0, view.policy.cap_of(node.cpu_milli) - used[node.id]) for node in view.usable}
+        if node in room:
+            room[node] -= costs.get(partition, 1)
+    return {node: max(0, left) for node, left in room.items()}
 
 
-def _measured(view: View, partition: str) -> int:
-    stats = view.snapshot.stats.get(partition)
-    return floor(stats.cpu_milli) if stats else 0
+def _normal(
+    declared: Mapping[str, int],
+    policy: Policy,
+    nodes: Mapping[str, Node],
+    desired: Desired | None,
+    stats: Mapping[str, PartitionStats],
+) -> dict[str, int]:
+    least = {p: max(1, cost) for p, cost in declared.items()}
+    usual = policy.cap_of(policy.node_cpu_milli)
+    measured = {
+        p: max(c, min(usual, floor(stats[p].cpu_milli) if p in stats else 0)) for p, c in least.items()
+    }
+    costs: dict[str, int] = {}
+    for node_id, members in _by_node(least, desired.assignment if desired else {}).items():
+        node = nodes.get(node_id)
+        cap = usual if node is None else policy.cap_of(node.cpu_milli)  # of one that is gone: the usual size
+        for group in [members] if node_id else [[p] for p in members]:
+            costs |= _under(cap, group, least, measured)
+    return {p: costs[p] for p in least}
 
 
 def _by_node(partitions: Iterable[str], assignment: Mapping[str, str]) -> dict[str, list[str]]:
@@ -48,12 +87,6 @@ def _by_node(partitions: Iterable[str], assignment: Mapping[str, str]) -> dict[s
     for partition in partitions:
         groups.setdefault(assignment.get(partition, ""), []).append(partition)
     return groups
-
-
-def _cap(view: View, node_id: str) -> int:
-    """Of a node that is gone, or of none: the size that nodes of this topology have."""
-    node = view.alive.get(node_id)
-    return view.policy.cap_of(node.cpu_milli if node else view.policy.node_cpu_milli)
 
 
 def _under(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from reprise.algorithms.cpu import under_cap
 from reprise.scheduler.incident import Incident
 
 
@@ -58,7 +59,7 @@ class Policy:
 
     def cap_of(self, cpu_milli: int) -> int:
         """What plans may use of a node, milli-CPU."""
-        return round(self.cpu_cap * 1_000_000) * cpu_milli // 1_000_000
+        return under_cap(self.cpu_cap, cpu_milli)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from reprise.algorithms import Plan, plan_to_json
+from reprise.scheduler.costs import frozen_costs
 from reprise.scheduler.incident import MAX_RIVALS, Considered, Incident, PlanRecord
 from reprise.scheduler.model import Desired
 from reprise.scheduler.planning import Planned
@@ -44,8 +45,8 @@ class Situation:
     @property
     def costs(self) -> Mapping[str, int]:
         """Of the incident; declared ones where it does not know a partition."""
-        declared = {p.id: max(1, p.cpu_milli) for p in self.view.snapshot.topology.partitions}
-        return {**declared, **self.open.costs}
+        declared = {p.id: p.cpu_milli for p in self.view.snapshot.topology.partitions}
+        return frozen_costs(declared, self.open)
 
     def nothing_more(self, candidates: Iterable[str]) -> bool:
         """Whether the last plan of the incident looked at all of these failed partitions and usable nodes."""

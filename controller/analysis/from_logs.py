@@ -12,28 +12,28 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-Line = tuple[float, str, str]
-"""Unix seconds, what happened, detail: as in `reprise.controller.status.timeline`."""
+from reprise.controller.status.timeline import Entry, in_order, plan_entry_of
 
 
-def incidents_in(log: Iterable[str]) -> dict[str, list[Line]]:
+def incidents_in(log: Iterable[str]) -> dict[str, list[Entry]]:
     """The time line of each incident, by id; what was said twice counts once.
 
     As in incident.json, a plan is one line with its summary.
     """
-    events: dict[str, dict[Line, None]] = {}
-    plans: dict[str, dict[Line, None]] = {}
+    events: dict[str, dict[Entry, None]] = {}
+    plans: dict[str, dict[Entry, None]] = {}
     for entry in _objects(log):
         try:
             at, incident = float(entry["time"]), str(entry["incident"])
             if entry["event"] == "incident" and entry["name"] != "plan":
                 events.setdefault(incident, {})[at, str(entry["name"]), str(entry["detail"])] = None
             elif entry["event"] == "plan":
-                plans.setdefault(incident, {})[at, "plan", f"{entry['plan']} {entry['summary']}"] = None
+                said = plan_entry_of(at, str(entry["plan"]), str(entry["summary"]))
+                plans.setdefault(incident, {})[said] = None
         except (KeyError, TypeError, ValueError):
             continue
     return {
-        incident: sorted([*events.get(incident, {}), *plans.get(incident, {})], key=lambda line: line[0])
+        incident: in_order([*events.get(incident, {}), *plans.get(incident, {})])
         for incident in sorted(events.keys() | plans.keys())
     }
 

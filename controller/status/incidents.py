@@ -13,8 +13,8 @@ from reprise.controller.status.model import (
     LeftOutView,
     LostNodeView,
     PlanView,
-    QueryTimesView,
 )
+from reprise.controller.status.timeline import entries, query_times
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler import back
 from reprise.scheduler.incident import Incident, PlanRecord
@@ -39,9 +39,6 @@ def incident_view(
     """An incident with its plans and its time line; `queries` are those of the topology."""
     priorities = {query.id: query.priority for query in queries.values()}
     plans = seen.plans_of(incident)
-    events = [EventView(e.time, e.name, e.detail) for e in incident.events if e.name != "plan"]
-    events += [EventView(plan.time, "plan", f"{plan.id} {plan_summary(plan)}") for plan in plans]
-    events.sort(key=lambda event: event.time)
     return IncidentView(
         id=incident.id,
         kind=incident.kind.value,
@@ -53,31 +50,11 @@ def incident_view(
         lost=tuple(LostNodeView(entry.node, entry.time) for entry in incident.lost),
         queries_lost=len(incident.queries),
         queries_back=sum(times.caught_up_at is not None for times in incident.queries.values()),
-        queries=_times(incident, priorities, seen.time),
+        queries=query_times(incident, priorities, seen.time),
         plans=tuple(_plan_view(plan, answers[plan.id], seen, queries) for plan in plans),
-        events=tuple(events),
+        events=tuple(EventView(*entry) for entry in entries([incident], plans)),
         recovery=back.summary(incident, seen.time),
     )
-
-
-def _times(incident: Incident, priorities: Mapping[str, int], now: float) -> tuple[QueryTimesView, ...]:
-    found = []
-    for query, t in incident.queries.items():
-        took = back.recovery_of(t, incident.closed_at or now)
-        found.append(
-            QueryTimesView(
-                query=query,
-                priority=priorities.get(query, 1),
-                lost_at=t.lost_at,
-                restored_at=t.restored_at,
-                caught_up_at=t.caught_up_at,
-                losses=t.losses,
-                relapses=t.relapses,
-                down_s=took.seconds,
-                measured=took.measured,
-            )
-        )
-    return tuple(sorted(found, key=lambda entry: (-entry.priority, entry.query)))
 
 
 def _plan_view(

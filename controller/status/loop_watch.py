@@ -12,8 +12,6 @@ stopped itself has not seen what it missed.  A driver that does not say within h
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from reprise.scheduler.model import Progress
@@ -26,7 +24,6 @@ _REPORTS = 8
 class LoopWatch:
     """Of the drivers of one topology, one after another."""
 
-    clock: Callable[[], float] = time.monotonic
     stood_s: float = 0.0
     """For how long reports have come and the loop has begun no other turn."""
     limit_s: float = 0.0
@@ -42,12 +39,12 @@ class LoopWatch:
         if uid != self._uid:
             self._uid, self._turn, self.stood_s, self.limit_s = uid, None, 0.0, 0.0
 
-    def heard(self, progress: Progress | None, report: int = 0) -> None:
-        """A look at the report that a transaction of this number wrote; None: none can be read, so nothing is known of the
-        time before."""
+    def heard(self, now: float, progress: Progress | None, report: int = 0) -> None:
+        """A look at the report that a transaction of this number wrote, at `now` by a clock that only grows.
+        `progress` None: no report can be read, so nothing is known of the time before."""
         if progress is not None and report == self._report:
             return
-        now, since = self.clock(), self._heard
+        since = self._heard
         self._report, self._heard = report, now
         turn = None if progress is None else (progress.driver, progress.turns)
         if progress is None or turn != self._turn:

@@ -14,6 +14,8 @@ from reprise.controller.status.partition_state import PartitionState, partition_
 from reprise.controller.status.query_state import current_plan
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler import back
+from reprise.scheduler.costs import partition_costs
+from reprise.scheduler.model import Policy
 from reprise.spark_jobs.topology import Partition, Topology
 from reprise.spark_jobs.topology.layout import by_operator, edges
 from reprise.spark_jobs.topology.limits import Needs
@@ -41,14 +43,10 @@ def partition_views(topology: Topology, seen: Observation) -> dict[str, Partitio
 
 
 def costs_of(topology: Topology, seen: Observation) -> dict[str, int]:
-    """Milli-CPU of each partition: as the open incident froze it, else the greater of declared and measured; at least 1."""
-    known = seen.incident.costs if seen.incident else {}
-    found = {}
-    for pid, partition in topology.partitions.items():
-        declared = max(1, round(partition.cpu_cores * 1000))
-        measured = int(seen.stats[pid].cpu_milli) if pid in seen.stats else 0
-        found[pid] = known.get(pid, max(declared, measured))
-    return found
+    """Milli-CPU of each partition, as plans count it."""
+    declared = {pid: partition.cpu_milli for pid, partition in topology.partitions.items()}
+    policy = Policy(cpu_cap=topology.cpu_cap, node_cpu_milli=topology.node_cpu_milli)
+    return partition_costs(declared, policy, seen.nodes, seen.desired, seen.stats, seen.incident)
 
 
 def _reason(partition: str, state: PartitionState, seen: Observation) -> str:

@@ -10,10 +10,53 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reprise.controller.plan_summary import plan_summary
+from reprise.controller.status.model import QueryTimesView
 from reprise.scheduler import back
-from reprise.scheduler.incident import Incident, PlanRecord, QueryTimeline
+from reprise.scheduler.incident import Incident, PlanRecord
 
 Line = dict[str, Any]
+Entry = tuple[float, str, str]
+"""Unix seconds, what happened, detail."""
+
+
+def in_order(entries: Iterable[Entry]) -> list[Entry]:
+    """By time; what is of one moment stays in the order in which it was recorded."""
+    return sorted(entries, key=lambda entry: entry[0])
+
+
+def plan_entry_of(at: float, plan: str, summary: str) -> Entry:
+    """A plan is one entry, with its summary; the event of the same name in an incident says less."""
+    return at, "plan", f"{plan} {summary}"
+
+
+def entries(incidents: Iterable[Incident], plans: Iterable[PlanRecord]) -> list[Entry]:
+    """Everything that happened in these incidents, which these plans belong to."""
+    found = [
+        (e.time, e.name, e.detail) for incident in incidents for e in incident.events if e.name != "plan"
+    ]
+    return in_order([*found, *(plan_entry_of(plan.time, plan.id, plan_summary(plan)) for plan in plans)])
+
+
+def query_times(incident: Incident, priorities: Mapping[str, int], now: float) -> tuple[QueryTimesView, ...]:
+    """When each query was lost and back, and how long it was down, the most valuable first.  `now`: when the records were
+    read, which is the end of an incident that is open."""
+    found = []
+    for query, t in incident.queries.items():
+        took = back.recovery_of(t, incident.closed_at or now)
+        found.append(
+            QueryTimesView(
+                query=query,
+                priority=priorities.get(query, 1),
+                lost_at=t.lost_at,
+                restored_at=t.restored_at,
+                caught_up_at=t.caught_up_at,
+                losses=t.losses,
+                relapses=t.relapses,
+                down_s=took.seconds,
+                measured=took.measured,
+            )
+        )
+    return tuple(sorted(found, key=lambda entry: (-entry.priority, entry.query)))
 
 
 def timeline(
@@ -23,11 +66,7 @@ def timeline(
     zero: float,
 ) -> list[Line]:
     """All lines in the order of time; `elapsed` is in seconds since the stream began."""
-    lines: list[tuple[float, str, str]] = [(float(a["time"]), *_action(a)) for a in actions]
-    for incident in incidents:
-        lines += [(event.time, event.name, event.detail) for event in incident.events if event.name != "plan"]
-    lines += [(plan.time, "plan", f"{plan.id} {plan_summary(plan)}") for plan in plans]
-    lines.sort(key=lambda line: line[0])
+    lines = in_order([*((float(a["time"]), *_action(a)) for a in actions), *entries(incidents, plans)])
     return [
         {"time": at, "elapsed": round(at - zero, 3), "what": what, "detail": text} for at, what, text in lines
     ]
@@ -60,26 +99,24 @@ def incident_entry(
         "plans": [plan_entry(plans[name], zero) for name in incident.plans if name in plans],
         "recovery": back.summary(incident, now),
         "queries": {
-            query: _query_entry(times, priorities.get(query, 1), zero, incident.closed_at or now)
-            for query, times in sorted(incident.queries.items(), key=lambda q: -priorities.get(q[0], 1))
+            times.query: _query_entry(times, zero) for times in query_times(incident, priorities, now)
         },
         "costs_milli": dict(incident.costs),
     }
 
 
-def _query_entry(times: QueryTimeline, priority: int, zero: float, end: float) -> dict[str, Any]:
+def _query_entry(times: QueryTimesView, zero: float) -> dict[str, Any]:
     """`recovery_s`: how long it was down, None where that was not measured; then `at_least_s` says how long at least."""
-    took = back.recovery_of(times, end)
     return {
-        "priority": priority,
+        "priority": times.priority,
         "lost": _since(times.lost_at, zero),
         "restored": _since(times.restored_at, zero),
         "caught_up": _since(times.caught_up_at, zero),
         "losses": times.losses,
         "relapses": times.relapses,
         "restored_after_s": _since(times.restored_at, times.lost_at),
-        "recovery_s": round(took.seconds, 3) if took.measured else None,
-        "at_least_s": None if took.measured else round(took.seconds, 3),
+        "recovery_s": round(times.down_s, 3) if times.measured else None,
+        "at_least_s": None if times.measured else round(times.down_s, 3),
     }
 
 

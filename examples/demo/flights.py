@@ -22,6 +22,7 @@ from rich.console import Console
 
 from examples.demo.pace import LEAST_S, measured, stretched
 from examples.demo.verdict import Verdict, judge, show
+from reprise.algorithms.cpu import milli_cpu
 from reprise.controller.cli.live import display_for
 from reprise.controller.errors import EmbeddedError, ReportError, RunError
 from reprise.controller.local.cluster.cluster import EmbeddedCluster
@@ -164,7 +165,7 @@ def cluster_config(resource: StreamTopology) -> ClusterConfig:
         nodes=resource.nodes.count,
         executor_memory_mb=memory,
         worker_memory_mb=memory + memory // 2,
-        cpu_milli=max(1, round(resource.nodes.cpu_cores * 1000)),
+        cpu_milli=milli_cpu(resource.nodes.cpu_cores),
         start_timeout_s=240.0,
     )
 

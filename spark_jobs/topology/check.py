@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from reprise.algorithms.cpu import milli_cpu, under_cap
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.topology.limits import within_limits
 from reprise.spark_jobs.topology.resource import InputSpec, Mode, OperatorSpec, StreamTopology
@@ -97,11 +98,11 @@ def _priorities_fit(topology: StreamTopology) -> None:
 def _partitions_fit(topology: StreamTopology) -> None:
     """As the coordinator counts: in thousandths of a core, under the cap."""
     nodes, cap = topology.nodes, topology.recovery.cpu_cap
-    whole = max(1, round(nodes.cpu_cores * 1000))
-    room = round(cap * 1_000_000) * whole // 1_000_000
+    whole = milli_cpu(nodes.cpu_cores)
+    room = under_cap(cap, whole)
     for kind, items in (("sources", topology.sources), ("operators", topology.operators)):
         for item in items:
-            needed = max(1, round(item.cpu_cores * 1000))
+            needed = milli_cpu(item.cpu_cores)
             if needed > room:
                 reason = (
                     f"one partition needs {needed}m, more than any node has for plans: "

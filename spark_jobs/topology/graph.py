@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from reprise.algorithms import UnionSet
+from reprise.algorithms.cpu import milli_cpu
 from reprise.spark_jobs.contract import Place
 from reprise.spark_jobs.topology.limits import Needs, within_limits
 from reprise.spark_jobs.topology.resource import Grouping, Mode, OperatorSpec, SourceSpec, StreamTopology
@@ -60,6 +61,11 @@ class Partition:
         """`operator.index`."""
         return self.place.partition
 
+    @property
+    def cpu_milli(self) -> int:
+        """Declared CPU as plans count it."""
+        return milli_cpu(self.cpu_cores)
+
 
 @dataclass(frozen=True, slots=True)
 class Query:
@@ -79,6 +85,10 @@ class Topology:
     partitions: Mapping[str, Partition]
     queries: Mapping[str, Query]
     """By output partition id, in topological order."""
+    node_cpu_milli: int
+    """CPU that a node of this topology has."""
+    cpu_cap: float
+    """Share of a node's CPU that plans may fill."""
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -127,7 +137,8 @@ def expand(resource: StreamTopology) -> Topology:
             queries[pid] = Query(
                 pid, spec.output.priority_of(partition.place.index), members.of(partition.place)
             )
-    return Topology(resource.name, partitions, queries)
+    node_cpu_milli, cpu_cap = milli_cpu(resource.nodes.cpu_cores), resource.recovery.cpu_cap
+    return Topology(resource.name, partitions, queries, node_cpu_milli, cpu_cap)
 
 
 def _readers(resource: StreamTopology) -> dict[str, list[tuple[OperatorSpec, Grouping, bool]]]:

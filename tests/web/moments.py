@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from reprise.algorithms.cpu import milli_cpu
 from reprise.controller.status import document, plain
 from reprise.controller.topology_view import policy_of, view_of
 from reprise.controller.zookeeper.observation import Observation
@@ -78,7 +79,7 @@ def wide(parallelism: int) -> Life:
         load_topology(path),
         {f"operators[{name}].parallelism": parallelism for name in names} | {"nodes.count": 10},
     )
-    needed = sum(max(1, round(p.cpu_cores * 1000)) for p in expand(resource).partitions.values())
+    needed = sum(milli_cpu(p.cpu_cores) for p in expand(resource).partitions.values())
     return Life(resource, node_cpu=needed // 7)
 
 

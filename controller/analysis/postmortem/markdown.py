@@ -9,7 +9,8 @@ from reprise.controller.analysis.postmortem.counterfactual import Counterfactual
 from reprise.controller.analysis.postmortem.story import Story
 from reprise.controller.plan_summary import plan_summary
 from reprise.controller.plural import counted
-from reprise.scheduler.back import spread
+from reprise.controller.status.timeline import entries
+from reprise.scheduler.back import summary
 
 
 def markdown(story: Story, otherwise: Counterfactuals | None, plots: Sequence[str]) -> str:
@@ -31,7 +32,7 @@ def _head(story: Story) -> list[str]:
     incident = story.incident
     down = story.downtimes
     state = "open" if incident.closed_at is None else f"closed after {story.end - incident.opened_at:.1f} s"
-    least = "" if all(d.took.measured for d in down) else "at least "
+    least = "" if all(d.measured for d in down) else "at least "
     return [
         f"# Incident {incident.id} of {story.topology.name}\n",
         _table(
@@ -44,7 +45,7 @@ def _head(story: Story) -> list[str]:
                 ("nodes that arrived", str(len(story.arrivals))),
                 ("recovered from checkpoint", str(incident.checkpoint)),
                 ("queries lost", f"{len(down)} of {len(story.topology.queries)}"),
-                ("queries back", spread((d.took for d in down), incident.closed_at is not None)),
+                ("queries back", summary(incident, story.end)),
                 ("plans", str(len(story.plans))),
                 (
                     "availability lost",
@@ -69,9 +70,9 @@ def _downtime(story: Story) -> list[str]:
                 _after(d.lost_at, story.incident.opened_at),
                 _after(d.restored_at, d.lost_at),
                 _after(d.caught_up_at, d.lost_at),
-                f"{'' if d.took.measured else 'at least '}{d.took.seconds:.1f} s",
+                f"{'' if d.measured else 'at least '}{d.down_s:.1f} s",
                 str(d.losses),
-                str(d.took.relapses),
+                str(d.relapses),
             )
         )
     names = ("query", "priority", "lost at", "restored after", "back after", "downtime", "losses", "relapses")
@@ -83,11 +84,9 @@ def _downtime(story: Story) -> list[str]:
 
 
 def _timeline(story: Story) -> list[str]:
-    lines = [(e.time, e.name, e.detail) for e in story.incident.events if e.name != "plan"]
-    lines += [(plan.time, "plan", f"{plan.id} {plan_summary(plan)}") for plan in story.plans]
     opened = story.incident.opened_at
-    lines.sort(key=lambda line: line[0])  # what is of one moment stays in the order in which it was recorded
-    rows = [(f"{at - opened:.2f} s", name, detail) for at, name, detail in lines]
+    found = entries([story.incident], story.plans)
+    rows = [(f"{at - opened:.2f} s", name, detail) for at, name, detail in found]
     return ["## Time line\n", _table(("after", "what", "detail"), rows)]
 
 

@@ -8,23 +8,11 @@ from itertools import pairwise
 
 from reprise.algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost
 from reprise.controller.errors import ReportError
-from reprise.scheduler.back import Recovery, recovery_of
+from reprise.controller.status.model import QueryTimesView
+from reprise.controller.status.timeline import query_times
 from reprise.scheduler.incident import Incident, PlanRecord
 from reprise.scheduler.missing import Missing
 from reprise.spark_jobs.topology import Topology
-
-
-@dataclass(frozen=True, slots=True)
-class Downtime:
-    """Of one query; `caught_up_at` is None where it had not been seen back when the record ends."""
-
-    query: str
-    priority: int
-    lost_at: float
-    restored_at: float | None
-    caught_up_at: float | None
-    losses: int
-    took: Recovery
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,29 +31,16 @@ class Story:
         return {query.id: query.priority for query in self.topology.queries.values()}
 
     @property
-    def downtimes(self) -> tuple[Downtime, ...]:
+    def downtimes(self) -> tuple[QueryTimesView, ...]:
         """The most valuable first."""
-        priorities = self.priorities
-        found = [
-            Downtime(
-                q,
-                priorities.get(q, 1),
-                t.lost_at,
-                t.restored_at,
-                t.caught_up_at,
-                t.losses,
-                recovery_of(t, self.end),
-            )
-            for q, t in self.incident.queries.items()
-        ]
-        return tuple(sorted(found, key=lambda entry: (-entry.priority, entry.query)))
+        return query_times(self.incident, self.priorities, self.end)
 
     @property
     def lost_s(self) -> float:
         """Seconds of the whole topology lost: downtime weighted by priority, over the summed priority of all queries.  Where
         a query was not measured it counts until the end of the record, so this is a lower bound then."""
         total = sum(self.priorities.values()) or 1
-        return sum(d.priority * d.took.seconds for d in self.downtimes) / total
+        return sum(d.priority * d.down_s for d in self.downtimes) / total
 
     @property
     def arrivals(self) -> tuple[tuple[float, str, int], ...]:

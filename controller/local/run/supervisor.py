@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from reprise.algorithms.cpu import milli_cpu
 from reprise.controller.errors import EmbeddedError, RunError
 from reprise.controller.local.cluster.cluster import EmbeddedCluster
 from reprise.controller.local.cluster.config import ClusterConfig
@@ -125,7 +126,7 @@ class _Run:
             nodes=wanted,
             executor_memory_mb=memory,
             worker_memory_mb=memory + memory // 2,
-            cpu_milli=max(1, round(resource.nodes.cpu_cores * 1000)),
+            cpu_milli=milli_cpu(resource.nodes.cpu_cores),
             session_timeout_ms=self.config.session_timeout_ms,
             log_dir=self.layout.out / "logs" / "cluster",
             start_timeout_s=90.0 + 10 * wanted,
@@ -147,7 +148,7 @@ class _Run:
         while True:
             began = time.monotonic()
             self.seen = seen = observer.read()
-            self._end_hung_driver(seen, injector)
+            self._end_hung_driver(time.monotonic(), seen, injector)
             self._revive(injector)
             self._note_start(seen)
             assignment = seen.desired.assignment if seen.desired else {}
@@ -189,9 +190,9 @@ class _Run:
             self.zero = self.record["zero"] = time.time()
             self._say({"time": self.zero, "action": "stream-began"})
 
-    def _end_hung_driver(self, seen: Observation, injector: Injector) -> None:
+    def _end_hung_driver(self, now: float, seen: Observation, injector: Injector) -> None:
         """It would report for ever and do nothing; another one takes its place with the next look."""
-        self.loop_watch.heard(seen.progress if seen.connected else None, seen.report)
+        self.loop_watch.heard(now, seen.progress if seen.connected else None, seen.report)
         if self.loop_watch.hung:
             why = self.loop_watch.describe()
             self.loop_watch = LoopWatch()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from reprise.algorithms.cpu import milli_cpu
 from reprise.controller.status.query_state import RunState
-from reprise.scheduler.model import TopologyView
+from reprise.scheduler.model import Policy, TopologyView
 from reprise.spark_jobs.topology import StreamTopology
 
 
@@ -18,6 +19,12 @@ class Look:
     state: RunState
     since: float
     """Unix seconds: when this process saw the topology for the first time."""
+
+    @property
+    def policy(self) -> Policy:
+        """What plans make of a node's CPU."""
+        nodes, recovery = self.resource.nodes, self.resource.recovery
+        return Policy(cpu_cap=recovery.cpu_cap, node_cpu_milli=milli_cpu(nodes.cpu_cores))
 
     @property
     def name(self) -> str:

@@ -9,6 +9,7 @@ from reprise.controller.observability.metrics import catalogue
 from reprise.controller.observability.metrics.look import Look
 from reprise.controller.observability.metrics.metric import Sample
 from reprise.controller.status.query_state import Status, current_plan
+from reprise.scheduler.costs import free_on, partition_costs
 from reprise.scheduler.incident import Incident, PlanRecord
 from reprise.scheduler.placement import spread
 
@@ -89,20 +90,17 @@ def _capacity(look: Look) -> Iterator[Sample]:
 
 
 def _costs(look: Look) -> Mapping[str, int]:
-    """Milli-CPU, as the plans of the open incident count them; what is declared outside of incidents."""
-    incident = look.state.observation.incident
-    frozen = incident.costs if incident else {}
-    return {p.id: frozen.get(p.id, p.cpu_milli) for p in look.topology.partitions}
+    """Milli-CPU, as plans count them."""
+    seen = look.state.observation
+    declared = {p.id: p.cpu_milli for p in look.topology.partitions}
+    return partition_costs(declared, look.policy, seen.nodes, seen.desired, seen.stats, seen.incident)
 
 
 def _free(look: Look, costs: Mapping[str, int]) -> dict[str, int]:
     """Milli-CPU under the cap of each living node; also of those that the driver does not use yet."""
     seen = look.state.observation
-    free = {node.id: int(node.cpu_milli * look.resource.recovery.cpu_cap) for node in seen.nodes.values()}
-    for partition, node in (seen.desired.assignment if seen.desired else {}).items():
-        if node in free:
-            free[node] -= costs.get(partition, 1)
-    return {node: max(0, room) for node, room in free.items()}
+    held = seen.desired.assignment if seen.desired else {}
+    return free_on(seen.nodes.values(), look.policy, costs, held)
 
 
 def _homeless(look: Look) -> frozenset[str]:

@@ -381,8 +381,7 @@ class TopologyController:
         self.driver.look(spec.resource, driver, around.machines, recovering, self._records.last)
 
     def _show(self, spec: _Spec, seen: Observation) -> Observation:
-        self.driver.silence.heard(seen.report if seen.connected else None)
-        self.driver.loop.heard(seen.progress if seen.connected else None, seen.report)
+        self.driver.heard(seen)
         if self.board is not None:
             self.board.show(spec.resource.namespace, spec.resource.name, spec.resource, seen)
         return seen

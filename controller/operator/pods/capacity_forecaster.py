@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from reprise.algorithms.cpu import milli_cpu
 from reprise.controller.kubernetes.api import Api, collection
 from reprise.controller.kubernetes.errors import OperatorError
 from reprise.controller.kubernetes.pods import PodView
@@ -71,6 +72,4 @@ def demand_of(resource: StreamTopology) -> Demand:
     labels = dict(kubernetes.node_selector)
     for prefix in _SELECTORS:
         labels |= {k.removeprefix(prefix): v for k, v in resource.spark.conf.items() if k.startswith(prefix)}
-    return Demand(
-        max(1, round(resource.nodes.cpu_cores * 1000)), labels, tolerated, kubernetes.spread == "required"
-    )
+    return Demand(milli_cpu(resource.nodes.cpu_cores), labels, tolerated, kubernetes.spread == "required")

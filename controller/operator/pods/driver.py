@@ -79,7 +79,7 @@ class DriverKeeper:
 
     def __post_init__(self) -> None:
         self.silence = DriverSilence(self.settings.driver_silent_s, self.clock)
-        self.loop = LoopWatch(self.clock)
+        self.loop = LoopWatch()
         self._endings = Endings(self.clock)
 
     @property
@@ -87,6 +87,11 @@ class DriverKeeper:
         """Whether the driver, whose pod may well run, has said nothing for so long that it is given up."""
         limit = self.silence.limit_s
         return self.silence.silent_s > (limit if self.silence.reported else max(limit, FIRST_REPORT_S))
+
+    def heard(self, seen: Observation) -> None:
+        """What the driver has reported by a look at its records."""
+        self.silence.heard(seen.report if seen.connected else None)
+        self.loop.heard(self.clock(), seen.progress if seen.connected else None, seen.report)
 
     def look(
         self,

@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from reprise.algorithms.cpu import milli_cpu
 from reprise.controller import logs
 from reprise.controller.agent.spark_secret import AUTHENTICATION
 from reprise.controller.crd.convert import TOPOLOGY_LABEL
@@ -170,7 +171,7 @@ def executor_template(resource: StreamTopology, settings: OperatorSettings, uid:
         "env": [
             {"name": "REPRISE_ZK", "value": settings.zk},
             {"name": "REPRISE_ROOT", "value": root_of(resource.namespace, resource.name)},
-            {"name": "REPRISE_CPU_MILLI", "value": str(max(1, round(resource.nodes.cpu_cores * 1000)))},
+            {"name": "REPRISE_CPU_MILLI", "value": str(milli_cpu(resource.nodes.cpu_cores))},
             {"name": "REPRISE_SESSION_TIMEOUT_MS", "value": str(round(settings.session_s * 1000))},
             {"name": "REPRISE_SCRATCH", "value": _SCRATCH},
             *_log_format(settings),

@@ -25,13 +25,13 @@ class Seen:
     watch: LoopWatch = field(init=False)
 
     def __post_init__(self) -> None:
-        self.watch = LoopWatch(lambda: self.now)
+        self.watch = LoopWatch()
 
     def reports(self, turns: int, seconds: int = 1, limit_s: float = LIMIT_S) -> None:
         for _ in range(seconds):
             self.now += 1.0
             self.number += 1
-            self.watch.heard(Progress("7", turns=turns, turn_limit_s=limit_s), self.number)
+            self.watch.heard(self.now, Progress("7", turns=turns, turn_limit_s=limit_s), self.number)
 
 
 def test_a_loop_that_begins_no_turn_for_longer_than_its_limit_is_hung() -> None:
@@ -59,13 +59,13 @@ def test_what_is_no_hung_loop(kind: str) -> None:
     if kind == "no new report":  # silence is judged elsewhere
         for _ in range(600):
             seen.now += 1.0
-            seen.watch.heard(Progress("7", turns=5, turn_limit_s=LIMIT_S), seen.number)
+            seen.watch.heard(seen.now, Progress("7", turns=5, turn_limit_s=LIMIT_S), seen.number)
     if kind == "away":
-        seen.watch.heard(None)
+        seen.watch.heard(seen.now, None)
     if kind == "observer slept":
         seen.now += 3600.0
     if kind == "another driver":
-        seen.watch.heard(Progress("8", turns=5, turn_limit_s=LIMIT_S), seen.number + 1)
+        seen.watch.heard(seen.now, Progress("8", turns=5, turn_limit_s=LIMIT_S), seen.number + 1)
         seen.number += 1
     seen.reports(5, 8, 0.0 if kind == "old version" else LIMIT_S)
     assert not seen.watch.hung
@@ -99,7 +99,7 @@ def test_a_run_ends_a_driver_whose_loop_hangs_once() -> None:
         seen.number += 1
         told = Progress("7", turns=5, turn_limit_s=LIMIT_S)
         at = Observation(seen.now, connected=True, progress=told, report=seen.number)
-        _Run._end_hung_driver(cast(_Run, run), at, services)
+        _Run._end_hung_driver(cast(_Run, run), seen.now, at, services)
     assert driver.crashes == 1
     assert [action["action"] for action in run.said] == ["driver-hung"]
     assert "no turn for" in run.said[0]["reason"]

@@ -354,9 +354,8 @@ def turns_told(one: DriverKeeper, clock: Clock, seconds: int, turns: int, driver
     """A look a second; the driver reports each time that its loop has begun so many turns."""
     for _ in range(seconds):
         clock.now += 1.0
-        one.silence.heard(int(clock.now))
         told = Progress(driver, turns=turns, turn_limit_s=100.0)
-        one.loop.heard(told, int(clock.now))
+        one.heard(Observation(clock.now, connected=True, progress=told, report=int(clock.now)))
 
 
 def test_a_driver_that_reports_while_its_loop_hangs_is_ended_and_its_successor_is_not(clock: Clock) -> None:
@@ -376,9 +375,8 @@ def test_a_driver_that_reports_while_its_loop_hangs_is_ended_and_its_successor_i
     assert "hangs" in one.problem
     another = replace(running, uid="another")
     one.look(resource, another, None, recovering=True)
-    one.loop.heard(
-        Progress("1", turns=2, turn_limit_s=100.0), int(clock.now)
-    )  # the last report of the one before
+    left = Progress("1", turns=2, turn_limit_s=100.0)  # the last report of the one before
+    one.loop.heard(clock.now, left, int(clock.now))
     turns_told(one, clock, 5, turns=1, driver="2")
     one.look(resource, another, None, recovering=True)
     assert forced(api) == [None]
