@@ -1,11 +1,13 @@
-"""What texts of the repository name is there: files by their path, modules by their dotted name."""
+"""What texts of the repository name is there: files by their path, modules by their dotted name, tests, and programs."""
 
 from __future__ import annotations
 
 import re
 import subprocess
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
@@ -16,6 +18,11 @@ MODULE = re.compile(
     r"|(?:(?<=-m )|(?<=from ))(?:tools|examples\.demo))"
     r"(?:\.[A-Za-z_]\w*)+"
 )
+TEST = re.compile(r"`([\w/]*\btest_\w*|\.\.\._\w+)(\.\.\.)?(?:\[(\w+)\])?(\.py)?`")
+"""Three dots, at either end, stand for the rest of a name; in brackets is a parameter's value."""
+OF_FILE = re.compile(rf"`((?:\w+/)?test_\w+)`: ((?:{TEST.pattern}(?:, (?:and )?)?)+)")
+"""A file of tests without its ending, and tests in it, as in the tables of docs/messages.md."""
+RUN = re.compile(r"(?<=\s-m )[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?![\w.]*[*{])")
 MADE_UP = {"scheduler/a.py", "reprise.spark_jobs.operator"}
 """Names that tests give to what is not there."""
 
@@ -69,3 +76,61 @@ def test_every_module_that_is_named_is_there() -> None:
     names = list(named(MODULE))
     assert len(names) > 500
     assert missing(names, is_module) == []
+
+
+@cache
+def tests() -> dict[Path, str]:
+    """Text by file."""
+    return {path: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")}
+
+
+def is_test(name: str, more: str, parameter: str, in_files: Iterable[Path]) -> bool:
+    """Whether one of these files defines it, or, without dots, one of them is it."""
+    before = r"\w*" if name.startswith("...") else ""
+    after = r"\w*\(" if more else r"\("
+    wanted = re.compile("def " + before + re.escape(name.removeprefix("...")) + after)
+    return any(wanted.search(tests()[path]) and parameter in tests()[path] for path in in_files)
+
+
+def files_of(name: str) -> list[Path]:
+    """Files of tests that a name, or folder and name, without the ending may mean."""
+    return [path for path in tests() if f"/{path.relative_to(ROOT).with_suffix('')}".endswith(f"/{name}")]
+
+
+def test_every_test_that_is_named_is_there() -> None:
+    missed, count = [], 0
+    for path in texts():
+        for name, more, parameter, _ in TEST.findall(path.read_text(encoding="utf-8", errors="ignore")):
+            count += 1
+            if not files_of(name) and ("/" in name or not is_test(name, more, parameter, tests())):
+                missed.append((name, str(path.relative_to(ROOT))))
+    assert count > 60
+    assert missed == []
+
+
+def test_every_test_that_is_named_with_its_file_is_in_it() -> None:
+    missed, count = [], 0
+    for path in texts():
+        for match in OF_FILE.finditer(path.read_text(encoding="utf-8", errors="ignore")):
+            for name, more, parameter, _ in TEST.findall(match[2]):
+                count += 1
+                if not is_test(name, more, parameter, files_of(match[1])):
+                    missed.append((match[1], name))
+    assert count > 25
+    assert missed == []
+
+
+def test_everything_that_is_run_by_name_can_be_run() -> None:
+    names = list(named(RUN))
+    assert len(names) > 60
+    marks = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["markers"]
+    known = {mark.partition(":")[0] for mark in marks} | {"not"}
+    assert missing([one for one in names if one[0] not in known], can_be_run) == []
+
+
+def can_be_run(name: str) -> bool:
+    """By `python -m`: a module, a package that says what is run, or one that is installed."""
+    folder = ROOT.joinpath(*name.split("."))
+    if (ROOT / name.partition(".")[0]).is_dir():
+        return folder.with_suffix(".py").is_file() or (folder / "__main__.py").is_file()
+    return find_spec(name) is not None
