@@ -79,7 +79,7 @@ def test_every_module_that_is_named_is_there() -> None:
 
 
 @cache
-def tests() -> dict[Path, str]:
+def files_with_tests() -> dict[Path, str]:
     """Text by file."""
     return {path: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")}
 
@@ -89,12 +89,18 @@ def is_test(name: str, more: str, parameter: str, in_files: Iterable[Path]) -> b
     before = r"\w*" if name.startswith("...") else ""
     after = r"\w*\(" if more else r"\("
     wanted = re.compile("def " + before + re.escape(name.removeprefix("...")) + after)
-    return any(wanted.search(tests()[path]) and parameter in tests()[path] for path in in_files)
+    return any(
+        wanted.search(files_with_tests()[path]) and parameter in files_with_tests()[path] for path in in_files
+    )
 
 
 def files_of(name: str) -> list[Path]:
     """Files of tests that a name, or folder and name, without the ending may mean."""
-    return [path for path in tests() if f"/{path.relative_to(ROOT).with_suffix('')}".endswith(f"/{name}")]
+    return [
+        path
+        for path in files_with_tests()
+        if f"/{path.relative_to(ROOT).with_suffix('')}".endswith(f"/{name}")
+    ]
 
 
 def test_every_test_that_is_named_is_there() -> None:
@@ -102,7 +108,7 @@ def test_every_test_that_is_named_is_there() -> None:
     for path in texts():
         for name, more, parameter, _ in TEST.findall(path.read_text(encoding="utf-8", errors="ignore")):
             count += 1
-            if not files_of(name) and ("/" in name or not is_test(name, more, parameter, tests())):
+            if not files_of(name) and ("/" in name or not is_test(name, more, parameter, files_with_tests())):
                 missed.append((name, str(path.relative_to(ROOT))))
     assert count > 60
     assert missed == []

@@ -361,6 +361,25 @@ def verifying(w: World) -> World:
     return w
 
 
+def test_a_report_of_before_the_last_order_is_not_believed_about_failures_and_restorations() -> None:
+    """It tells of the partitions as they were under another order: one lost then may have been installed again since."""
+    w = world()
+    assert w.desired is not None
+    lost = {"sink.0": "its host is another one"}
+    assert reported(w, failed=lost).rule == "failure-detected"
+    assert reported(w, failed=lost, seq=w.desired.seq - 1).rule != "failure-detected"
+    w.kill("n1")
+    for _ in range(40):
+        w.now += 0.3
+        w.drive()
+        assert w.desired is not None
+        older = reported(w, seq=w.desired.seq - 1)
+        assert older.rule != "restored"
+        if w.coordinate().rule == "restored":
+            return
+    raise AssertionError(w.log)
+
+
 def test_restored_is_said_and_global_checkpoints_go_on() -> None:
     w = world()
     decision = at_work_again(w)

@@ -139,6 +139,19 @@ def test_a_snapshot_holds_all_records(connect: Connect) -> None:
     assert snapshot.desired is None
 
 
+def test_the_newest_wish_to_pause_counts_also_one_that_comes_late(connect: Connect) -> None:
+    """A command that was frozen between its start and its write is a wish of a person all the same; `status` shows it."""
+    store = connect()
+    store.paused = False
+    for wish, stands in ((b"true", True), (b"false", False), (b"true", True)):
+        put(store, paths.PAUSED, wish)
+        assert store.read().snapshot.paused is stands
+    store.client.delete(f"{store.root}/{paths.PAUSED}")
+    assert store.read().snapshot.paused is False
+    store.paused = True
+    assert store.read().snapshot.paused is True, "without a wish the resource says it"
+
+
 def test_a_decision_is_one_transaction(connect: Connect) -> None:
     store = connect()
     before = store.read()

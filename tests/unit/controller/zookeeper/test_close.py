@@ -1,0 +1,57 @@
+"""Records that are given to the users while others, who may still write there, go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kazoo.exceptions import NoNodeError
+from kazoo.security import ACL
+
+from reprise.controller.zookeeper.users import Keys, close
+
+KEYS = Keys("k" * 32)
+ROOT = "/reprise/ns/a"
+
+
+class Answer:
+    def __init__(self, give: Callable[[], Any]) -> None:
+        self._give = give
+
+    def get(self, timeout: float) -> Any:
+        return self._give()
+
+
+class Tree:
+    """A server's znodes with their rights.  `late`: made by a stranger just before the rights of the root are set."""
+
+    def __init__(self, paths: list[str], late: list[str]) -> None:
+        self.rights: dict[str, list[ACL] | None] = dict.fromkeys(paths)
+        self._late = late
+
+    def set_acls_async(self, path: str, rights: list[ACL]) -> Answer:
+        def give() -> None:
+            if path == ROOT:
+                self.rights |= dict.fromkeys(self._late)
+            if path not in self.rights:
+                raise NoNodeError
+            self.rights[path] = rights
+
+        return Answer(give)
+
+    def get_children_async(self, path: str) -> Answer:
+        def give() -> list[str]:
+            if path not in self.rights:
+                raise NoNodeError
+            return [p.rpartition("/")[2] for p in self.rights if p.rpartition("/")[0] == path]
+
+        return Answer(give)
+
+
+def test_records_that_are_made_while_the_others_are_given_away_are_given_away_too() -> None:
+    above = ["/reprise", "/reprise/ns"]
+    early = [ROOT, f"{ROOT}/nodes", f"{ROOT}/nodes/n1"]
+    late = [f"{ROOT}/commands", f"{ROOT}/commands/paused"]
+    tree = Tree([*above, *early], late)
+    assert close(tree, ROOT, KEYS) == len([*above, *early, *late])
+    assert tree.rights == {path: KEYS.allowed(path) for path in [*above, *early, *late]}
