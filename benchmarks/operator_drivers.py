@@ -27,6 +27,7 @@ from reprise.controller.zookeeper.records import (
     encode_stats,
     parse_desired,
 )
+from reprise.scheduler.failure import Failure, FailureKind
 from reprise.scheduler.model import Desired, PartitionStats, Progress
 
 SESSION_S = 10.0
@@ -50,7 +51,7 @@ class Driver:
     positions: dict[str, int]
     horizon: int = FIRST
     checkpoint: int = FIRST
-    failed: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, Failure] = field(default_factory=dict)
     changed: bool = False
 
     def lose(self, nodes: Iterable[str]) -> None:
@@ -60,7 +61,7 @@ class Driver:
         for partition, node in self.desired.assignment.items():
             if node in gone:
                 self.positions.pop(partition, None)
-                self.failed[partition] = f"lost with {node}"
+                self.failed[partition] = Failure(FailureKind.NODE_LOST, node)
         self.changed = True
 
     def follow(self, desired: Desired) -> None:

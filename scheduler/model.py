@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from reprise.algorithms.cpu import under_cap
+from reprise.scheduler.failure import Failure
 from reprise.scheduler.incident import Incident
 
 
@@ -115,7 +116,7 @@ class Progress:
     generation: int = 0
     nodes: frozenset[str] = frozenset()
     positions: Mapping[str, int] = field(default_factory=dict)
-    failed: Mapping[str, str] = field(default_factory=dict)
+    failed: Mapping[str, Failure] = field(default_factory=dict)
     horizon: int = 0
     punctuation: int = 0
     ended: bool = False

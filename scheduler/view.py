@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from reprise.scheduler.failure import Failure
 from reprise.scheduler.model import Node, Policy, QueryView, Snapshot
 
-POISON = "poison"
 """How the driver's reason begins when user code raised."""
 
 
@@ -29,7 +29,7 @@ class View:
     acked: bool
     """The driver has applied the newest desired state."""
     poison: Mapping[str, str]
-    reported: Mapping[str, str]
+    reported: Mapping[str, Failure]
     """Partitions that the driver reports as failed and has not let go of; without the poisoned."""
     failed: Mapping[str, str]
     """Partitions that are failed, with the reason; without the poisoned."""
@@ -83,7 +83,7 @@ def look(snapshot: Snapshot, policy: Policy) -> View:
     acked = desired is not None and progress is not None and not changed and progress.seq >= desired.seq
     poison = _poison(snapshot, changed)
     trusted = progress.failed if progress and not changed else {}
-    reported = {p: why for p, why in trusted.items() if p not in poison}
+    reported = {p: failure for p, failure in trusted.items() if p not in poison}
     failed = _failed(snapshot, alive, poison, reported if acked else {}, changed)
     assignment = desired.assignment if desired else {}
     known = {p.id for p in snapshot.topology.partitions} - set(failed) - set(poison)
@@ -112,7 +112,7 @@ def _poison(snapshot: Snapshot, changed: bool) -> dict[str, str]:
         return {}
     stored = snapshot.poison
     known = dict(stored.partitions) if stored and stored.driver == progress.driver else {}
-    known |= {p: why for p, why in progress.failed.items() if why.startswith(POISON)}
+    known |= {p: str(failure) for p, failure in progress.failed.items() if failure.is_poison}
     return {p.id: known[p.id] for p in snapshot.topology.partitions if p.id in known}
 
 
@@ -120,7 +120,7 @@ def _failed(
     snapshot: Snapshot,
     alive: Mapping[str, Node],
     poison: Mapping[str, str],
-    reported: Mapping[str, str],
+    reported: Mapping[str, Failure],
     changed: bool,
 ) -> dict[str, str]:
     if snapshot.desired is None:

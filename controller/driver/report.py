@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from reprise.scheduler.failure import Failure, FailureKind
 from reprise.scheduler.model import Desired, PartitionStats, Progress
 from reprise.spark_jobs.credentials import redacted
 from reprise.spark_jobs.engine import desired as engine_input
@@ -49,7 +50,10 @@ def progress_of(
         generation=progress.generation,
         nodes=frozenset(progress.nodes),
         positions=progress.positions,
-        failed={partition: redacted(why) for partition, why in progress.failed.items()},
+        failed={
+            partition: Failure(FailureKind(failure.kind), redacted(failure.reason))
+            for partition, failure in progress.failed.items()
+        },
         horizon=progress.horizon,
         due=progress.due,
         punctuation=progress.punctuation,
@@ -76,7 +80,10 @@ def bounded(progress: Progress) -> Progress:
     length = max(MIN_REASON, REASONS // max(1, len(progress.failed)))
     return replace(
         progress,
-        failed={partition: cut(why, length) for partition, why in progress.failed.items()},
+        failed={
+            partition: replace(failure, reason=cut(failure.reason, length - len(failure.kind)))
+            for partition, failure in progress.failed.items()
+        },
         problems=tuple(cut(text, MAX_PROBLEM) for text in progress.problems),
     )
 

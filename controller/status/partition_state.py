@@ -38,7 +38,7 @@ def partition_state(partition: str, seen: Observation) -> PartitionState:
     if progress is None or desired is None:
         return PartitionState.WAITING
     failed = progress.failed.get(partition)
-    if failed is not None and is_poison(failed):
+    if failed is not None and failed.is_poison:
         return PartitionState.POISONED
     if desired.assignment.get(partition) not in seen.nodes:
         return PartitionState.WAITING
@@ -62,8 +62,3 @@ def node_states(nodes: Iterable[str], seen: Observation) -> dict[str, NodeState]
         return NodeState.READY if node in hosting else NodeState.STANDBY
 
     return {node: state(node) for node in nodes}
-
-
-def is_poison(reason: str) -> bool:
-    """Whether a partition has failed by its own code: it is not tried again while this driver lives."""
-    return reason.startswith("poison")

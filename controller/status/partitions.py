@@ -57,13 +57,13 @@ def _reason(partition: str, state: PartitionState, seen: Observation) -> str:
     failed, node = progress.failed.get(partition), desired.assignment.get(partition)
     match state:
         case PartitionState.POISONED:
-            return failed or ""
+            return str(failed)
         case PartitionState.WAITING:
             plan = current_plan(seen)
             left = f"plan {plan.id} does not place it" if plan else "no plan has placed it yet"
             return f"lost with {node}" if node else left
         case PartitionState.RESTORING:
-            return failed or f"from checkpoint {desired.checkpoint}"
+            return str(failed or f"from checkpoint {desired.checkpoint}")
         case PartitionState.CATCHING_UP:
             return f"{_lag(partition, seen)} batches behind"
         case _:

@@ -121,7 +121,7 @@ def _query_state(query: Query | QueryView, parts: _Parts, seen: Observation) -> 
     if seen.waits:
         return QueryState(query.id, query.priority, Status.WAITING, lag, seen.waits)
     if poisoned := parts.poisoned.first(query.partitions, 1):
-        return QueryState(query.id, query.priority, Status.WAITING, lag, progress.failed[poisoned[0]])
+        return QueryState(query.id, query.priority, Status.WAITING, lag, str(progress.failed[poisoned[0]]))
     if parts.homeless.count(query.partitions):
         homeless = parts.homeless(query.partitions)
         return QueryState(query.id, query.priority, Status.WAITING, lag, _why(query.id, homeless, seen))

@@ -26,6 +26,7 @@ from reprise.controller.zookeeper.fields import (
     shallow,
 )
 from reprise.controller.zookeeper.node_record import NodeRecord
+from reprise.scheduler.failure import Failure
 from reprise.scheduler.model import Desired, Node, PartitionStats, Poison, Progress
 
 
@@ -79,7 +80,7 @@ def encode_progress(x: Progress) -> bytes:
             "bad_checkpoints": sorted(x.bad_checkpoints),
             "gaps": sorted(x.gaps),
             "positions": dict(x.positions),
-            "failed": dict(x.failed),
+            "failed": {partition: str(failure) for partition, failure in x.failed.items()},
             "buffers": dict(x.buffers),
             "problems": list(x.problems),
             "counters": {operator: dict(counted) for operator, counted in x.counters.items()},
@@ -96,7 +97,7 @@ def parse_progress(raw: bytes, path: str = paths.PROGRESS) -> Progress:
         generation=f.integer("generation", 0),
         nodes=frozenset(f.items("nodes", as_text, [])),
         positions=f.mapping("positions", as_integer, {}),
-        failed=f.mapping("failed", as_text, {}),
+        failed=f.mapping("failed", _failure, {}),
         horizon=horizon,
         due=f.integer("due", horizon),
         punctuation=f.integer("punctuation", 0),
@@ -176,6 +177,10 @@ def _not_negative(f: Fields, name: str) -> float:
     if value < 0:
         raise f.wrong(name, f"must not be negative, but is {value}")
     return value
+
+
+def _failure(f: Fields, name: str, value: Any) -> Failure:
+    return Failure.parse(as_text(f, name, value))
 
 
 def _counted(f: Fields, name: str, value: Any) -> dict[str, int]:

@@ -27,7 +27,7 @@ from reprise.scheduler.steps import (
     WriteIncident,
     WritePoison,
 )
-from reprise.scheduler.view import POISON, look
+from reprise.scheduler.view import look
 
 ACK_S = 0.3
 """Until the driver has taken over a desired state."""
@@ -247,7 +247,7 @@ class _World:
         positions = {p: desired.checkpoint if rollback else progress.positions[p] for p in mine}
         if rollback:
             self._began.update(dict.fromkeys(mine, self.now))
-        poison = {p: why for p, why in progress.failed.items() if why.startswith(POISON)}
+        poison = {p: failure for p, failure in progress.failed.items() if failure.is_poison}
         self._report(
             seq=desired.seq,
             generation=desired.generation,

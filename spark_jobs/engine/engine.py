@@ -32,6 +32,7 @@ from reprise.spark_jobs.errors import (
     JobError,
     SupersededError,
 )
+from reprise.spark_jobs.failure import Failure, FailureKind
 from reprise.spark_jobs.node.command import Command, Install, Report, Usage, size_of
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.ledger import Ledger
@@ -74,7 +75,7 @@ class Engine:
     patience_s: float = 60.0
     desired: Desired = field(default_factory=Desired)
     positions: dict[str, int] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, Failure] = field(default_factory=dict)
     gaps: set[str] = field(default_factory=set)
     """Partitions whose upstreams dropped for want of room what they need: only a rollback of all feeds them."""
     usage: dict[str, Usage] = field(default_factory=dict)
@@ -178,7 +179,7 @@ class Engine:
                     continue
                 self._install(partition)
         for partition in [p for p in self.positions if p not in desired.assignment]:
-            self._lose(partition, "not assigned")
+            self._lose(partition, Failure(FailureKind.NOT_ASSIGNED))
             self.failed.pop(partition, None)
         log.info(
             "desired seq=%d generation=%d checkpoint=%d assigned=%d retain=%s",
@@ -204,14 +205,14 @@ class Engine:
         self.counters.pop(partition, None)
         self.figures.installs(partition, self.desired.checkpoint, size, time.monotonic())
 
-    def _lose(self, partition: str, reason: str) -> None:
+    def _lose(self, partition: str, failure: Failure) -> None:
         self.figures.loses(partition)
         self.punctuations.lost(partition)
         self.positions.pop(partition, None)
         self.counters.pop(partition, None)
         self.installing.discard(partition)
         self._installation.pop(partition, None)
-        self.failed[partition] = reason
+        self.failed[partition] = failure
 
     # -- one step ------------------------------------------------------------------------------------------------------
 
@@ -225,7 +226,7 @@ class Engine:
     def _tick(self, living: Mapping[str, str], cancelled: threading.Event) -> bool:
         self._nodes = tuple(sorted(living))
         for partition in [p for p in self.positions if self.desired.assignment.get(p) not in living]:
-            self._lose(partition, "node lost")
+            self._lose(partition, Failure(FailureKind.NODE_LOST))
         slots = sorted({self.desired.assignment[p] for p in self.positions})
         if not slots:
             return False
@@ -400,10 +401,10 @@ class Engine:
         mine = [p for p in list(self.positions) if self.desired.assignment[p] == node]
         for partition in mine:
             if report.installed.get(partition) != self._installation[partition]:
-                self._lose(partition, "state lost with its host")
+                self._lose(partition, Failure(FailureKind.STATE_LOST))
             elif partition in report.failed:
                 self._lose(partition, report.failed[partition])
-                if report.failed[partition].startswith("checkpoint:"):
+                if report.failed[partition].kind is FailureKind.CHECKPOINT:
                     self.restore_point.condemn(self.desired.checkpoint)
             elif partition in report.positions:
                 self.positions[partition] = report.positions[partition]
@@ -521,7 +522,7 @@ class Engine:
     def done(self) -> bool:
         """The stream has ended and every partition that is not poisoned has applied its last batch and stored it."""
         final = self.final
-        poisoned = {p for p, reason in self.failed.items() if reason.startswith("poison")}
+        poisoned = {p for p, failure in self.failed.items() if failure.kind is FailureKind.POISON}
         wanted = set(self.topology.partitions) - self.topology.downstream_of(poisoned)
         return (
             final is not None

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from reprise.spark_jobs.failure import Failure
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -20,7 +22,7 @@ class Progress:
     nodes: tuple[str, ...] = ()
     """Nodes that the engine was given last."""
     positions: Mapping[str, int] = field(default_factory=dict)
-    failed: Mapping[str, str] = field(default_factory=dict)
+    failed: Mapping[str, Failure] = field(default_factory=dict)
     horizon: int = 0
     due: int = 0
     """Never less than `horizon`; as of when this was made, while the stream's clock goes on."""

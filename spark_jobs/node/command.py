@@ -13,6 +13,7 @@ from typing import Any
 
 from reprise.spark_jobs.contract import Range
 from reprise.spark_jobs.errors import WireError
+from reprise.spark_jobs.failure import Failure, FailureKind
 from reprise.spark_jobs.version import VERSION, require_same
 
 Order = tuple[int, int]
@@ -134,7 +135,7 @@ class Report:
     host: str
     positions: Mapping[str, int]
     installed: Mapping[str, str]
-    failed: Mapping[str, str] = field(default_factory=dict)
+    failed: Mapping[str, Failure] = field(default_factory=dict)
     acks: tuple[Ack, ...] = ()
     usage: Mapping[str, Usage] = field(default_factory=dict)
     outputs: tuple[tuple[str, int, float], ...] = ()
@@ -161,6 +162,9 @@ class Report:
             raw = json.loads(data)
             require_same(raw.get("version"), "an executor", "the driver")
             raw["acks"] = tuple(Ack(**a) for a in raw["acks"])
+            raw["failed"] = {
+                p: Failure(FailureKind(x["kind"]), x["reason"]) for p, x in raw["failed"].items()
+            }
             raw["usage"] = {p: Usage(**u) for p, u in raw["usage"].items()}
             raw["outputs"] = tuple((p, b, t) for p, b, t in raw["outputs"])
             raw["problems"], raw["gaps"] = tuple(raw["problems"]), tuple(raw["gaps"])

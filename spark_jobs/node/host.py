@@ -14,7 +14,7 @@ for its turn, would take the host back to older orders.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,6 +34,7 @@ from reprise.spark_jobs.errors import (
     StepError,
     StoreError,
 )
+from reprise.spark_jobs.failure import Failure, FailureKind
 from reprise.spark_jobs.node.buffers import Budget
 from reprise.spark_jobs.node.busy import Activity, Note
 from reprise.spark_jobs.node.command import Ack, Command, Install, Order, Report, Usage
@@ -60,10 +61,13 @@ ROUND = 8
 
 WAITS = (NotYetError, SinkError, SourceError, BufferError, OSError)
 """Trouble that passes."""
-ENDS = (StepError, FencedError, LostOutputError)
-"""Trouble that does not, and ends the partition."""
-REASONS = ("poison", "fenced", "lost output")
-"""How the reason begins, in the order of `ENDS`."""
+ENDS: Mapping[type[DataPlaneError], FailureKind] = {
+    StepError: FailureKind.POISON,
+    FencedError: FailureKind.FENCED,
+    LostOutputError: FailureKind.LOST_OUTPUT,
+}
+"""Trouble that does not pass and ends the partition, and what has happened to it then."""
+_ENDS = tuple(ENDS)
 
 Bundles = list[tuple[int, bytes]]
 """(target slot, bundle)."""
@@ -79,7 +83,7 @@ class Host:
         self.busy = Note()
         self.runtimes: dict[str, Runtime] = {}
         self.installed: dict[str, str] = {}
-        self.failed: dict[str, str] = {}
+        self.failed: dict[str, Failure] = {}
         self.command: Command | None = None
         self._begun = False
         """Whether the current command was taken in completely."""
@@ -240,11 +244,13 @@ class Host:
             self._attempts[partition] = attempt.later(self.clock())
             self._problems.append(f"{partition}: cannot be installed from checkpoint {position} yet: {error}")
         except CheckpointError as error:
-            self._fail(partition, f"checkpoint: {error}")
+            self._fail(partition, FailureKind.CHECKPOINT, str(error))
         except FencedError as error:
             self._end(partition, error)
         except (Exception, PanicException) as error:  # user code in initial() or restore()
-            self._fail(partition, f"poison: partition {partition}: {type(error).__name__}: {error}")
+            self._fail(
+                partition, FailureKind.POISON, f"partition {partition}: {type(error).__name__}: {error}"
+            )
         else:
             del self._attempts[partition]
 
@@ -309,11 +315,11 @@ class Host:
         except Exception as error:  # of a connection that is not used again
             self._problems.append(f"{runtime.partition.id}: closing: {type(error).__name__}: {error}")
 
-    def _end(self, partition: str, error: StepError | FencedError | LostOutputError) -> None:
+    def _end(self, partition: str, error: DataPlaneError) -> None:
         """Trouble that does not pass: code raised, a later installation writes, or output is lost that was kept here; only
         poison is not restored elsewhere."""
-        reason = next(r for kind, r in zip(ENDS, REASONS, strict=True) if isinstance(error, kind))
-        self._fail(partition, f"{reason}: {error}")
+        kind = next(kind for raised, kind in ENDS.items() if isinstance(error, raised))
+        self._fail(partition, kind, str(error))
 
     @contextmanager
     def _its_own(self, partition: str, batch: int) -> Iterator[None]:
@@ -321,7 +327,7 @@ class Host:
         nobody on any node would move.  Only memory may be there again the next time."""
         try:
             yield
-        except ENDS as error:
+        except _ENDS as error:
             self._end(partition, error)
         except MemoryError:
             raise
@@ -332,8 +338,8 @@ class Host:
             place = self._topology.partitions[partition].place
             self._end(partition, StepError(place.operator, partition, batch, error))
 
-    def _fail(self, partition: str, reason: str) -> None:
-        self.failed[partition] = reason
+    def _fail(self, partition: str, kind: FailureKind, reason: str) -> None:
+        self.failed[partition] = Failure(kind, reason)
         self._forget(partition)
 
     def _refresh(self, command: Command) -> None:
@@ -455,7 +461,7 @@ class Host:
             try:
                 if trouble := runtime.sink.settle(max(0.0, deadline - time.monotonic())):
                     self._problems.append(f"{partition}: output waits: {trouble}")
-            except ENDS as error:
+            except _ENDS as error:
                 self._end(partition, error)
             except EncodeError as error:
                 self._end(

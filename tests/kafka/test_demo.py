@@ -9,6 +9,7 @@ import pytest
 from examples.demo import kafka_data as data
 from examples.demo.flights import EXAMPLES
 from reprise.controller.local.run.config import load
+from reprise.spark_jobs.failure import Failure, FailureKind
 from tests.support.local_engine import World
 from tools.kafka.server import KafkaCluster
 
@@ -35,7 +36,7 @@ def test_no_key_and_window_is_missing_or_twice(tmp_path: Path) -> None:
         feeder.start()
         world.run(lambda e: e.punctuations.newest >= 4, limit=100_000)
         world.nodes.lose("a", "b")
-        world.run(lambda e: "node lost" in e.failed.values())
+        world.run(lambda e: Failure(FailureKind.NODE_LOST) in e.failed.values())
         world.nodes.start("d")
         world.want(1, world.engine.punctuations.newest, world.spread("c", "d"))
         world.run(lambda e: e.done, limit=100_000)

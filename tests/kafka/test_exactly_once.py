@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from reprise.spark_jobs.engine.chain import ChainError
+from reprise.spark_jobs.failure import FailureKind
 from tests.kafka import pipes
 from tests.kafka.broker import Broker, wait_for
 from tests.support.local_engine import World
@@ -91,7 +92,9 @@ def test_a_zombie_node_that_wakes_up_writes_nothing_more(broker: Broker, tmp_pat
 
     wait_for(asleep_until_now)
     failed = {p: why for host in zombies.values() for p, why in host.failed.items()}
-    assert all(why.startswith("fenced: ") and "later installation" in why for why in failed.values())
+    assert all(
+        why.kind is FailureKind.FENCED and "later installation" in why.reason for why in failed.values()
+    )
     world.run(lambda e: e.done)
     assert ids(broker, target) == list(range(ROWS))
 

@@ -21,6 +21,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from reprise.spark_jobs.failure import Failure, FailureKind
 from reprise.spark_jobs.kafka.settings import Settings
 from reprise.spark_jobs.kafka.transactions import Marker, Session
 from reprise.spark_jobs.sinks import Owner
@@ -121,7 +122,7 @@ def test_a_broker_that_is_down_during_a_recovery(
 
 def recover_without_a_broker(cluster: KafkaCluster, world: World, down_s: float) -> None:
     world.nodes.lose("a")
-    world.run(lambda e: "node lost" in e.failed.values())
+    world.run(lambda e: Failure(FailureKind.NODE_LOST) in e.failed.values())
     world.nodes.start("c")
     world.want(1, world.engine.punctuations.newest, world.spread("b", "c"))
     run(world, down_s)
@@ -230,7 +231,7 @@ def test_three_brokers_one_killed_while_nodes_are_lost(tmp_path: Path) -> None:
         world, target = begin(broker, tmp_path)
         three.brokers[0].kill()
         world.nodes.lose("a")
-        world.run(lambda e: "node lost" in e.failed.values())
+        world.run(lambda e: Failure(FailureKind.NODE_LOST) in e.failed.values())
         world.nodes.start("c")
         world.want(1, world.engine.punctuations.newest, world.spread("b", "c"))
         finish(world, broker, target)

@@ -20,6 +20,7 @@ from reprise.scheduler import (
     QueryView,
     TopologyView,
 )
+from reprise.scheduler.failure import Failure
 from reprise.scheduler.incident import Candidate, Considered
 
 TOPOLOGY = TopologyView(
@@ -38,7 +39,7 @@ PROGRESS = Progress(
     generation=2,
     nodes=frozenset({"n1#1", "n2#1"}),
     positions={"source.0": 7, "sink.0": 6},
-    failed={"other.0": "node lost"},
+    failed={"other.0": Failure.parse("node lost")},
     horizon=9,
     punctuation=8,
     ended=False,

@@ -28,6 +28,7 @@ from reprise.scheduler import (
     WritePoison,
     decide,
 )
+from reprise.scheduler.failure import Failure
 
 
 def diamond(parallelism: int = 2, cpu: int = 100, deterministic: bool = True) -> TopologyView:
@@ -141,10 +142,10 @@ class Driver:
         else:
             self.positions[p] = max(self.positions[p], reach)
 
-    def _lose(self, p: str, reason: str) -> None:
+    def _lose(self, p: str, why: str) -> None:
         self.positions.pop(p, None)
         self.retained_since.pop(p, None)
-        self.failed[p] = reason
+        self.failed[p] = Failure.parse(why)
 
     def progress(self) -> Progress:
         d = self.desired

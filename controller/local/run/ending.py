@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from reprise.controller.local.run.config import Outcome
-from reprise.controller.status.partition_state import is_poison
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler.model import Progress
 from reprise.spark_jobs.topology import Topology
@@ -45,7 +44,7 @@ class Ending:
         outputs = {p: progress.positions[p] for p in self.topology.outputs if p in progress.positions}
         if outputs != self._outputs:
             self._outputs, self._at_rest_since = outputs, now
-        poisoned = {p for p, why in progress.failed.items() if is_poison(why)}
+        poisoned = {p for p, failure in progress.failed.items() if failure.is_poison}
         if not poisoned or not set(self.topology.outputs) <= self.topology.downstream_of(poisoned):
             return None
         if now - self._at_rest_since < REST_S:
@@ -64,4 +63,4 @@ class Ending:
 
 def aside(progress: Progress) -> list[str]:
     """The partitions that were set aside, each with what it raised."""
-    return [f"{p}: {why}" for p, why in progress.failed.items() if is_poison(why)]
+    return [f"{p}: {failure}" for p, failure in progress.failed.items() if failure.is_poison]

@@ -21,7 +21,6 @@ from typing import Protocol
 from reprise.controller.kubernetes.events import Events
 from reprise.controller.kubernetes.pods import PodView
 from reprise.controller.operator.settings import OperatorSettings
-from reprise.controller.status.partition_state import is_poison
 from reprise.controller.zookeeper.errors import CoordinationError, SessionError
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.process_records import Spec
@@ -150,7 +149,7 @@ def _waits_for(seen: Observation, pod: PodView, reported: bool) -> tuple[str, st
 
 def _held_up(progress: Progress, desired: Desired | None, connected: bool) -> str:
     """Why no checkpoint can be complete; empty where nothing is known to prevent one."""
-    aside = sorted(p for p, why in progress.failed.items() if is_poison(why))
+    aside = sorted(p for p, failure in progress.failed.items() if failure.is_poison)
     if aside:
         return f"no checkpoint can be complete while {', '.join(aside[:3])} is set aside; {WAY_OUT}"
     if desired is not None and desired.paused:

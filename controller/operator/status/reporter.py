@@ -20,7 +20,6 @@ from reprise.controller.kubernetes.events import Events
 from reprise.controller.kubernetes.pods import seconds
 from reprise.controller.operator.status.publisher import Publisher
 from reprise.controller.operator.status.topology_status import Situation, status_of
-from reprise.controller.status.partition_state import is_poison
 from reprise.controller.zookeeper.observation import Observation
 
 log = logging.getLogger("reprise.operator")
@@ -106,7 +105,7 @@ class StatusReporter:
         progress = seen.progress
         if progress is None:
             return
-        aside = {f"{p}: {why}" for p, why in progress.failed.items() if is_poison(why)}
+        aside = {f"{p}: {failure}" for p, failure in progress.failed.items() if failure.is_poison}
         for text in sorted(aside - self._troubles):
             self.events.note("PartitionSetAside", text, warning=True)
         if progress.stuck and JOBS_FAIL not in self._troubles:

@@ -22,6 +22,7 @@ from reprise.scheduler import (
     decide,
 )
 from reprise.scheduler.back import FLOOR, TOLERANCE, Recovery, limit, recovery_of, spread, summary
+from reprise.scheduler.failure import Failure
 from reprise.scheduler.incident import Considered
 from reprise.scheduler.model import PartitionView, QueryView, TopologyView
 from reprise.scheduler.observe import last_look, observe
@@ -212,7 +213,7 @@ def test_what_has_held_and_moved_when_the_incident_closes_is_back_and_the_rest_i
     assert summary(far, START + 900.0) == "0 of 1 back; 1 still down (at least 900.0 s)"
 
 
-BAD = {"bad.0": "poison: ValueError"}
+BAD = {"bad.0": Failure.parse("poison: ValueError")}
 
 
 def beside_poison(after: float, positions: dict[str, int], **changes: object) -> Snapshot:

@@ -19,6 +19,7 @@ from reprise.scheduler import (
     Strategy,
     decide,
 )
+from reprise.scheduler.failure import Failure, FailureKind
 from reprise.scheduler.incident import Considered
 from reprise.scheduler.rules import ANSWER_S
 from tests.support.recovery_simulator import World, diamond
@@ -225,7 +226,7 @@ def test_code_that_raises_is_taken_off_its_node_once_and_the_rest_is_planned_ane
     before = w.desired
     assert before is not None and w.progress is not None
     bad = next(p for p in before.assignment if p.startswith("sink"))
-    why = {bad: "poison: batch 7"}
+    why = {bad: Failure(FailureKind.POISON, "batch 7")}
     decision = reported(w, failed={**w.progress.failed, **why})
     incident = record(decision)
     assert decision.rule == "quarantine"
@@ -236,7 +237,7 @@ def test_code_that_raises_is_taken_off_its_node_once_and_the_rest_is_planned_ane
     assert (incident.events[-1].name, incident.events[-1].detail) == ("poison", decision.reason)
     w.commit(w.version, decision)
     assert w.poison is not None
-    assert (w.poison.driver, w.poison.partitions) == ("1", why)
+    assert (w.poison.driver, w.poison.partitions) == ("1", {bad: "poison: batch 7"})
     assert reported(w, failed={**w.progress.failed, **why}).rule != "quarantine"
 
 

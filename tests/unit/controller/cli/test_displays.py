@@ -12,6 +12,7 @@ from reprise.controller.cli.live import Lines, Page, Silent, action_text, displa
 from reprise.controller.status.query_state import QueryState, RunState, Status
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler import Desired, Incident, Kind, Node, Phase, PlanRecord, Progress
+from reprise.scheduler.failure import Failure
 
 NODES = {"n1#1": Node("n1", 1, 1000), "n2#1": Node("n2", 1, 1000)}
 WELL = RunState(
@@ -98,7 +99,7 @@ def test_what_was_not_done_is_loud() -> None:
 def test_a_partition_that_is_set_aside_and_a_full_disk_are_told_at_once_and_once() -> None:
     progress = WELL.observation.progress
     assert progress is not None
-    why = "poison: operator top, partition top.0, batch 3: ValueError: no"
+    why = Failure.parse("poison: operator top, partition top.0, batch 3: ValueError: no")
     full = [
         f"p.{i}: batch {b} waits: cannot write /x: [Errno 28] No space left on device"
         for b in (1, 2)

@@ -8,6 +8,7 @@ import numpy as np
 
 from reprise.controller.coordinator.lag_window import CALM_S, DETECTION_S, MOST, SAMPLES, LagWindow
 from reprise.scheduler import Desired, Incident, Progress
+from reprise.scheduler.failure import Failure
 from tests.support.record_samples import DESIRED, INCIDENT, PROGRESS
 
 CALM = replace(DESIRED, paused=False)
@@ -61,7 +62,13 @@ def test_what_is_paused_ended_or_failed_says_nothing_of_a_steady_lag() -> None:
     for second in range(30, 60):
         newest = 1200 + 2 * second
         window.note(second, ["sink.0"], report(20, newest, ended=True), CALM, None)
-        window.note(second, ["sink.0"], report(20, newest, failed={"source.0": "node lost"}), CALM, None)
+        window.note(
+            second,
+            ["sink.0"],
+            report(20, newest, failed={"source.0": Failure.parse("node lost")}),
+            CALM,
+            None,
+        )
         window.note(second, ["sink.0"], report(20, newest, seq=CALM.seq - 1), CALM, None)
         window.note(second, ["sink.0"], report(20, newest, positions={}), CALM, None)
     assert window.steady(60.0) == {"sink.0": 3}

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from reprise.controller.coordinator.suspects import Suspects
+from reprise.scheduler.failure import Failure
 from reprise.scheduler.model import Desired, Node, Progress
 
 LIMIT_S = 5.0
@@ -54,7 +55,7 @@ def test_it_does_not_stand_for_longer_than_the_limit_and_does_not_rise_again() -
     [
         None,
         replace(REPORT, nodes=frozenset({"n1#1"})),  # the driver has dropped it: its executor is gone
-        replace(REPORT, failed={"sink.0": "node lost"}, positions={"source.0": 9}),
+        replace(REPORT, failed={"sink.0": Failure.parse("node lost")}, positions={"source.0": 9}),
         replace(REPORT, positions={"source.0": 9}),  # what is placed there is still being restored
         replace(REPORT, seq=3),  # of before the newest desired state
         replace(REPORT, driver="2"),  # a new driver, which has no state

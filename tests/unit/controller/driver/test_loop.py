@@ -11,6 +11,7 @@ import pytest
 from kazoo.client import KazooClient, KazooState
 
 from reprise.controller.driver.channel import Channel
+from reprise.scheduler.failure import Failure
 from reprise.scheduler.model import Progress
 from reprise.spark_jobs.engine import chain
 from reprise.spark_jobs.engine.engine import Engine
@@ -253,7 +254,7 @@ def test_a_report_never_mixes_two_desired_states(
     engine = driver.engine
     driver.world.nodes.lose("b")
     driver.turn()
-    assert set(driver.loop.progress().failed.values()) == {"node lost"}
+    assert set(driver.loop.progress().failed.values()) == {Failure.parse("node lost")}
     reports: list[Progress] = []
     install = Engine._install
 

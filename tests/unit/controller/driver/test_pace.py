@@ -9,6 +9,7 @@ from typing import Any
 
 from reprise.controller.driver.pace import BYTES_PER_S, HEARTBEAT_S, Pace
 from reprise.controller.driver.report import MAX_PROBLEM, MIN_REASON, REASONS, bounded
+from reprise.scheduler.failure import Failure
 from reprise.scheduler.model import Progress
 
 LOOK_S = 0.3
@@ -60,7 +61,7 @@ def test_a_large_record_is_bounded_in_bytes() -> None:
 
 def test_what_somebody_may_act_upon_does_not_wait() -> None:
     for news in (
-        {"failed": {"a.0": "node lost"}},
+        {"failed": {"a.0": Failure.parse("node lost")}},
         {"positions": {"a.0": 5}},
         {"seq": 4},
         {"nodes": frozenset({"n1#1"})},
@@ -73,9 +74,12 @@ def test_what_somebody_may_act_upon_does_not_wait() -> None:
 
 
 def test_texts_of_user_code_cannot_make_a_record_too_large() -> None:
-    failed = {f"a.{k}": "poison: " + "x" * 5000 for k in range(10_000)}
+    failed = {f"a.{k}": Failure.parse("poison: " + "x" * 5000) for k in range(10_000)}
     found = bounded(record(failed=failed, problems=("y" * 9000,)))
-    assert sum(map(len, found.failed.values())) <= max(REASONS, 10_000 * MIN_REASON) + 3 * 10_000
+    assert (
+        sum(len(str(failure)) for failure in found.failed.values())
+        <= max(REASONS, 10_000 * MIN_REASON) + 3 * 10_000
+    )
     assert len(found.problems[0]) <= MAX_PROBLEM + 3
-    few = {"a.0": "poison: " + "x" * 5000}
+    few = {"a.0": Failure.parse("poison: " + "x" * 5000)}
     assert bounded(record(failed=few)).failed == few

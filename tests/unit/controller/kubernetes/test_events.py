@@ -20,6 +20,7 @@ from reprise.controller.operator.status.publisher import Publisher
 from reprise.controller.operator.status.reporter import StatusReporter
 from reprise.controller.operator.status.topology_status import claims_of
 from reprise.scheduler import Incident, Kind, Phase
+from reprise.scheduler.failure import Failure
 from tests.support.fake_api import FakeApi
 from tests.unit.controller.operator.status.test_topology_status import STEADY, situation
 
@@ -98,11 +99,15 @@ def test_requests_that_fail_are_counted_by_reason_and_a_spent_budget_is_none(
 def test_code_that_raised_and_jobs_that_fail_for_ever_are_one_event_each_and_name_the_culprit() -> None:
     api = FakeApi()
     one = teller(api)
-    why = "poison: operator parser, partition parser.0, batch 1: RoutingError: key column 'tagg' is not there"
+    why = Failure.parse(
+        "poison: operator parser, partition parser.0, batch 1: RoutingError: key column 'tagg' is not there"
+    )
     progress = STEADY.progress
     assert progress is not None
     ill = replace(
-        progress, failed={"parser.0": why, "count.0": "node lost"}, stuck="5 jobs in a row have failed"
+        progress,
+        failed={"parser.0": why, "count.0": Failure.parse("node lost")},
+        stuck="5 jobs in a row have failed",
     )
     for look in (STEADY, *[replace(STEADY, progress=ill)] * 3):
         one._name_culprits(look)

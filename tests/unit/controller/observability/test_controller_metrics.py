@@ -17,6 +17,7 @@ from reprise.controller.topology_view import view_of
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.records import CheckpointRecord
 from reprise.scheduler import Desired, Incident, Kind, LostNode, Node, Phase, PlanRecord, Progress
+from reprise.scheduler.failure import Failure
 from reprise.spark_jobs.topology import expand, load_text
 
 TOPOLOGY = """
@@ -93,8 +94,8 @@ def failure(*plans: PlanRecord, **more: Any) -> Observation:
     """Two nodes with all of `hot` are gone."""
     nodes = {name: node for name, node in NODES.items() if name in ("n1#1", "n2#1")}
     progress = Progress(
-        "1", 2, 2, frozenset(nodes), dict.fromkeys(SURVIVORS, 40), dict.fromkeys(("hot.0", "hot.1"), "lost"), 42,
-        checkpoint=36, time=120.0,
+        "1", 2, 2, frozenset(nodes), dict.fromkeys(SURVIVORS, 40),
+        dict.fromkeys(("hot.0", "hot.1"), Failure.parse("lost")), 42, checkpoint=36, time=120.0,
     )  # fmt: skip
     incident = replace(INCIDENT, plans=tuple(p.id for p in plans))
     values = {"nodes": nodes, "progress": progress, "desired": Desired(2, 2, 36, "1", SURVIVORS, True)}
@@ -176,7 +177,9 @@ def test_progress_rises_with_what_is_restored_and_replayed_and_with_nothing_else
     assert values(replace(before, progress=others))["recovery_progress_batches"] == stands
     placed = replace(before.desired, assignment=SURVIVORS | {"hot.0": "n1#1"})
     at_work = replace(
-        before.progress, positions={**before.progress.positions, "hot.0": 36}, failed={"hot.1": "lost"}
+        before.progress,
+        positions={**before.progress.positions, "hot.0": 36},
+        failed={"hot.1": Failure.parse("lost")},
     )
     restored = replace(before, desired=placed, progress=at_work)
     found = values(restored)
@@ -188,7 +191,10 @@ def test_restoring_and_poisoned_partitions() -> None:
     seen = failure(plan(1, added={"hot.0": "n1#1"}, left_out={"hot.1": "no room"}))
     assert seen.progress is not None and seen.desired is not None
     desired = replace(seen.desired, assignment=SURVIVORS | {"hot.0": "n1#1"})
-    progress = replace(seen.progress, failed={"hot.1": "lost", "cold.1": "poison: operator cold: ValueError"})
+    progress = replace(
+        seen.progress,
+        failed={"hot.1": Failure.parse("lost"), "cold.1": Failure.parse("poison: operator cold: ValueError")},
+    )
     found = values(replace(seen, desired=desired, progress=progress))
     assert (found["partitions restoring"], found["partitions poisoned"], found["partitions waiting"]) == (
         1,

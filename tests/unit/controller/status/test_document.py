@@ -39,6 +39,7 @@ from reprise.scheduler import (
     Progress,
     QueryTimeline,
 )
+from reprise.scheduler.failure import Failure
 from reprise.scheduler.incident import MAX_EVENTS, Candidate
 from reprise.spark_jobs.topology import Topology, expand, load_text
 
@@ -216,7 +217,7 @@ def test_a_survivor_behind_catches_up_or_starves(topology: Topology) -> None:
 
 def test_restoring_and_poisoned(topology: Topology) -> None:
     positions = {p: n for p, n in PROGRESS.positions.items() if p != "clean.1"}
-    failed = {"count.0": "poison: operator count, batch 3: ValueError: no"}
+    failed = {"count.0": Failure.parse("poison: operator count, batch 3: ValueError: no")}
     seen = replace(WELL, progress=replace(PROGRESS, positions=positions, failed=failed))
     found = {p.id: p for p in document(topology, seen).partitions}
     assert (found["clean.1"].state, found["clean.1"].node) == (PartitionState.RESTORING, "n2#1")

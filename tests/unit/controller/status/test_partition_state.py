@@ -9,12 +9,12 @@ import pytest
 from reprise.controller.status.partition_state import (
     NodeState,
     PartitionState,
-    is_poison,
     node_states,
     partition_state,
 )
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler import Desired, Incident, Kind, Node, Phase, Progress
+from reprise.scheduler.failure import Failure
 
 NODES = {f"n{i}#1": Node(f"n{i}", 1, 1000) for i in (1, 2, 3)}
 DESIRED = Desired(1, 1, 0, "1", {"a.0": "n1#1", "a.1": "n9#1", "a.2": "n2#1"})
@@ -43,7 +43,7 @@ def test_a_partition_in_an_incident(
     progress = replace(
         PROGRESS,
         positions={} if position is None else {partition: position},
-        failed={} if failed is None else {partition: failed},
+        failed={} if failed is None else {partition: Failure.parse(failed)},
     )
     seen = replace(SEEN, progress=progress, incident=INCIDENT)
     assert partition_state(partition, seen) is expected
@@ -65,8 +65,3 @@ def test_nodes() -> None:
         "n9#1": NodeState.LOST,
     }
     assert node_states(["n1#1"], Observation(0.0, nodes=NODES)) == {"n1#1": NodeState.JOINING}
-
-
-def test_poison_is_told_from_other_failures() -> None:
-    assert is_poison("poison: batch 3: ValueError")
-    assert not is_poison("node lost")

@@ -10,6 +10,7 @@ import pytest
 from reprise.controller.status.query_state import RunState, Status, run_state
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler import Desired, Incident, Kind, Node, Phase, PlanRecord, Progress, QueryTimeline
+from reprise.scheduler.failure import Failure
 from reprise.spark_jobs.topology import Topology, expand, load_text
 
 TOPOLOGY = """
@@ -93,7 +94,7 @@ def test_catching_up_is_recovering_only_while_an_incident_is_open(topology: Topo
 
 
 def test_poison_waits_with_the_error_of_the_code(topology: Topology) -> None:
-    failed = {"count.0": "poison: operator count, partition count.0, batch 3: ValueError: no"}
+    failed = {"count.0": Failure.parse("poison: operator count, partition count.0, batch 3: ValueError: no")}
     state = run_state(topology, replace(ALL_WELL, progress=replace(PROGRESS, failed=failed)))
     assert _of(state, "count.0")[0] is Status.WAITING
     assert "ValueError" in _of(state, "count.0")[2]

@@ -33,6 +33,7 @@ from reprise.controller.zookeeper.records import (
     parse_stats,
 )
 from reprise.controller.zookeeper.recovery_records import parse_incident, parse_plan
+from reprise.scheduler.failure import Failure
 from reprise.scheduler.incident import (
     Candidate,
     Considered,
@@ -140,7 +141,7 @@ READ: dict[str, tuple[Callable[[bytes, str], Any], Any]] = {
             generation=3,
             nodes=frozenset({"n3#1", "n4#1"}),
             positions={"source.0": 412, "sink.0": 410},
-            failed={"sink.1": "node lost"},
+            failed={"sink.1": Failure.parse("node lost")},
             horizon=415,
             due=417,
             punctuation=400,

@@ -49,8 +49,8 @@ def test_what_is_raised_outside_of_step_sets_its_partition_aside(
     world.want(1, 0, world.spread("a", "b"))
     world.run(lambda e: e.done, limit=400)
     engine = world.engine
-    assert engine.failed["bad.0"].startswith(f"poison: operator bad, partition bad.0, batch {batch}: ")
-    assert reason in engine.failed["bad.0"]
+    assert str(engine.failed["bad.0"]).startswith(f"poison: operator bad, partition bad.0, batch {batch}: ")
+    assert reason in engine.failed["bad.0"].reason
     assert list(engine.failed) == ["bad.0"]
     assert engine.positions["good.0"] == engine.final
     assert engine.figures.failed_jobs == 0

@@ -17,6 +17,7 @@ import pytest
 from reprise.spark_jobs.contract import Tables
 from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.errors import CheckpointError, FencedError, LateRequestError
+from reprise.spark_jobs.failure import Failure, FailureKind
 from reprise.spark_jobs.kafka import transactions
 from reprise.spark_jobs.kafka.settings import PRODUCER_OWN, parse_settings
 from reprise.spark_jobs.kafka.transactions import Marker, Session
@@ -176,15 +177,20 @@ def test_a_report_of_another_installation_moves_no_position(world: World) -> Non
     engine._take("c", other)
     assert mine
     assert not set(mine) & engine.positions.keys()
-    assert {engine.failed[p] for p in mine} == {"state lost with its host"}
+    assert {engine.failed[p] for p in mine} == {Failure(FailureKind.STATE_LOST)}
 
 
 def test_a_failure_of_another_installation_is_not_this_one_s(world: World) -> None:
     engine = world.engine
     (name, *_) = [p for p, n in engine.desired.assignment.items() if n == "c"]
     installed = {**world.nodes.hosts["c"].installed, name: "1.0.1"}
-    engine._take("c", report_of(world, "c", installed=installed, failed={name: "poison: of another life"}))
-    assert engine.failed[name] == "state lost with its host"
+    engine._take(
+        "c",
+        report_of(
+            world, "c", installed=installed, failed={name: Failure(FailureKind.POISON, "of another life")}
+        ),
+    )
+    assert engine.failed[name].kind is FailureKind.STATE_LOST
 
 
 def test_acks_of_a_lost_report_come_with_the_next(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from reprise.controller.topology_view import policy_of, view_of
 from reprise.scheduler import decide
+from reprise.scheduler.failure import Failure
 from reprise.scheduler.incident import Incident
 from reprise.scheduler.model import Desired, Node, Progress, Snapshot
 from reprise.scheduler.steps import CloseIncident, WriteDesired, WriteIncident
@@ -63,9 +64,10 @@ class Cluster:
 
     def coordinator(self) -> None:
         engine, hosts = self.world.engine, sorted(self.world.nodes.hosts)
+        failed = {p: Failure.parse(str(why)) for p, why in engine.failed.items()}
         progress = Progress(
             str(engine.epoch), engine.desired.seq, engine.desired.generation, frozenset(f"{n}#1" for n in hosts),
-            engine.at_work, dict(engine.failed), engine.horizon, checkpoint=engine.punctuations.newest,
+            engine.at_work, failed, engine.horizon, checkpoint=engine.punctuations.newest,
             bad_checkpoints=frozenset(engine.bad_checkpoints), trimmed=engine.ledger.trimmed,
         )  # fmt: skip
         nodes = tuple(Node(n, 1, 1000) for n in hosts)

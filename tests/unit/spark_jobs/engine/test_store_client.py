@@ -13,6 +13,7 @@ import pytest
 
 from reprise.spark_jobs.contract import Tables
 from reprise.spark_jobs.errors import DamagedError, StoreError
+from reprise.spark_jobs.failure import Failure, FailureKind
 from reprise.spark_jobs.node import snapshots
 from reprise.spark_jobs.node.command import Install
 from reprise.spark_jobs.node.installing import FIRST_PAUSE_S, LONGEST_PAUSE_S, Attempt
@@ -116,7 +117,7 @@ def test_attempts_come_later_and_later() -> None:
 def test_a_damaged_checkpoint_fails_the_partition(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
     Refusing(monkeypatch, world, DamagedError("its SHA-256 is not the manifest's"))
     tick(world)
-    assert world.engine.failed["count.1"].startswith("checkpoint: its SHA-256")
+    assert str(world.engine.failed["count.1"]).startswith("checkpoint: its SHA-256")
     assert world.engine.bad_checkpoints == {world.engine.desired.checkpoint}
 
 
@@ -129,7 +130,9 @@ def test_code_that_raises_while_restoring_is_poison(monkeypatch: pytest.MonkeyPa
     world.nodes.start("c")
     world.want(2, world.engine.punctuations.newest, world.spread("a", "c"))
     tick(world)
-    assert world.engine.failed["count.1"] == "poison: partition count.1: KeyError: 'counts'"
+    assert world.engine.failed["count.1"] == Failure(
+        FailureKind.POISON, "partition count.1: KeyError: 'counts'"
+    )
 
 
 def test_a_partition_that_is_dropped_meanwhile_is_not_installed(

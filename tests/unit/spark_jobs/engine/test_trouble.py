@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from reprise.spark_jobs.errors import CheckpointError
+from reprise.spark_jobs.failure import Failure, FailureKind
 from reprise.spark_jobs.node.runtime import OperatorRuntime
 from reprise.spark_jobs.topology import load_text, override
 from tests.support.local_engine import World
@@ -54,7 +55,7 @@ def test_a_poison_batch_is_named_and_not_retried(tmp_path: Path) -> None:
     world.want(1, 0, world.spread("a", "b"))
     world.run(lambda e: e.done)
     engine = world.engine
-    assert engine.failed["bad.0"].startswith(
+    assert str(engine.failed["bad.0"]).startswith(
         "poison: operator bad, partition bad.0, batch 7: ValueError: no sevens"
     )
     assert "bad.0" not in engine.positions
@@ -75,7 +76,7 @@ def test_a_damaged_state_file_is_reported_and_the_one_before_serves(
     world.driver()
     world.want(2, k, world.spread("a", "b"))
     world.run(lambda e: bool(e.failed))
-    assert "damaged" in world.engine.failed["count.1"]
+    assert "damaged" in world.engine.failed["count.1"].reason
     assert world.engine.bad_checkpoints == {k}
     world.want(3, older, world.spread("a", "b"))
     world.run(lambda e: e.done)
@@ -276,7 +277,7 @@ def test_a_host_that_dies_alone_is_told_as_lost_and_begins_with_nothing_that_is_
     world.nodes.lose("b")
     world.nodes.start("b")
     world.run(lambda e: bool(e.failed), limit=5)
-    assert world.engine.failed == dict.fromkeys(mine, "state lost with its host")
+    assert world.engine.failed == dict.fromkeys(mine, Failure(FailureKind.STATE_LOST))
     assert not world.nodes.hosts["b"].installed
     world.want(2, world.engine.punctuations.newest, world.spread("a", "b"), retain=True)
     world.run(lambda e: e.done)
@@ -300,10 +301,12 @@ def test_spilled_output_that_is_lost_fails_its_partition_which_makes_it_again(
     world.want(1, 0, whole, retain=True)
     world.run(lambda e: bool(e.failed))
     lost = {
-        p for p, reason in world.engine.failed.items() if reason.startswith("lost output: output of parse")
+        p
+        for p, failure in world.engine.failed.items()
+        if str(failure).startswith("lost output: output of parse")
     }
     assert lost == set(world.engine.failed) and lost <= set(mine)
-    assert all(f".spill is {how}" in world.engine.failed[p] for p in lost)
+    assert all(f".spill is {how}" in world.engine.failed[p].reason for p in lost)
     world.want(1, 0, {p: node for p, node in whole.items() if p not in lost}, retain=True)
     world.want(1, 0, whole, retain=True)
     world.run(lambda e: e.done)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from reprise.spark_jobs.contract import Range
 from reprise.spark_jobs.errors import WireError
+from reprise.spark_jobs.failure import Failure, FailureKind
 from reprise.spark_jobs.node.command import Ack, Command, Install, Report, Usage
 from reprise.spark_jobs.node.wire import Message, decode_table, encode_table, pack, unpack
 
@@ -67,7 +68,7 @@ def test_a_command_with_something_wrong_is_refused(change: dict[str, object]) ->
 
 def test_a_report_survives_the_wire() -> None:
     report = Report(
-        slot=0, host="h", positions={"a.0": 5}, installed={"a.0": "i"}, failed={"b.0": "poison: x"},
+        slot=0, host="h", positions={"a.0": 5}, installed={"a.0": "i"}, failed={"b.0": Failure(FailureKind.POISON, "x")},
         acks=(Ack("a.0", "1.1.1", 5, None),), usage={"a.0": Usage(0.5, 10)}, outputs=(("a.0", 5, 1.5),), problems=("p",),
     )  # fmt: skip
     assert Report.decode(report.encode()) == report

@@ -17,6 +17,7 @@ from reprise.spark_jobs.contract import Range
 from reprise.spark_jobs.engine import chain
 from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.errors import VersionError
+from reprise.spark_jobs.failure import Failure
 from reprise.spark_jobs.node import shim
 from reprise.spark_jobs.node.command import Ack, Command, Install, Report, Usage
 from reprise.spark_jobs.node.shim import Stage, Warm
@@ -116,8 +117,8 @@ def test_the_protocols_number_goes_with_what_its_messages_hold() -> None:
     """Who changes a message of the data plane raises `PROTOCOL` and writes the new digest here."""
     held = [
         [kind.__name__, [f.name for f in fields(kind)]]
-        for kind in (Command, Report, Install, Ack, Usage, Message)
+        for kind in (Command, Report, Install, Ack, Usage, Failure, Message)
     ]
     held.append(["Range", list(Range._fields)])
     digest = hashlib.sha256(json.dumps(held).encode()).hexdigest()[:12]
-    assert (PROTOCOL, digest) == (4, "c224b0ab6fce")
+    assert (PROTOCOL, digest) == (5, "7e8f67ebf481")

@@ -23,6 +23,7 @@ from reprise.spark_jobs.contract import Inbox, Operator
 from reprise.spark_jobs.credentials import holds, redacted
 from reprise.spark_jobs.engine.progress import Progress
 from reprise.spark_jobs.errors import SpecError, StepError
+from reprise.spark_jobs.failure import Failure, FailureKind
 from reprise.spark_jobs.topology import StreamTopology, expand, from_object, make_operator
 from tests.support.oncall import after_the_burst
 
@@ -129,7 +130,9 @@ def test_what_is_shown_of_an_own_class_has_no_password(tmp_path: Path) -> None:
         make_operator(resource.operators[0])
     assert "cannot reach postgresql://app:(redacted)@db" in str(refused.value)
     poison = str(StepError("out", "out.0", 7, ConnectionError(f"cannot reach {URL}")))
-    told = Progress(1, 1, ("n1#1",), {}, {"out.0": f"poison: {URL}"}, stuck=f"jobs fail: {URL}")
+    told = Progress(
+        1, 1, ("n1#1",), {}, {"out.0": Failure(FailureKind.POISON, URL)}, stuck=f"jobs fail: {URL}"
+    )
     progress = progress_of(1, told, [f"in.0: {URL} is away"], 1.0, 1, 60.0)
     seen = Observation(1.0, True, after_the_burst().nodes, progress)
     shown = [

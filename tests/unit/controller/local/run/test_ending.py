@@ -8,6 +8,7 @@ from reprise.controller.local.run.config import Outcome
 from reprise.controller.local.run.ending import REST_S, STUCK_S, Ending
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler import Incident, Kind, Phase, Progress
+from reprise.scheduler.failure import Failure
 from reprise.spark_jobs.topology import expand, load_text
 
 TOPOLOGY = expand(
@@ -24,7 +25,7 @@ spec:
 """)
 )
 WELL = Progress("1", horizon=9, positions={"tweets.0": 9, "left.0": 8, "right.0": 7})
-WHY = "poison: operator tweets, partition tweets.0, batch 8: ValueError: no"
+WHY = Failure.parse("poison: operator tweets, partition tweets.0, batch 8: ValueError: no")
 LOST = replace(WELL, positions={"left.0": 7, "right.0": 7}, failed={"tweets.0": WHY})
 INCIDENT = Incident("inc-1", Kind.CORRELATED, Phase.WAITING, 0.0, 5, 2, 2, 0.0)
 
@@ -42,7 +43,7 @@ def test_a_stream_that_has_ended_is_over_when_no_incident_is_open() -> None:
     assert ending.look(seen(done, incident=INCIDENT), 2.0) is None
     assert ending.look(seen(done, connected=False), 3.0) is None
     assert ending.look(seen(done), 4.0) == (Outcome.DONE, "")
-    poisoned = replace(done, failed={"left.0": "poison: x"})
+    poisoned = replace(done, failed={"left.0": Failure.parse("poison: x")})
     assert ending.look(seen(poisoned), 5.0) == (Outcome.POISONED, "left.0: poison: x")
 
 
@@ -62,7 +63,7 @@ def test_a_run_stops_when_every_query_needs_what_was_set_aside_and_what_was_unde
 def test_a_run_goes_on_while_one_query_can_and_while_what_was_lost_may_come_back() -> None:
     ending = Ending(TOPOLOGY)
     one = replace(WELL, positions={"tweets.0": 9, "right.0": 7}, failed={"left.0": WHY})
-    nodes = replace(WELL, positions={}, failed=dict.fromkeys(TOPOLOGY.partitions, "node lost"))
+    nodes = replace(WELL, positions={}, failed=dict.fromkeys(TOPOLOGY.partitions, Failure.parse("node lost")))
     for now in range(0, 600, 10):
         assert ending.look(seen(one if now < 300 else nodes), float(now)) is None
 

@@ -26,6 +26,7 @@ from reprise.controller.operator.settings import OperatorSettings
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.process_records import Spec
 from reprise.controller.zookeeper.users import Keys
+from reprise.scheduler.failure import Failure
 from reprise.scheduler.model import Desired, Progress
 from reprise.spark_jobs.topology import StreamTopology, from_json
 from tests.support.fake_api import FakeApi
@@ -588,7 +589,10 @@ def test_a_new_life_that_still_has_the_old_code_is_asked_anew(clock: Clock) -> N
     ("state", "said"),
     [
         (seen(paused=True), "a paused topology takes no checkpoint"),
-        (seen(failed={"a.0": "poison: operator a"}), "while a.0 is set aside; `upgrade: replay`"),
+        (
+            seen(failed={"a.0": Failure.parse("poison: operator a")}),
+            "while a.0 is set aside; `upgrade: replay`",
+        ),
         (Observation(0.0), "when it reports"),
     ],
 )

@@ -18,6 +18,7 @@ from reprise.controller.operator.status.topology_status import Situation, claims
 from reprise.controller.status.query_state import run_state
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler import Desired, Incident, Kind, LostNode, Node, Phase, PlanRecord, Progress
+from reprise.scheduler.failure import Failure
 from reprise.spark_jobs.topology import expand, from_json
 from tests.support import recorded_sizes
 from tests.support.fake_api import FakeApi
@@ -125,7 +126,9 @@ def test_the_status_of_a_large_topology_is_small_and_says_how_much_it_leaves_out
     seen = Observation(
         time=10.0,
         connected=True,
-        progress=Progress("1", 1, 1, failed=dict.fromkeys(topology.order, "node lost"), horizon=9),
+        progress=Progress(
+            "1", 1, 1, failed=dict.fromkeys(topology.order, Failure.parse("node lost")), horizon=9
+        ),
         desired=Desired(1, 1, 0, "1", dict.fromkeys(topology.order, "n9#1")),
         incident=INCIDENT,
         plans={PLAN.id: replace(PLAN, left_out=why, added={})},
