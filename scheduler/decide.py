@@ -20,7 +20,7 @@ from reprise.scheduler.model import Policy, Snapshot
 from reprise.scheduler.observe import observe
 from reprise.scheduler.precomputed import Clock, Planner, PrecomputedPlan
 from reprise.scheduler.situation import Situation
-from reprise.scheduler.steps import Decision, Outcome, WriteIncident, act, wait
+from reprise.scheduler.steps import Decision, Outcome, RuleName, WriteIncident, act, wait
 from reprise.scheduler.view import look
 
 Rule = Callable[[Situation], Decision | None]
@@ -135,9 +135,9 @@ def precompute(
 
 def _decide(snapshot: Snapshot, policy: Policy, planner: Planner) -> Decision:
     if not snapshot.session:
-        return Decision(Outcome.UNKNOWN, "no-session", "read without a session: nothing is known")
+        return Decision(Outcome.UNKNOWN, RuleName.NO_SESSION, "read without a session: nothing is known")
     if snapshot.progress is None:
-        return wait("no-driver", "no driver has reported yet")
+        return wait(RuleName.NO_DRIVER, "no driver has reported yet")
     view = look(snapshot, policy)
     incident = observe(view, snapshot.incident) if snapshot.incident else None
     situation = Situation(view, incident, planner)
@@ -149,14 +149,14 @@ def _decide(snapshot: Snapshot, policy: Policy, planner: Planner) -> Decision:
         if decision is not None:
             return _observed(situation, decision)
     until = 0.0 if incident else inf
-    return _observed(situation, wait("nothing-to-do", _status(situation), until))
+    return _observed(situation, wait(RuleName.NOTHING_TO_DO, _status(situation), until))
 
 
 def _observed(s: Situation, otherwise: Decision) -> Decision:
     """What was observed is written alone when no rule has anything to write."""
     if s.incident is None or s.incident == s.view.snapshot.incident:
         return otherwise
-    return act("observed", otherwise.reason, WriteIncident(s.incident), until=otherwise.until)
+    return act(RuleName.OBSERVED, otherwise.reason, WriteIncident(s.incident), until=otherwise.until)
 
 
 def _status(s: Situation) -> str:

@@ -18,9 +18,6 @@ MAX_EVENTS = 300
 MAX_DETAILS = 512_000
 """Characters of all details of a timeline: some lines name a thousand queries each."""
 
-LINES_DROPPED = "lines-dropped"
-"""Second line of a timeline that is not whole; its detail says how many lines are gone."""
-
 MAX_RIVALS = 20
 """Chosen queries that a record names for one that is left out; each may have hundreds."""
 
@@ -47,6 +44,44 @@ class Phase(StrEnum):
     RECOVERING = "recovering"  # something is being restored
     VERIFYING = "verifying"  # nothing is failed; a new global checkpoint is waited for
     CLOSED = "closed"
+
+
+class EventName(StrEnum):
+    """What a line of an incident's timeline says has happened."""
+
+    OPENED = "opened"
+    NODE_LOST = "node-lost"
+    QUERIES_LOST = "queries-lost"
+    QUERIES_RESTORED = "queries-restored"
+    QUERIES_CAUGHT_UP = "queries-caught-up"
+    QUERIES_BEHIND = "queries-behind"
+    BLOCKING = "blocking"
+    CORRELATED = "correlated"
+    DRIVER = "driver"
+    START = "start"
+    DRIVER_STARTED = "driver-started"
+    CHECKPOINT_DAMAGED = "checkpoint-damaged"
+    BUFFERS_DROPPED = "buffers-dropped"
+    POISON = "poison"
+    PLAN = "plan"
+    TAKEN_OFF = "taken-off"
+    STOPPED = "stopped"
+    WAITING = "waiting"
+    RESTORED = "restored"
+    FALSE_ALARM = "false-alarm"
+    CLOSED = "closed"
+    LINES_DROPPED = "lines-dropped"
+    """Second line of a timeline that is not whole; its detail says how many lines are gone."""
+
+
+class Trigger(StrEnum):
+    """What a plan was made for."""
+
+    START = "start"  # a first start for which there is too little capacity
+    FIRST = "first"  # the first plan after a correlated failure
+    ARRIVAL = "arrival"  # a node has arrived
+    LOSS = "loss"  # more was lost
+    BLOCKING = "blocking"  # all that failed, at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +160,7 @@ class Incident:
     events: tuple[Event, ...] = ()
     closed_at: float | None = None
 
-    def log(self, time: float, name: str, detail: str = "") -> Incident:
+    def log(self, time: float, name: EventName, detail: str = "") -> Incident:
         """With one more line in the timeline, which is in the order of time."""
         at = sum(event.time <= time for event in self.events)
         return replace(
@@ -135,7 +170,7 @@ class Incident:
     @property
     def whole(self) -> bool:
         """Whether the timeline has all of its lines."""
-        return not any(event.name == LINES_DROPPED for event in self.events)
+        return not any(event.name == EventName.LINES_DROPPED for event in self.events)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +227,11 @@ def _bounded(events: tuple[Event, ...]) -> tuple[Event, ...]:
     if len(events) < 3 or (len(events) <= MAX_EVENTS and size <= MAX_DETAILS):
         return events
     first, *rest = events
-    dropped = sum(int(event.detail) for event in rest if event.name == LINES_DROPPED)
-    kept = deque(event for event in rest if event.name != LINES_DROPPED)
+    dropped = sum(int(event.detail) for event in rest if event.name == EventName.LINES_DROPPED)
+    kept = deque(event for event in rest if event.name != EventName.LINES_DROPPED)
     since = kept[0].time
     while len(kept) > 1 and (len(kept) > MAX_EVENTS - 2 or size > MAX_DETAILS):
         since = kept[0].time
         size -= len(kept.popleft().detail)
         dropped += 1
-    return (first, Event(since, LINES_DROPPED, str(dropped)), *kept)
+    return (first, Event(since, EventName.LINES_DROPPED, str(dropped)), *kept)

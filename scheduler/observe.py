@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from reprise.scheduler import back
-from reprise.scheduler.incident import Incident, LostNode, Phase, QueryTimeline
+from reprise.scheduler.incident import EventName, Incident, LostNode, Phase, QueryTimeline
 from reprise.scheduler.view import View
 
 
@@ -70,7 +70,7 @@ def _nodes_lost(view: View, incident: Incident) -> Incident:
     for node in lost_now(view):
         if node not in known:
             incident = replace(incident, lost=(*incident.lost, LostNode(node, view.now)))
-            incident = incident.log(view.now, "node-lost", node)
+            incident = incident.log(view.now, EventName.NODE_LOST, node)
     return incident
 
 
@@ -84,7 +84,7 @@ def _queries_lost(view: View, incident: Incident) -> Incident:
         elif entry.restored_at is not None:
             entry = back.relapsed(entry, view.now)
             changed[query.id] = replace(entry, restored_at=None, losses=entry.losses + 1)
-    return _with_queries(view, incident, changed, "queries-lost")
+    return _with_queries(view, incident, changed, EventName.QUERIES_LOST)
 
 
 def last_look(view: View, incident: Incident) -> Incident:
@@ -104,7 +104,7 @@ def _queries_restored(view: View, incident: Incident, last: bool = False) -> Inc
         now = back.seen(entry, _sight(view, incident, query.id, last))
         if now != entry:
             changed[query.id] = now
-    incident = _with_queries(view, incident, restored, "queries-restored")
+    incident = _with_queries(view, incident, restored, EventName.QUERIES_RESTORED)
     return _turned(incident, changed)
 
 
@@ -122,15 +122,15 @@ def _sight(view: View, incident: Incident, query: str, last: bool) -> back.Sight
 
 def _turned(incident: Incident, changed: Mapping[str, QueryTimeline]) -> Incident:
     """With the queries that are back or down again, at the moment from which on they were."""
-    moments: dict[tuple[float, str], list[str]] = {}
+    moments: dict[tuple[float, EventName], list[str]] = {}
     for query, now in changed.items():
         before = incident.queries[query]
         if now.caught_up_at is not None and before.caught_up_at is None:
-            moments.setdefault((now.caught_up_at, "queries-caught-up"), []).append(query)
+            moments.setdefault((now.caught_up_at, EventName.QUERIES_CAUGHT_UP), []).append(query)
         elif now.relapses > before.relapses:
             since = before.turning_since
             assert since is not None  # it has held
-            moments.setdefault((since, "queries-behind"), []).append(query)
+            moments.setdefault((since, EventName.QUERIES_BEHIND), []).append(query)
     incident = replace(incident, queries={**incident.queries, **changed}) if changed else incident
     for (at, name), queries in moments.items():
         incident = incident.log(at, name, " ".join(queries))
@@ -149,7 +149,7 @@ def _waiting_or_recovering(view: View, incident: Incident) -> Incident:
 
 
 def _with_queries(
-    view: View, incident: Incident, changed: Mapping[str, QueryTimeline], event: str
+    view: View, incident: Incident, changed: Mapping[str, QueryTimeline], event: EventName
 ) -> Incident:
     if not changed:
         return incident

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from reprise.scheduler.incident import Incident, Kind, Phase, some
+from reprise.scheduler.incident import EventName, Incident, Kind, Phase, Trigger, some
 from reprise.scheduler.model import Desired, Strategy
 from reprise.scheduler.planning import Planned, plan_recovery
 from reprise.scheduler.situation import Situation, carried_out
-from reprise.scheduler.steps import Decision, WriteDesired, WriteIncident, act
+from reprise.scheduler.steps import Decision, RuleName, WriteDesired, WriteIncident, act
 
 Recovery = Callable[[Situation, bool], Decision | None]
 
@@ -53,11 +53,11 @@ def plan_by_plan(s: Situation, first: bool) -> Decision | None:
     incident = _after_plan(s, after, planned, candidates)
     desired = None if after is before else after
     return carried_out(
-        f"plan-{trigger}",
+        RuleName(f"plan-{trigger}"),
         f"{plan_id} {_summary(planned)}",
         s.record(planned, trigger, desired, planned.added),
         desired,
-        incident.log(s.now, "plan", f"{plan_id} {trigger}: {_summary(planned)}"),
+        incident.log(s.now, EventName.PLAN, f"{plan_id} {trigger}: {_summary(planned)}"),
     )
 
 
@@ -67,8 +67,8 @@ def _taken_off(s: Situation) -> Decision:
     lost = [p for p in s.view.failed if p in s.desired.assignment]
     after = s.desired.next(assignment=dict(s.view.survivors), retain=True, punctuate=False, plan=None)
     reason = some([f"{p}: {s.view.failed[p]}" for p in lost])
-    incident = replace(s.open, phase=Phase.RECOVERING).log(s.now, "taken-off", reason)
-    return act("taken-off", reason, WriteDesired(after), WriteIncident(incident))
+    incident = replace(s.open, phase=Phase.RECOVERING).log(s.now, EventName.TAKEN_OFF, reason)
+    return act(RuleName.TAKEN_OFF, reason, WriteDesired(after), WriteIncident(incident))
 
 
 def restore_whole(s: Situation, first: bool) -> Decision | None:
@@ -92,11 +92,11 @@ def restore_whole(s: Situation, first: bool) -> Decision | None:
     after = _rolled_back(after, view.newest_checkpoint)
     incident = _after_plan(s, after, planned, candidates)
     return carried_out(
-        "plan-blocking",
+        RuleName.PLAN_BLOCKING,
         f"{s.plan_id()} {_summary(planned)}",
-        s.record(planned, "blocking", after, planned.added),
+        s.record(planned, Trigger.BLOCKING, after, planned.added),
         after,
-        incident.log(s.now, "plan", f"{s.plan_id()} blocking: {_summary(planned)}"),
+        incident.log(s.now, EventName.PLAN, f"{s.plan_id()} blocking: {_summary(planned)}"),
     )
 
 
@@ -106,10 +106,10 @@ def stop_and_wait(s: Situation, first: bool) -> Decision | None:
     if s.desired.assignment and (first or view.failed):
         after = s.desired.next(assignment={}, retain=False, punctuate=False, paused=view.snapshot.paused)
         incident = replace(s.open, phase=Phase.WAITING, considered=None).log(
-            s.now, "stopped", f"waits for {s.open.nodes_before} nodes"
+            s.now, EventName.STOPPED, f"waits for {s.open.nodes_before} nodes"
         )
         reason = f"everything stops until {s.open.nodes_before} nodes are ready"
-        return act("stop", reason, WriteDesired(after), WriteIncident(incident))
+        return act(RuleName.STOP, reason, WriteDesired(after), WriteIncident(incident))
     if len(view.usable) < s.open.nodes_before:
         return None
     return restore_whole(s, first)
@@ -123,12 +123,12 @@ STRATEGIES: Mapping[Strategy, Recovery] = {
 }
 
 
-def _trigger(s: Situation, first: bool, lost: bool) -> str:
+def _trigger(s: Situation, first: bool, lost: bool) -> Trigger:
     if first:
-        return "first"
+        return Trigger.FIRST
     last = s.open.considered
     came_back = last is not None and not frozenset(s.view.movable) <= last.waiting
-    return "loss" if lost or came_back else "arrival"
+    return Trigger.LOSS if lost or came_back else Trigger.ARRIVAL
 
 
 def _rolled_back(desired: Desired, checkpoint: int) -> Desired:
@@ -158,8 +158,10 @@ def _not_yet(s: Situation, planned: Planned, candidates: tuple[str, ...]) -> Dec
     planned = replace(planned, left_out={**planned.left_out, **dict.fromkeys(queries, reason)})
     incident = replace(s.open, phase=Phase.WAITING, considered=s.considered(candidates, {}))
     after = s.desired.next(punctuate=False) if s.desired.punctuate else None
-    record = s.record(planned, "blocking", after, {}, note=reason)
-    return carried_out("wait-for-capacity", reason, record, after, incident.log(s.now, "waiting", reason))
+    record = s.record(planned, Trigger.BLOCKING, after, {}, note=reason)
+    return carried_out(
+        RuleName.WAIT_FOR_CAPACITY, reason, record, after, incident.log(s.now, EventName.WAITING, reason)
+    )
 
 
 def _summary(planned: Planned) -> str:

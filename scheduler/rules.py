@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from reprise.scheduler.costs import normal_costs
-from reprise.scheduler.incident import Event, Incident, Kind, Phase, some
+from reprise.scheduler.incident import Event, EventName, Incident, Kind, Phase, some
 from reprise.scheduler.model import Desired, Poison
 from reprise.scheduler.observe import last_look, lost_within_window, observe
 from reprise.scheduler.recovery import recover
@@ -17,6 +17,7 @@ from reprise.scheduler.situation import Situation
 from reprise.scheduler.steps import (
     CloseIncident,
     Decision,
+    RuleName,
     Step,
     WriteDesired,
     WriteIncident,
@@ -53,11 +54,11 @@ def driver_restarted(s: Situation) -> Decision | None:
         driver_until=s.now + view.policy.driver_grace_s,
         considered=None,
         bad_checkpoints=frozenset(),  # the new driver looks for itself
-    ).log(s.now, "driver-started", f"{s.desired.driver} is replaced by {progress.driver}")
+    ).log(s.now, EventName.DRIVER_STARTED, f"{s.desired.driver} is replaced by {progress.driver}")
     steps: list[Step] = [WriteDesired(after), WriteIncident(incident)]
     if view.snapshot.poison is not None:
         steps.append(WritePoison(Poison(progress.driver)))
-    return act("driver-restarted", f"driver {progress.driver} has started", *steps)
+    return act(RuleName.DRIVER_RESTARTED, f"driver {progress.driver} has started", *steps)
 
 
 def checkpoint_damaged(s: Situation) -> Decision | None:
@@ -71,7 +72,7 @@ def checkpoint_damaged(s: Situation) -> Decision | None:
     whole = s.view.newest_checkpoint
     if whole in progress.bad_checkpoints:
         return wait(
-            "no-whole-checkpoint",
+            RuleName.NO_WHOLE_CHECKPOINT,
             f"checkpoint {damaged} cannot be used and no other is whole; the input up to batch {progress.trimmed} was given "
             "up, so the stream cannot begin again",
         )
@@ -80,14 +81,14 @@ def checkpoint_damaged(s: Situation) -> Decision | None:
     if not whole:
         reason += ", the initial state: no complete checkpoint is whole"
     if s.incident is None:
-        return act("checkpoint-damaged", reason, WriteDesired(after))
+        return act(RuleName.CHECKPOINT_DAMAGED, reason, WriteDesired(after))
     incident = replace(
         s.incident,
         checkpoint=whole,
         generation=after.generation,
         bad_checkpoints=s.incident.bad_checkpoints | {damaged},
-    ).log(s.now, "checkpoint-damaged", reason)
-    return act("checkpoint-damaged", reason, WriteDesired(after), WriteIncident(incident))
+    ).log(s.now, EventName.CHECKPOINT_DAMAGED, reason)
+    return act(RuleName.CHECKPOINT_DAMAGED, reason, WriteDesired(after), WriteIncident(incident))
 
 
 def buffers_dropped(s: Situation) -> Decision | None:
@@ -99,8 +100,8 @@ def buffers_dropped(s: Situation) -> Decision | None:
     reason = f"buffers were full: no output is left for {', '.join(sorted(progress.gaps))}"
     incident = replace(
         s.open, phase=Phase.RECOVERING, checkpoint=after.checkpoint, generation=after.generation
-    ).log(s.now, "buffers-dropped", reason)
-    return act("buffers-dropped", reason, WriteDesired(after), WriteIncident(incident))
+    ).log(s.now, EventName.BUFFERS_DROPPED, reason)
+    return act(RuleName.BUFFERS_DROPPED, reason, WriteDesired(after), WriteIncident(incident))
 
 
 def _back_to(s: Situation, checkpoint: int, **changes: bool) -> Desired:
@@ -128,8 +129,8 @@ def quarantine(s: Situation) -> Decision | None:
         incident = replace(
             s.incident, considered=None
         )  # what only the poisoned queries needed can go last now
-        steps.append(WriteIncident(incident.log(s.now, "poison", reason)))
-    return act("quarantine", reason, *steps)
+        steps.append(WriteIncident(incident.log(s.now, EventName.POISON, reason)))
+    return act(RuleName.QUARANTINE, reason, *steps)
 
 
 def failure_detected(s: Situation) -> Decision | None:
@@ -140,7 +141,7 @@ def failure_detected(s: Situation) -> Decision | None:
     after = s.desired.next(punctuate=False, plan=None)
     reason = f"{len(s.view.failed)} partitions failed, {len(incident.lost)} nodes lost"
     steps = WriteDesired(after), WriteIncident(incident)
-    return act("failure-detected", reason, *steps, until=incident.settle_until)
+    return act(RuleName.FAILURE_DETECTED, reason, *steps, until=incident.settle_until)
 
 
 def pause_changed(s: Situation) -> Decision | None:
@@ -149,7 +150,9 @@ def pause_changed(s: Situation) -> Decision | None:
     if s.desired.paused == paused:
         return None
     return act(
-        "pause" if paused else "resume", f"paused={paused}", WriteDesired(s.desired.next(paused=paused))
+        RuleName.PAUSE if paused else RuleName.RESUME,
+        f"paused={paused}",
+        WriteDesired(s.desired.next(paused=paused)),
     )
 
 
@@ -160,9 +163,9 @@ def false_alarm(s: Situation) -> Decision | None:
         return None
     reason = "nothing is failed any more"
     incident = replace(last_look(s.view, s.open), phase=Phase.CLOSED, closed_at=s.now)
-    incident = incident.log(s.now, "false-alarm", reason)
+    incident = incident.log(s.now, EventName.FALSE_ALARM, reason)
     after = s.desired.next(punctuate=not s.view.poison, plan=None)
-    return act("false-alarm", reason, WriteDesired(after), CloseIncident(incident))
+    return act(RuleName.FALSE_ALARM, reason, WriteDesired(after), CloseIncident(incident))
 
 
 def settled(s: Situation) -> Decision | None:
@@ -171,22 +174,28 @@ def settled(s: Situation) -> Decision | None:
     ready = len(s.view.usable)
     if s.now < incident.settle_until:
         left = incident.settle_until - s.now
-        return wait("settling", f"{left:.1f} s more for the rest of the burst", incident.settle_until)
+        return wait(RuleName.SETTLING, f"{left:.1f} s more for the rest of the burst", incident.settle_until)
     unanswered = incident.driver_until is None and not s.view.acked
     if unanswered and s.now < incident.settle_until + ANSWER_S:
-        return wait("settling", "the driver has not said yet what it lost")
+        return wait(RuleName.SETTLING, "the driver has not said yet what it lost")
     if incident.driver_until is not None and ready < incident.nodes_before and s.now < incident.driver_until:
-        return wait("settling", f"{ready} of {incident.nodes_before} nodes are back with the new driver")
+        return wait(
+            RuleName.SETTLING, f"{ready} of {incident.nodes_before} nodes are back with the new driver"
+        )
     if incident.driver_until is not None and ready == 0:
         later = replace(incident, driver_until=s.now + policy.driver_grace_s)
-        return act("settling", "no node is back with the new driver", WriteIncident(later))
+        return act(RuleName.SETTLING, "no node is back with the new driver", WriteIncident(later))
     count = lost_within_window(s.view, incident)
     if incident.kind is Kind.BLOCKING and count >= policy.correlated_nodes:
         incident = replace(incident, kind=Kind.CORRELATED)
     incident = replace(incident, phase=Phase.WAITING, driver_until=None)
-    incident = incident.log(s.now, incident.kind.value, f"{count} nodes lost, X = {policy.correlated_nodes}")
+    incident = incident.log(
+        s.now, EventName(incident.kind.value), f"{count} nodes lost, X = {policy.correlated_nodes}"
+    )
     reason = f"{incident.kind}: {ready} of {incident.nodes_before} nodes are ready"
-    return recover(replace(s, incident=incident), True) or act("settled", reason, WriteIncident(incident))
+    return recover(replace(s, incident=incident), True) or act(
+        RuleName.SETTLED, reason, WriteIncident(incident)
+    )
 
 
 def upgraded(s: Situation) -> Decision | None:
@@ -196,7 +205,7 @@ def upgraded(s: Situation) -> Decision | None:
     if s.open.kind is not Kind.BLOCKING or count < x or not s.view.failed:
         return None
     incident = replace(s.open, kind=Kind.CORRELATED, considered=None).log(
-        s.now, "correlated", f"{count} nodes lost, X = {x}"
+        s.now, EventName.CORRELATED, f"{count} nodes lost, X = {x}"
     )
     return recover(replace(s, incident=incident), True)
 
@@ -212,9 +221,9 @@ def restored(s: Situation) -> Decision | None:
     wanted = {p.id for p in view.snapshot.topology.partitions} - set(view.poison)
     if view.failed or not view.acked or not wanted <= view.at_work:
         return None
-    incident = replace(s.open, phase=Phase.VERIFYING).log(s.now, "restored", "everything is at work")
+    incident = replace(s.open, phase=Phase.VERIFYING).log(s.now, EventName.RESTORED, "everything is at work")
     after = s.desired.next(punctuate=not view.poison)
-    return act("restored", "everything is at work", WriteDesired(after), WriteIncident(incident))
+    return act(RuleName.RESTORED, "everything is at work", WriteDesired(after), WriteIncident(incident))
 
 
 def checkpoint_complete(s: Situation) -> Decision | None:
@@ -256,8 +265,8 @@ def _closed(s: Situation, reason: str, checkpoint: int) -> Decision:
         paused=s.view.snapshot.paused,
     )
     incident = replace(last_look(s.view, s.open), phase=Phase.CLOSED, closed_at=s.now)
-    incident = incident.log(s.now, "closed", reason)
-    return act("closed", reason, WriteDesired(after), CloseIncident(incident))
+    incident = incident.log(s.now, EventName.CLOSED, reason)
+    return act(RuleName.CLOSED, reason, WriteDesired(after), CloseIncident(incident))
 
 
 def _opened(s: Situation, kind: Kind) -> Incident:
@@ -275,5 +284,5 @@ def _opened(s: Situation, kind: Kind) -> Incident:
         costs=normal_costs(s.view),
         steady=s.view.snapshot.steady,
         horizon=s.view.snapshot.progress.horizon if s.view.snapshot.progress else 0,
-        events=(Event(s.now, "opened", f"desired seq {desired.seq}"),),
+        events=(Event(s.now, EventName.OPENED, f"desired seq {desired.seq}"),),
     )

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 from reprise.algorithms import Plan, plan_to_json
 from reprise.scheduler.costs import frozen_costs
-from reprise.scheduler.incident import MAX_RIVALS, Considered, Incident, PlanRecord
+from reprise.scheduler.incident import MAX_RIVALS, Considered, Incident, PlanRecord, Trigger
 from reprise.scheduler.model import Desired
 from reprise.scheduler.planning import Planned
 from reprise.scheduler.precomputed import Planner
-from reprise.scheduler.steps import AddPlan, Decision, WriteDesired, WriteIncident, act
+from reprise.scheduler.steps import AddPlan, Decision, RuleName, WriteDesired, WriteIncident, act
 from reprise.scheduler.view import View
 
 
@@ -62,7 +62,7 @@ class Situation:
     def record(
         self,
         planned: Planned,
-        trigger: str,
+        trigger: Trigger,
         desired: Desired | None,
         added: Mapping[str, str],
         note: str = "",
@@ -101,7 +101,7 @@ def answer_on_record(plan: Plan) -> dict[str, object]:
 
 
 def carried_out(
-    rule: str, reason: str, plan: PlanRecord, desired: Desired | None, incident: Incident
+    rule: RuleName, reason: str, plan: PlanRecord, desired: Desired | None, incident: Incident
 ) -> Decision:
     """The decision that files a plan and, where it changes something, tells the driver."""
     incident = replace(incident, plans=(*incident.plans, plan.id))

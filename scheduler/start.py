@@ -9,19 +9,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from reprise.scheduler.costs import free_capacity, normal_costs
-from reprise.scheduler.incident import Event, Incident, Kind, Phase
+from reprise.scheduler.incident import Event, EventName, Incident, Kind, Phase, Trigger
 from reprise.scheduler.model import Desired
 from reprise.scheduler.placement import spread
 from reprise.scheduler.planning import plan_recovery
 from reprise.scheduler.situation import Situation
-from reprise.scheduler.steps import AddPlan, Decision, WriteDesired, WriteIncident, act, wait
+from reprise.scheduler.steps import AddPlan, Decision, RuleName, WriteDesired, WriteIncident, act, wait
 from reprise.scheduler.view import View
 
 
 def nodes_awaited(s: Situation) -> Decision | None:
     """Not before the wanted number of nodes is ready."""
     ready, wanted = len(s.view.usable), s.view.policy.nodes_wanted
-    return wait("start-waits", f"{ready} of {wanted} nodes are ready") if ready < wanted else None
+    return wait(RuleName.START_WAITS, f"{ready} of {wanted} nodes are ready") if ready < wanted else None
 
 
 def placed(s: Situation) -> Decision | None:
@@ -42,7 +42,7 @@ def placed(s: Situation) -> Decision | None:
     assignment = spread(everything, costs, free)
     if assignment is not None:
         reason = f"{len(assignment)} partitions on {len(free)} nodes"
-        return act("start", reason, WriteDesired(replace(start, assignment=assignment)))
+        return act(RuleName.START, reason, WriteDesired(replace(start, assignment=assignment)))
     return _partial(replace(s, view=_all_failed(few)), costs, start)
 
 
@@ -55,7 +55,7 @@ def _partial(s: Situation, costs: dict[str, int], start: Desired) -> Decision:
     planned = plan_recovery(s.view, costs, {}, s.view.failed, s.planner)
     start = replace(start, assignment=dict(planned.added))
     if len(planned.added) == len(s.view.failed):
-        return act("start", "everything fits, by an exact packing", WriteDesired(start))
+        return act(RuleName.START, "everything fits, by an exact packing", WriteDesired(start))
     reason = (
         f"the topology needs {planned.needed} milli-CPU; {len(planned.free)} nodes have "
         f"{sum(planned.free.values())} under the cap: {len(planned.added)} partitions start"
@@ -71,11 +71,11 @@ def _partial(s: Situation, costs: dict[str, int], start: Desired) -> Decision:
         nodes_before=s.view.policy.nodes_wanted,
         settle_until=s.now,
         costs=costs,
-        events=(Event(s.now, "opened", reason),),
+        events=(Event(s.now, EventName.OPENED, reason),),
     )
     s = replace(s, incident=incident, view=replace(s.view, snapshot=snapshot))
     incident = replace(incident, considered=s.considered(s.view.failed, planned.added))
-    plan = s.record(planned, "start", start, planned.added, note=reason)
+    plan = s.record(planned, Trigger.START, start, planned.added, note=reason)
     start = replace(start, retain=True, punctuate=False, plan=plan.id)
     incident = replace(incident, plans=(plan.id,))
-    return act("start-partial", reason, WriteDesired(start), AddPlan(plan), WriteIncident(incident))
+    return act(RuleName.START_PARTIAL, reason, WriteDesired(start), AddPlan(plan), WriteIncident(incident))

@@ -54,10 +54,75 @@ class Outcome(StrEnum):
     ACT = "act"  # carry out the steps
 
 
+class RuleName(StrEnum):
+    """What a decision was: the rule that made it, as people see it in logs, metrics and the record `coordinator`."""
+
+    NO_SESSION = "no-session"
+    """It was read without a session: nothing is known."""
+    NO_DRIVER = "no-driver"
+    """No driver has reported yet."""
+    NOTHING_TO_DO = "nothing-to-do"
+    """No rule applies."""
+    OBSERVED = "observed"
+    """Nothing is decided, and what was seen of the incident is written down."""
+    START_WAITS = "start-waits"
+    """The first start waits for nodes."""
+    START = "start"
+    """Everything is placed for the first time."""
+    START_PARTIAL = "start-partial"
+    """The most valuable queries are placed first, as not everything fits."""
+    FAILURE_DETECTED = "failure-detected"
+    """An incident is opened."""
+    SETTLING = "settling"
+    """The rest of a burst, a driver's answer or a new driver's nodes are waited for."""
+    SETTLED = "settled"
+    """The burst is over, and no plan follows at once."""
+    FALSE_ALARM = "false-alarm"
+    """What seemed lost has come back as it was."""
+    DRIVER_RESTARTED = "driver-restarted"
+    """A new driver has no state."""
+    CHECKPOINT_DAMAGED = "checkpoint-damaged"
+    """Everything goes back to another checkpoint."""
+    NO_WHOLE_CHECKPOINT = "no-whole-checkpoint"
+    """No checkpoint can be used."""
+    BUFFERS_DROPPED = "buffers-dropped"
+    """Everything goes back to the checkpoint, as output was dropped for want of room."""
+    QUARANTINE = "quarantine"
+    """Partitions whose code raised are put aside."""
+    TAKEN_OFF = "taken-off"
+    """What failed on usable nodes is taken from them."""
+    STOP = "stop"
+    """Everything stops until as many nodes are there as before."""
+    WAIT_FOR_CAPACITY = "wait-for-capacity"
+    """A blocking recovery waits for nodes."""
+    PLAN_FIRST = "plan-first"
+    """The first plan of a correlated failure."""
+    PLAN_ARRIVAL = "plan-arrival"
+    """A plan for a node that has arrived."""
+    PLAN_LOSS = "plan-loss"
+    """A plan for what was lost meanwhile."""
+    PLAN_BLOCKING = "plan-blocking"
+    """Everything that failed is restored at once."""
+    RESTORED = "restored"
+    """Everything is at work again."""
+    CLOSED = "closed"
+    """The incident is over."""
+    PAUSE = "pause"
+    """The topology is to pause."""
+    RESUME = "resume"
+    """The topology is to go on."""
+
+
+PLAN_RULES = frozenset(
+    {RuleName.PLAN_FIRST, RuleName.PLAN_ARRIVAL, RuleName.PLAN_LOSS, RuleName.PLAN_BLOCKING}
+)
+"""Those that come with a plan that restores something."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     outcome: Outcome
-    rule: str
+    rule: RuleName
     """The rule of the table that decided."""
     reason: str
     steps: tuple[Step, ...] = ()
@@ -82,9 +147,9 @@ class Decision:
         return next(found, None)
 
 
-def act(rule: str, reason: str, *steps: Step, until: float = 0.0) -> Decision:
+def act(rule: RuleName, reason: str, *steps: Step, until: float = 0.0) -> Decision:
     return Decision(Outcome.ACT, rule, reason, steps, until)
 
 
-def wait(rule: str, reason: str, until: float = 0.0) -> Decision:
+def wait(rule: RuleName, reason: str, until: float = 0.0) -> Decision:
     return Decision(Outcome.WAIT, rule, reason, until=until)

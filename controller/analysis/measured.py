@@ -14,6 +14,7 @@ from statistics import median
 
 from reprise.controller.status import StatusDocument
 from reprise.controller.status.model import IncidentView, QueryTimesView
+from reprise.scheduler.incident import Trigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def _last_choice(incident: IncidentView, query: QueryTimesView) -> float | None:
 
 def _arrivals(incident: IncidentView) -> list[float]:
     """The detection, then the arrivals that led to a plan."""
-    return [incident.opened_at, *(plan.time for plan in incident.plans if plan.trigger == "arrival")]
+    return [incident.opened_at, *(plan.time for plan in incident.plans if plan.trigger == Trigger.ARRIVAL)]
 
 
 def _sample(seconds: Sequence[float], at_least: Sequence[float] = ()) -> Sample:

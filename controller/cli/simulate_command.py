@@ -9,6 +9,7 @@ from rich.text import Text
 from reprise.controller.analysis.simulate import Simulation, SimulationError, parse_arrivals, simulate
 from reprise.controller.cli.render import for_programs, output_option, plain_table, span
 from reprise.controller.cli.target import Address, name_argument, target_options
+from reprise.scheduler.steps import PLAN_RULES
 
 _SHOWN = ("lost", "arrived", "queries-down", "queries-back", "closed")
 
@@ -49,7 +50,7 @@ def simulation_page(found: Simulation, wide: bool) -> RenderableType:
     table.add_column("available", justify="right")
     table.add_column("what")
     for stage in found.timeline:
-        if wide or stage.what in _SHOWN or stage.what.startswith("plan-"):
+        if wide or stage.what in _SHOWN or stage.what in PLAN_RULES:
             text = Text(f"{stage.what} {stage.detail}".rstrip(), style=_style(stage.what))
             at_least = "at least " if found.at_least and stage.what in ("queries-back", "closed") else ""
             table.add_row(f"{at_least}{span(stage.at)}", f"{100 * stage.share:.0f} %", text)

@@ -31,7 +31,7 @@ from reprise.scheduler import (
     precompute,
     settling,
 )
-from reprise.scheduler.steps import CloseIncident
+from reprise.scheduler.steps import CloseIncident, RuleName
 
 log = logging.getLogger("reprise.coordinator")
 
@@ -137,7 +137,7 @@ class Coordinator:
         log_changes(reading.snapshot.incident, decision.incident, [decision.plan] if decision.plan else [])
         if any(isinstance(step, CloseIncident) for step in decision.steps):
             history.prune(self.store.client, self.store.root, self.kept)
-        if decision.rule != "observed":
+        if decision.rule is not RuleName.OBSERVED:
             self._say(decision.rule, decision.reason)
         self.store.changed.set()
         return True
@@ -157,7 +157,7 @@ class Coordinator:
 
     def _say(self, rule: str, reason: str, level: int = logging.INFO) -> None:
         """To the log and to the leader's znode, once; the seconds in a reason are no news."""
-        known = (rule, "" if rule == "settling" else reason)
+        known = (rule, "" if rule == RuleName.SETTLING else reason)
         if known != self._said:
             self._said = known
             log.log(level, "event=%s reason=%r", rule, reason)

@@ -81,7 +81,7 @@ def bounded(progress: Progress) -> Progress:
     return replace(
         progress,
         failed={
-            partition: replace(failure, reason=cut(failure.reason, length - len(failure.kind)))
+            partition: replace(failure, reason=cut(failure.reason, length - len(failure.kind.value) - 2))
             for partition, failure in progress.failed.items()
         },
         problems=tuple(cut(text, MAX_PROBLEM) for text in progress.problems),

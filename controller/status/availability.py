@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from reprise.controller.status.incidents import Answers
 from reprise.controller.status.model import AvailabilityPoint, AvailabilityView
 from reprise.controller.zookeeper.observation import Observation
-from reprise.scheduler.incident import MAX_EVENTS, Incident, PlanRecord
+from reprise.scheduler.incident import MAX_EVENTS, EventName, Incident, PlanRecord
 
 
 def availability(
@@ -58,18 +58,18 @@ class _Curve:
     def _event(self, name: str, names: list[str], incident: Incident) -> bool:
         """Whether it has changed anything here."""
         match name:
-            case "queries-lost" | "queries-behind":
+            case EventName.QUERIES_LOST | EventName.QUERIES_BEHIND:
                 self.down.update(names)
-            case "queries-caught-up":
+            case EventName.QUERIES_CAUGHT_UP:
                 self.down.difference_update(names)
-            case "node-lost" | "driver-started":
+            case EventName.NODE_LOST | EventName.DRIVER_STARTED:
                 self.bound = None
-            case "closed" | "false-alarm":
+            case EventName.CLOSED | EventName.FALSE_ALARM:
                 self.down -= {q for q, times in incident.queries.items() if times.restored_at is not None}
-                if name == "false-alarm":
+                if name == EventName.FALSE_ALARM:
                     self.down.clear()
                 self.bound = self._share(self.down)
-            case "restored":
+            case EventName.RESTORED:
                 self.bound = self._share(set())
             case _:
                 return False

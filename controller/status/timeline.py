@@ -12,7 +12,7 @@ from typing import Any
 from reprise.controller.plan_summary import plan_summary
 from reprise.controller.status.model import QueryTimesView
 from reprise.scheduler import back
-from reprise.scheduler.incident import Incident, PlanRecord
+from reprise.scheduler.incident import EventName, Incident, PlanRecord
 
 Line = dict[str, Any]
 Entry = tuple[float, str, str]
@@ -26,13 +26,16 @@ def in_order(entries: Iterable[Entry]) -> list[Entry]:
 
 def plan_entry_of(at: float, plan: str, summary: str) -> Entry:
     """A plan is one entry, with its summary; the event of the same name in an incident says less."""
-    return at, "plan", f"{plan} {summary}"
+    return at, EventName.PLAN, f"{plan} {summary}"
 
 
 def entries(incidents: Iterable[Incident], plans: Iterable[PlanRecord]) -> list[Entry]:
     """Everything that happened in these incidents, which these plans belong to."""
     found = [
-        (e.time, e.name, e.detail) for incident in incidents for e in incident.events if e.name != "plan"
+        (e.time, e.name, e.detail)
+        for incident in incidents
+        for e in incident.events
+        if e.name != EventName.PLAN
     ]
     return in_order([*found, *(plan_entry_of(plan.time, plan.id, plan_summary(plan)) for plan in plans)])
 
@@ -151,6 +154,6 @@ def marks(lines: Sequence[Line]) -> list[tuple[float, str, str]]:
             found.append((float(line["elapsed"]), "fault", f"{what} {line['detail']}"))
         elif what == "arrived":
             found.append((float(line["elapsed"]), "arrival", str(line["detail"])))
-        elif what == "plan":
-            found.append((float(line["elapsed"]), "plan", str(line["detail"])))
+        elif what == EventName.PLAN:
+            found.append((float(line["elapsed"]), EventName.PLAN, str(line["detail"])))
     return found

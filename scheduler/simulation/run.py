@@ -23,6 +23,7 @@ from reprise.scheduler.steps import (
     CloseIncident,
     Decision,
     Outcome,
+    RuleName,
     WriteDesired,
     WriteIncident,
     WritePoison,
@@ -156,7 +157,7 @@ class _World:
             if decision.outcome is not Outcome.ACT:
                 return
             self._apply(decision)
-            if decision.rule != "observed":
+            if decision.rule is not RuleName.OBSERVED:
                 self._say(decision.rule, decision.reason)
         raise SchedulerError(f"the rules do not come to rest: {decision.rule}: {decision.reason}")
 

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 
 from reprise.scheduler import Decision
+from reprise.scheduler.steps import RuleName
 
 MANY = 8
 """Topologies whose decisions and all that follows from them fit into the time in which a plan is expected."""
@@ -46,9 +47,9 @@ class BurstGate:
     def decided(self, uid: str, decision: Decision | None) -> None:
         """What was decided about a topology: the detection of a failure begins the wait for a plan, and anything but
         waiting ends it."""
-        if decision is not None and decision.rule == "failure-detected":
+        if decision is not None and decision.rule is RuleName.FAILURE_DETECTED:
             self._until[uid] = self._clock() + PATIENCE_S
-        elif decision is not None and decision.rule not in ("settling", "observed"):
+        elif decision is not None and decision.rule not in (RuleName.SETTLING, RuleName.OBSERVED):
             self._until.pop(uid, None)
 
     async def over(self) -> None:

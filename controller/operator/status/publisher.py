@@ -28,7 +28,7 @@ from reprise.controller.kubernetes.api import Api, collection
 from reprise.controller.kubernetes.budget import Urgency
 from reprise.controller.kubernetes.errors import ConflictError, NotFoundError
 from reprise.controller.zookeeper.observation import Observation
-from reprise.scheduler.incident import Incident, Phase, PlanRecord
+from reprise.scheduler.incident import Incident, Kind, Phase, PlanRecord
 
 APPROVED = f"{GROUP}/approved"
 """Annotation on a proposed RecoveryPlan: `true` lets it be carried out."""
@@ -121,9 +121,7 @@ class Publisher:
         closed = incident.phase is Phase.CLOSED or incident.closed_at is not None
         restored = closed or incident.phase is Phase.VERIFYING
         claims = [
-            Claim(
-                "Correlated", _truth(incident.kind.value == "correlated"), incident.kind.value.capitalize()
-            ),
+            Claim("Correlated", _truth(incident.kind is Kind.CORRELATED), incident.kind.value.capitalize()),
             Claim("Restored", _truth(restored), incident.phase.value.capitalize()),
             Claim("Closed", _truth(closed), incident.phase.value.capitalize()),
         ]

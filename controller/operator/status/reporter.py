@@ -111,9 +111,8 @@ class StatusReporter:
         if progress.stuck and JOBS_FAIL not in self._troubles:
             self.events.note(JOBS_FAIL, progress.stuck, warning=True)
         self._troubles = frozenset(aside) | ({JOBS_FAIL} if progress.stuck else set())
-        known = [why for why in progress.failed.values() if is_poison(why)] + [progress.stuck] * bool(
-            progress.stuck
-        )
+        known = [str(failure) for failure in progress.failed.values() if failure.is_poison]
+        known += [progress.stuck] if progress.stuck else []
         self._name_problem([p for p in seen.problems if not any(why in p or p in why for why in known)])
 
     def _name_problem(self, problems: Sequence[str]) -> None:

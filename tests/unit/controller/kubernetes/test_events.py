@@ -136,7 +136,7 @@ def test_what_the_driver_reports_is_an_event_the_newest_and_not_each(monkeypatch
     messages = [body["message"] for _, _, body in api.calls]
     assert messages == [other, "checkpoint 5 waits 40 s"]
     assert {body["reason"] for _, _, body in api.calls} == {"DriverProblem"}
-    poison = "poison: operator bad: ValueError"
+    poison = Failure.parse("poison: operator bad: ValueError")
     ill = replace(STEADY.progress, failed={"bad.0": poison})  # type: ignore[type-var]
     now[0] += reporter.PROBLEM_S
     one._name_culprits(replace(STEADY, progress=ill, problems=(f"bad.0: {poison}",)))

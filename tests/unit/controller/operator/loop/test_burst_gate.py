@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from reprise.controller.operator.loop.burst_gate import MANY, PATIENCE_S, BurstGate
-from reprise.scheduler.steps import Decision, Outcome
+from reprise.scheduler.steps import Decision, Outcome, RuleName
 
-DETECTED = Decision(Outcome.ACT, "failure-detected", "")
-SETTLING = Decision(Outcome.WAIT, "settling", "")
-PLANNED = Decision(Outcome.ACT, "plan-first", "")
+DETECTED = Decision(Outcome.ACT, RuleName.FAILURE_DETECTED, "")
+SETTLING = Decision(Outcome.WAIT, RuleName.SETTLING, "")
+PLANNED = Decision(Outcome.ACT, RuleName.PLAN_FIRST, "")
 
 
 class Clock:

@@ -17,7 +17,7 @@ from reprise.controller.operator.loop.poll_rate import PollRate
 from reprise.controller.operator.loop.priority_executor import PriorityExecutor
 from reprise.controller.operator.loop.topology_loop import TopologyLoop
 from reprise.controller.operator.pods.cluster_view import ClusterView
-from reprise.scheduler.steps import Decision, Outcome
+from reprise.scheduler.steps import Decision, Outcome, RuleName
 
 AROUND = ClusterView({}, None)
 
@@ -183,8 +183,8 @@ def test_a_detected_failure_is_looked_at_again_when_it_has_settled_and_not_befor
     controller, burst = FakeController(), BurstGate()
     settles = time.time() + 0.6
     controller.answers = [
-        Decision(Outcome.ACT, "failure-detected", "", until=settles),
-        Decision(Outcome.ACT, "plan-first", ""),
+        Decision(Outcome.ACT, RuleName.FAILURE_DETECTED, "", until=settles),
+        Decision(Outcome.ACT, RuleName.PLAN_FIRST, ""),
     ]
 
     async def script(woken: asyncio.Event) -> None:
@@ -202,7 +202,7 @@ def test_a_detected_failure_is_looked_at_again_when_it_has_settled_and_not_befor
 def test_a_burst_that_settles_for_long_is_looked_at_when_something_calls() -> None:
     controller = FakeController()
     began = time.time()
-    controller.answers = [Decision(Outcome.ACT, "failure-detected", "", until=began + 600.0)]
+    controller.answers = [Decision(Outcome.ACT, RuleName.FAILURE_DETECTED, "", until=began + 600.0)]
 
     async def script(woken: asyncio.Event) -> None:
         await seen(controller, lambda log: "decide" in log)
@@ -216,7 +216,7 @@ def test_a_burst_that_settles_for_long_is_looked_at_when_something_calls() -> No
 def test_where_time_alone_changes_nothing_a_call_is_waited_for() -> None:
     controller = FakeController()
     controller.hold = threading.Event()
-    controller.answers = [Decision(Outcome.WAIT, "nothing-to-do", "", until=inf)]
+    controller.answers = [Decision(Outcome.WAIT, RuleName.NOTHING_TO_DO, "", until=inf)]
 
     async def script(woken: asyncio.Event) -> None:
         await asyncio.sleep(0.8)  # a few times as long as the shortest time between two looks
@@ -247,12 +247,12 @@ def test_while_many_wait_for_plans_a_quiet_topology_is_let_be_unless_it_is_calle
 def failed(burst: BurstGate) -> None:
     """More than fit in beside everything else."""
     for other in range(MANY + 1):
-        burst.decided(f"u{other}", Decision(Outcome.ACT, "failure-detected", ""))
+        burst.decided(f"u{other}", Decision(Outcome.ACT, RuleName.FAILURE_DETECTED, ""))
 
 
 def planned(burst: BurstGate) -> None:
     for other in range(MANY + 1):
-        burst.decided(f"u{other}", Decision(Outcome.ACT, "plan-first", ""))
+        burst.decided(f"u{other}", Decision(Outcome.ACT, RuleName.PLAN_FIRST, ""))
 
 
 def test_what_follows_and_waits_for_its_turn_waits_longer_when_many_fail_meanwhile() -> None:
@@ -290,7 +290,7 @@ def test_a_call_does_not_wait_for_a_glance_that_waits_for_decisions() -> None:
 
 def test_while_many_wait_for_plans_one_that_has_its_plan_waits() -> None:
     controller, burst = FakeController(), BurstGate()
-    controller.answers = [Decision(Outcome.ACT, "plan-first", "")]
+    controller.answers = [Decision(Outcome.ACT, RuleName.PLAN_FIRST, "")]
 
     async def script(woken: asyncio.Event) -> None:
         await seen(controller, lambda log: "reconcile" in log)
