@@ -85,7 +85,7 @@ def test_a_coordinator_says_what_it_cannot_write_down_and_goes_on() -> None:
         def commit(self, *_: object) -> None:
             raise refused
 
-        def tell(self, who: Leader) -> None:
+        def announce(self, who: Leader) -> None:
             told.append(who)
 
         def clock(self) -> float:
