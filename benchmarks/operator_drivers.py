@@ -13,8 +13,6 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kazoo.client import KazooClient
-
 from benchmarks.operator_fleet import NODE_CPU_MILLI, Member
 from reprise.controller.zookeeper import membership, paths
 from reprise.controller.zookeeper.client import make_client
@@ -27,6 +25,7 @@ from reprise.controller.zookeeper.records import (
     encode_stats,
     parse_desired,
 )
+from reprise.controller.zookeeper.session import Answer, Stat, ZooKeeperSession
 from reprise.scheduler.failure import Failure, FailureKind
 from reprise.scheduler.model import Desired, PartitionStats, Progress
 
@@ -108,13 +107,13 @@ def _checkpoint(position: int) -> tuple[str, bytes]:
 
 
 class Drivers:
-    """All of them, in one thread that reports in turn, and kazoo's that hears of desired states."""
+    """All of them, in one thread that reports in turn, and the session's that hears of desired states."""
 
     def __init__(self, hosts: str, members: Iterable[Member]) -> None:
         self._hosts = hosts
         self._client = make_client(hosts, SESSION_S)
         self._client.start(timeout=30)
-        self._sessions: dict[str, KazooClient] = {}
+        self._sessions: dict[str, ZooKeeperSession] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self.drivers = {m.name: self._populate(m) for m in members}
@@ -217,10 +216,10 @@ class Drivers:
     def _hear(self, driver: Driver) -> None:
         """Read the desired state, and again when it has changed."""
 
-        def got(answer: object) -> None:
+        def got(answer: Answer[tuple[bytes, Stat]]) -> None:
             if self._stop.is_set():
                 return
-            raw, _ = answer.get()  # type: ignore[attr-defined]
+            raw, _ = answer.get()
             desired = parse_desired(raw)
             with self._lock:
                 if desired.seq > driver.desired.seq:
@@ -231,4 +230,4 @@ class Drivers:
             if not self._stop.is_set():
                 self._hear(driver)
 
-        self._client.get_async(f"{driver.root}/{paths.DESIRED}", watch=saw).rawlink(got)
+        self._client.get_async(f"{driver.root}/{paths.DESIRED}", watch=saw).when_there(got)

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from kazoo.client import KazooClient
 
 from benchmarks.operator_drivers import Drivers
 from benchmarks.operator_fleet import FOLDER, NAMESPACE, Fleet
@@ -36,6 +35,7 @@ from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
 from reprise.controller.operator.settings import OperatorSettings
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.client import make_client
+from reprise.controller.zookeeper.session import ZooKeeperSession
 from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.rest import RestError
 
@@ -86,7 +86,7 @@ class World:
             namespace=NAMESPACE, identity="op", zk=self.zookeeper.hosts, image="load:1", settle_s=SETTLE_S
         )
         self._shape = topologies, per
-        self._clients: list[Drivers | KazooClient] = []
+        self._clients: list[Drivers | ZooKeeperSession] = []
 
     def start(self) -> None:
         self.zookeeper.launch()
@@ -135,10 +135,8 @@ class World:
         found = {}
         for name in names:
             folder = f"{self.drivers.drivers[name].root}/{paths.PLANS}"
-            times = [
-                self.client.exists(f"{folder}/{plan}").created for plan in self.client.get_children(folder)
-            ]
-            if late := [t for t in times if t >= since]:
+            stats = [self.client.exists(f"{folder}/{plan}") for plan in self.client.get_children(folder)]
+            if late := [stat.created for stat in stats if stat is not None and stat.created >= since]:
                 found[name] = min(late)
         return found
 

@@ -12,9 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
-
 from reprise.algorithms.cpu import milli_cpu, under_cap
 from reprise.controller.local.cluster.cluster import EmbeddedCluster
 from reprise.controller.local.report import layout as files
@@ -24,8 +21,10 @@ from reprise.controller.local.run.services import Service
 from reprise.controller.local.run.supervisor import run_topology
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.client import make_client
+from reprise.controller.zookeeper.errors import NoNodeError
 from reprise.controller.zookeeper.observer import Observer
 from reprise.controller.zookeeper.records import encode_desired, parse_progress, parse_stats
+from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.scheduler.model import Desired, Progress
 from reprise.scheduler.placement import spread
 from reprise.spark_jobs.topology import StreamTopology, expand
@@ -115,7 +114,7 @@ def desired(assignment: Mapping[str, str], retain: bool) -> Desired:
 
 
 @contextmanager
-def _client(cluster: EmbeddedCluster) -> Iterator[KazooClient]:
+def _client(cluster: EmbeddedCluster) -> Iterator[ZooKeeperSession]:
     client = make_client(cluster.zk_hosts, 10.0, cluster.zk_environment())
     client.start(timeout=30)
     try:
@@ -125,7 +124,7 @@ def _client(cluster: EmbeddedCluster) -> Iterator[KazooClient]:
         client.close()
 
 
-def _ready_nodes(zk: KazooClient, root: str, driver: Service, count: int, deadline: float) -> list[str]:
+def _ready_nodes(zk: ZooKeeperSession, root: str, driver: Service, count: int, deadline: float) -> list[str]:
     """Nodes that the driver has warmed up: one that is desired before is taken for lost."""
     while True:
         nodes = _progress(zk, root).nodes
@@ -135,7 +134,7 @@ def _ready_nodes(zk: KazooClient, root: str, driver: Service, count: int, deadli
         time.sleep(POLL_S)
 
 
-def _until_done(zk: KazooClient, root: str, driver: Service, deadline: float) -> Iterator[Sample]:
+def _until_done(zk: ZooKeeperSession, root: str, driver: Service, deadline: float) -> Iterator[Sample]:
     while True:
         progress, raw = _progress(zk, root), _read(zk, f"{root}/{paths.STATS}")
         cpu = sum(one.cpu_milli for one in parse_stats(raw).values()) if raw else 0.0
@@ -155,13 +154,13 @@ def _check(driver: Service, deadline: float, what: str) -> None:
         raise TimeoutError(what)
 
 
-def _progress(zk: KazooClient, root: str) -> Progress:
+def _progress(zk: ZooKeeperSession, root: str) -> Progress:
     """One of a driver that says nothing, while there is none."""
     raw = _read(zk, f"{root}/{paths.PROGRESS}")
     return parse_progress(raw) if raw else Progress("")
 
 
-def _read(zk: KazooClient, path: str) -> bytes:
+def _read(zk: ZooKeeperSession, path: str) -> bytes:
     try:
         raw: bytes = zk.get(path)[0]
     except NoNodeError:

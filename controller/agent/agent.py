@@ -26,11 +26,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
-
-from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
-from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import KazooState
+from typing import TypeVar
 
 from reprise.controller import logs
 from reprise.controller.agent import processes
@@ -38,10 +34,13 @@ from reprise.controller.agent.fencing import LifeRecord, Verdict
 from reprise.controller.agent.worker import WorkerProcess
 from reprise.controller.zookeeper import node_record as node_tree
 from reprise.controller.zookeeper.client import make_client
+from reprise.controller.zookeeper.errors import ClientError, NodeExistsError, NoNodeError
 from reprise.controller.zookeeper.node_record import NodeRecord, encode_node
 from reprise.controller.zookeeper.process_records import encode_number, parse_number
+from reprise.controller.zookeeper.session import Answer, SessionState
 
 log = logging.getLogger("reprise.node_agent")
+T = TypeVar("T")
 TICK_S = 0.1
 """How soon a thawed node stops its zombies."""
 _IDLE_LOOK_S = 0.3
@@ -49,7 +48,7 @@ _IDLE_LOOK_S = 0.3
 
 
 class NodeAgent:
-    """One thread decides; the ticker and kazoo's threads only put events into its queue."""
+    """One thread decides; the ticker and the threads of the session only put events into its queue."""
 
     def __init__(self, options: argparse.Namespace, worker: WorkerProcess) -> None:
         self._node: str = options.node
@@ -97,13 +96,13 @@ class NodeAgent:
         for path in (node_tree.ROOTS, node_tree.INCARNATIONS):
             self._zk.ensure_path(path)
         self._incarnation = self._stored_incarnation() + 1
-        self._zk.ChildrenWatch(node_tree.ROOTS, self._see_roots)
+        self._zk.watch_children(node_tree.ROOTS, self._see_roots)
 
     # events, put from other threads
 
     def _listen(self, state: str) -> None:
         with self._life_lock:
-            if state == KazooState.SUSPENDED:
+            if state == SessionState.SUSPENDED:
                 self._life.suspended(time.monotonic())
         self._events.put(state)
 
@@ -124,9 +123,9 @@ class NodeAgent:
 
     def _handle(self, event: str) -> None:
         log.info("event=%s node=%s incarnation=%d", event.lower(), self._node, self._incarnation)
-        if event == KazooState.LOST:
+        if event == SessionState.LOST:
             self._lost()
-        elif event == KazooState.CONNECTED:
+        elif event == SessionState.CONNECTED:
             with self._life_lock:
                 self._life.connected()
         elif event == "woke":
@@ -170,14 +169,14 @@ class NodeAgent:
         if (self._dirty or not self._worker.registered or not self._registered_in) and self._zk.connected:
             try:
                 self._bring_up_to_date()
-            except (KazooException, KazooTimeoutError) as error:
+            except ClientError as error:
                 log.warning("event=not_registered node=%s error=%r", self._node, error)
 
     def _release_if_confirmed(self) -> None:
         """Let stopped processes go on when ZooKeeper has confirmed that they may."""
         try:
             self._confirm()
-        except (KazooException, KazooTimeoutError):
+        except ClientError:
             return
         if self._events.empty():  # a LOST would be in the queue before a new session could answer
             processes.thaw(self._worker.others)
@@ -186,7 +185,7 @@ class NodeAgent:
             log.info("event=released node=%s incarnation=%d", self._node, self._incarnation)
 
     def _confirm(self) -> None:
-        """Returns when this very session has answered after the freeze; raises what kazoo raises."""
+        """Returns when this very session has answered after the freeze; raises ClientError."""
         self._wait(self._zk.exists_async("/"))
 
     def _bring_up_to_date(self) -> None:
@@ -235,7 +234,7 @@ class NodeAgent:
             self._create(path)
         except NodeExistsError:
             raw, stat = self._wait(self._zk.get_async(path))
-            if stat.ephemeralOwner == self._zk.client_id[0]:
+            if stat.owner == self._zk.id:
                 if raw != self._record():
                     self._wait(self._zk.set_async(path, self._record()))
             else:
@@ -260,8 +259,8 @@ class NodeAgent:
         except NoNodeError:
             self._wait(self._zk.create_async(path, data, makepath=True))
 
-    def _wait(self, result: Any) -> Any:
-        return result.get(timeout=self._timeout)
+    def _wait(self, answer: Answer[T]) -> T:
+        return answer.get(self._timeout)
 
 
 def main(arguments: list[str]) -> None:

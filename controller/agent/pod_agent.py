@@ -23,22 +23,27 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError, RolledBackError
-from kazoo.handlers.threading import KazooTimeoutError
-
 from reprise.controller import logs
 from reprise.controller.agent import processes
 from reprise.controller.agent.agent import NodeAgent
 from reprise.controller.agent.executor import ExecutorProcess
 from reprise.controller.agent.worker import WorkerProcess
 from reprise.controller.zookeeper import membership
+from reprise.controller.zookeeper.errors import (
+    BadVersionError,
+    ClientError,
+    NodeExistsError,
+    NoNodeError,
+    RolledBackError,
+)
 from reprise.controller.zookeeper.node_record import SESSION_S
+from reprise.controller.zookeeper.session import Stat
 
 log = logging.getLogger("reprise.node_agent")
 FENCED, LEFT, EXECUTOR_ENDED = 3, 143, 1
 ALIVE = "alive"
 """File that is touched by the deciding thread: the probe asks for its age, and for nothing outside of the pod."""
-_REFUSED = (BadVersionError, NoNodeError)
+_NO_MEMBER = (BadVersionError, NoNodeError)
 
 
 class PodEnds(SystemExit):
@@ -68,7 +73,7 @@ class ExecutorAgent(NodeAgent):
         if event == "leaving":
             log.info("event=leaving node=%s", self._node)
             if self._zk.connected:
-                with contextlib.suppress(KazooException, KazooTimeoutError):
+                with contextlib.suppress(ClientError):
                     self._erase(self._root)
             raise PodEnds(LEFT)
         if event == "fenced":
@@ -107,12 +112,11 @@ class ExecutorAgent(NodeAgent):
         self._zk.ensure_path(f"{self._root}/{membership.FOLDER}")
         with contextlib.suppress(NodeExistsError):
             self._wait(self._zk.create_async(path, membership.joined()))
-        self._zk.DataWatch(path, self._see_membership)
+        self._zk.watch_data(path, self._see_membership)
         self._joined = True
 
-    def _see_membership(self, data: bytes | None, stat: object, _event: object = None) -> None:
-        version = getattr(stat, "version", None)
-        if data is None or version != membership.JOINED_VERSION:
+    def _see_membership(self, stat: Stat | None) -> None:
+        if stat is None or stat.version != membership.JOINED_VERSION:
             self._events.put("fenced")
 
     def _served(self) -> frozenset[str]:
@@ -126,12 +130,12 @@ class ExecutorAgent(NodeAgent):
         transaction = self._zk.transaction()
         transaction.check(membership.path_of(self._root, self._node), membership.JOINED_VERSION)
         transaction.create(path, self._record(), ephemeral=True)
-        results = self._wait(transaction.commit_async())
-        if any(isinstance(result, _REFUSED) for result in results):
+        refusals = transaction.commit(self._timeout)
+        if any(isinstance(refused, _NO_MEMBER) for refused in refusals):
             self._fenced("not a member any more")
-        for result in results:
-            if isinstance(result, Exception) and not isinstance(result, RolledBackError):
-                raise result
+        for refused in refusals:
+            if refused is not None and not isinstance(refused, RolledBackError):
+                raise refused
 
 
 def main(environment: Mapping[str, str]) -> None:

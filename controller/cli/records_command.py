@@ -14,7 +14,7 @@ from reprise.controller.cli.exits import NotRunningError
 from reprise.controller.cli.options import DURATION
 
 if TYPE_CHECKING:
-    from kazoo.client import KazooClient
+    from reprise.controller.zookeeper.session import ZooKeeperSession
 
 CONNECT_S = 10.0
 
@@ -70,18 +70,16 @@ def load(zk: str, root: str, locations: tuple[str, ...]) -> None:
 
 
 @contextmanager
-def _connected(zk: str) -> Iterator[KazooClient]:
-    from kazoo.exceptions import NoAuthError
-    from kazoo.handlers.threading import KazooTimeoutError
-
+def _connected(zk: str) -> Iterator[ZooKeeperSession]:
     from reprise.controller.zookeeper.access import AUTH
     from reprise.controller.zookeeper.client import make_client
+    from reprise.controller.zookeeper.errors import NoAuthError, SessionError
 
     client = make_client(zk, CONNECT_S)
     try:
         client.start(timeout=CONNECT_S)
         yield client
-    except KazooTimeoutError:
+    except SessionError:
         raise NotRunningError(f"ZooKeeper at {zk} does not answer") from None
     except NoAuthError:
         raise NotRunningError(

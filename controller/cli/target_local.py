@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from kazoo.exceptions import KazooException, NoNodeError
-from kazoo.handlers.threading import KazooTimeoutError
 
 from reprise.controller.cli import exits
 from reprise.controller.cli.live import action_text
@@ -19,6 +17,7 @@ from reprise.controller.status import StatusDocument, document
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.access import AUTH
 from reprise.controller.zookeeper.client import make_client
+from reprise.controller.zookeeper.errors import ClientError, NoNodeError
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.observer import Observer
 from reprise.controller.zookeeper.process_records import encode_paused
@@ -89,7 +88,7 @@ class ZooKeeperTarget:
                 client.set(path, value)
             except NoNodeError:
                 client.create(path, value, makepath=True)
-        except (KazooException, KazooTimeoutError) as error:
+        except ClientError as error:
             raise exits.NotRunningError(f"ZooKeeper {self.hosts}: {path} not written: {error!r}") from error
         finally:
             client.stop()

@@ -17,6 +17,7 @@ from reprise.controller.coordinator.store import Store
 from reprise.controller.topology_view import policy_of, view_of
 from reprise.controller.zookeeper.client import make_client
 from reprise.controller.zookeeper.node_record import SESSION_S, absence_counts_after_s
+from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.topology import StreamTopology, from_json
 
@@ -53,7 +54,9 @@ def main() -> int:
     return 0
 
 
-def _coordinator(options: argparse.Namespace, resource: StreamTopology, client: object) -> Coordinator:
+def _coordinator(
+    options: argparse.Namespace, resource: StreamTopology, client: ZooKeeperSession
+) -> Coordinator:
     store = Store(
         client=client,
         root=options.root,

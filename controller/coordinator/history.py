@@ -14,12 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
-from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, NoNodeError
-from kazoo.handlers.threading import KazooTimeoutError
-
-from reprise.controller.coordinator.store import ANSWER_S
 from reprise.controller.zookeeper import paths
+from reprise.controller.zookeeper.errors import ClientError, NoNodeError
+from reprise.controller.zookeeper.session import ZooKeeperSession
 
 log = logging.getLogger("reprise.coordinator")
 
@@ -35,16 +32,16 @@ class Kept:
     256 MiB has room for the full history of forty large topologies, and small ones never reach it."""
 
 
-def prune(client: KazooClient, root: str, kept: Kept = Kept()) -> int:
+def prune(client: ZooKeeperSession, root: str, kept: Kept = Kept()) -> int:
     """Remove the oldest closed incidents that are too many, with their plans; how many incidents went.
 
     Ids count up, so they sort by age.  Trouble with ZooKeeper is logged and left to the next time.
     """
     removed = 0
     try:
-        closed = sorted(_children(client, f"{root}/{paths.INCIDENTS}"))
+        closed = sorted(client.get_children(f"{root}/{paths.INCIDENTS}"))
         plans: dict[str, list[str]] = {incident: [] for incident in closed}
-        for plan in _children(client, f"{root}/{paths.PLANS}") if closed else []:
+        for plan in client.get_children(f"{root}/{paths.PLANS}") if closed else []:
             plans.get(plan.rpartition("-p")[0], []).append(plan)
         records = {
             incident: [f"{root}/{paths.PLANS}/{plan}" for plan in plans[incident]]
@@ -55,7 +52,7 @@ def prune(client: KazooClient, root: str, kept: Kept = Kept()) -> int:
             for path in records[incident]:  # the incident last: its plans are found by its name
                 _delete(client, path)
             removed += 1
-    except (KazooException, KazooTimeoutError) as error:
+    except ClientError as error:
         log.warning("event=history-not-pruned error=%r", error)
     return removed
 
@@ -70,23 +67,18 @@ def _too_many(sizes: Mapping[str, int], kept: Kept) -> list[str]:
     return newest[stay:][::-1]
 
 
-def _sizes(client: KazooClient, records: Mapping[str, list[str]]) -> dict[str, int]:
+def _sizes(client: ZooKeeperSession, records: Mapping[str, list[str]]) -> dict[str, int]:
     """Bytes of all records of each incident; all are asked for before the first is waited for."""
     asked = {incident: [client.exists_async(path) for path in paths_] for incident, paths_ in records.items()}
     found = {}
     for incident, answers in asked.items():
-        stats = [answer.get(timeout=ANSWER_S) for answer in answers]
-        found[incident] = sum(stat.dataLength for stat in stats if stat is not None)
+        stats = [answer.get() for answer in answers]
+        found[incident] = sum(stat.length for stat in stats if stat is not None)
     return found
 
 
-def _children(client: KazooClient, path: str) -> list[str]:
-    found: list[str] = client.get_children_async(path).get(timeout=ANSWER_S)
-    return found
-
-
-def _delete(client: KazooClient, path: str) -> None:
+def _delete(client: ZooKeeperSession, path: str) -> None:
     try:
-        client.delete_async(path).get(timeout=ANSWER_S)
+        client.delete_async(path).get()
     except NoNodeError:
         return

@@ -11,18 +11,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, NoNodeError
-from kazoo.handlers.threading import KazooTimeoutError
-
 from reprise.controller.plan_summary import plan_summary
 from reprise.controller.zookeeper import paths
-from reprise.controller.zookeeper.errors import RecordError
+from reprise.controller.zookeeper.errors import ClientError, NoNodeError, RecordError
 from reprise.controller.zookeeper.recovery_records import parse_incident, parse_plan
+from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.scheduler.incident import Incident, PlanRecord
 
 log = logging.getLogger("reprise.coordinator")
-ANSWER_S = 10.0
 
 
 def log_changes(before: Incident | None, after: Incident | None, plans: Iterable[PlanRecord]) -> None:
@@ -41,7 +37,7 @@ def log_changes(before: Incident | None, after: Incident | None, plans: Iterable
         )  # fmt: skip
 
 
-def replay_log(client: KazooClient, root: str, now_open: Incident | None) -> None:
+def replay_log(client: ZooKeeperSession, root: str, now_open: Incident | None) -> None:
     """Log the open or newest closed incident again, for a coordinator that has just become the leader.
     Errors are only logged."""
     try:
@@ -49,22 +45,22 @@ def replay_log(client: KazooClient, root: str, now_open: Incident | None) -> Non
         if incident is not None:
             raw = [(name, _get(client, f"{root}/{paths.PLANS}/{name}")) for name in incident.plans]
             log_changes(None, incident, [parse_plan(data, name) for name, data in raw if data])
-    except (KazooException, KazooTimeoutError, RecordError) as error:
+    except (ClientError, RecordError) as error:
         log.warning("event=log-not-replayed error=%r", error)
 
 
-def _newest_closed(client: KazooClient, root: str) -> Incident | None:
+def _newest_closed(client: ZooKeeperSession, root: str) -> Incident | None:
     try:
-        names = sorted(client.get_children_async(f"{root}/{paths.INCIDENTS}").get(timeout=ANSWER_S))
+        names = sorted(client.get_children(f"{root}/{paths.INCIDENTS}"))
     except NoNodeError:
         return None
     raw = _get(client, f"{root}/{paths.INCIDENTS}/{names[-1]}") if names else None
     return parse_incident(raw, names[-1]) if raw else None
 
 
-def _get(client: KazooClient, path: str) -> bytes | None:
+def _get(client: ZooKeeperSession, path: str) -> bytes | None:
     try:
-        raw: bytes = client.get_async(path).get(timeout=ANSWER_S)[0]
+        raw, _ = client.get(path)
     except NoNodeError:
         return None
     return raw or None

@@ -11,11 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from kazoo.client import KazooClient
-
 from reprise.controller.zookeeper.errors import RecordError
 from reprise.controller.zookeeper.node_record import parse_node
 from reprise.controller.zookeeper.records import node_of
+from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.scheduler.model import Node
 
 log = logging.getLogger("reprise.coordinator")
@@ -24,11 +23,11 @@ _NOTHING: Mapping[str, Node | None] = MappingProxyType({})
 
 class NodeList:
     """Read by one thread at a time; `changed` is called by a thread of the client.  `wait` gives the value of an answer,
-    None where there is no such znode, and raises what kazoo raises."""
+    None where there is no such znode, and raises ClientError."""
 
     def __init__(
         self,
-        client: KazooClient,
+        client: ZooKeeperSession,
         folder: str,
         changed: Callable[[], None],
         wait: Callable[[Any], Any],
@@ -55,9 +54,9 @@ class NodeList:
         return tuple(node for node in known.values() if node is not None)
 
     def _newest(self) -> tuple[int, Mapping[str, Node | None]]:
-        answer = self._client.get_children_async(self._folder, self._saw, include_data=True)
+        answer = self._client.get_folder_async(self._folder, self._saw)
         names, stat = self._wait(answer) or ((), None)
-        version, names = -1 if stat is None else int(stat.cversion), sorted(names)
+        version, names = -1 if stat is None else stat.cversion, sorted(names)
         known = self._still(names, version)
         return version, self._read_each(names) if known is None else known
 

@@ -14,46 +14,45 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
-
-from kazoo.client import KazooClient, KazooState
-from kazoo.exceptions import (
-    ConnectionClosedError,
-    ConnectionLoss,
-    KazooException,
-    NoAuthError,
-    NodeExistsError,
-    NoNodeError,
-    SessionExpiredError,
-)
-from kazoo.handlers.threading import KazooTimeoutError
+from typing import Any, TypeVar
 
 from reprise.controller.coordinator.lag_window import LagWindow
 from reprise.controller.coordinator.node_list import NodeList
 from reprise.controller.coordinator.stats_window import StatsWindow
 from reprise.controller.coordinator.suspects import Suspects
-from reprise.controller.coordinator.transaction import Operation, Versions, check_size, operations
+from reprise.controller.coordinator.transaction import Operation, Versions, operations
 from reprise.controller.zookeeper import paths
-from reprise.controller.zookeeper.errors import RecordError, SessionError, StaleError
+from reprise.controller.zookeeper.errors import (
+    ClientError,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    RecordError,
+    SessionError,
+    StaleError,
+)
 from reprise.controller.zookeeper.node_record import absence_counts_after_s
 from reprise.controller.zookeeper.process_records import Leader, encode_leader, parse_paused
 from reprise.controller.zookeeper.records import parse_desired, parse_poison, parse_progress, parse_stats
 from reprise.controller.zookeeper.recovery_records import parse_incident
+from reprise.controller.zookeeper.session import ANSWER_S, Answer, SessionState, Stat, Watch, ZooKeeperSession
+from reprise.controller.zookeeper.znode import check_all
 from reprise.scheduler.incident import Incident
 from reprise.scheduler.model import Desired, PartitionStats, Progress, Snapshot, TopologyView
 from reprise.scheduler.steps import Decision
 
 log = logging.getLogger("reprise.coordinator")
 
-ANSWER_S = 10.0
-"""Longest wait for one answer of the server; after it the outcome is unknown."""
 _WRITTEN: Mapping[str, Callable[[bytes, str], Any]] = MappingProxyType(
     {paths.DESIRED: parse_desired, paths.INCIDENT: parse_incident, paths.POISON: parse_poison}
 )
 """Records that the coordinator itself writes."""
 DOUBT_S = 0.3
 """Until the next look while a node stands without a heartbeat; as often as the driver reports."""
-_NO_SESSION = (ConnectionLoss, ConnectionClosedError, SessionExpiredError, KazooTimeoutError)
+
+
+T = TypeVar("T")
+Read = Answer[tuple[bytes, Stat]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,7 @@ class Store:
     for. `also`: what else belongs into the transaction of a decision. `changed` is set when nodes, progress or
     the session may have changed."""
 
-    client: KazooClient
+    client: ZooKeeperSession
     root: str
     topology: TopologyView
     clock: Callable[[], float]
@@ -90,6 +89,8 @@ class Store:
     changed: threading.Event = field(default_factory=threading.Event)
     reported: threading.Event | None = None
     """Set in place of `changed` by a report of the driver; None: `changed` stands for that as well."""
+    answer_s: float = ANSWER_S
+    """Longest wait for one answer, seconds."""
     _connections: int = 0
     _trusted_from: float = float("-inf")
     _nodes: NodeList = field(init=False)
@@ -114,7 +115,7 @@ class Store:
         try:
             for folder in paths.FOLDERS:
                 self.client.ensure_path(f"{self.root}/{folder}")
-        except KazooException as error:
+        except ClientError as error:
             raise SessionError(f"{self.root}: folders not created: {error!r}") from error
 
     def close(self) -> None:
@@ -129,7 +130,7 @@ class Store:
     @property
     def connected(self) -> bool:
         """Whether the session is valid now."""
-        return bool(self.client.state == KazooState.CONNECTED)
+        return self.client.state is SessionState.CONNECTED
 
     @property
     def commanded(self) -> int:
@@ -147,7 +148,7 @@ class Store:
                 reading = self._read()
                 if self.connected and connections == self._connections:
                     return reading
-        except _NO_SESSION as error:
+        except SessionError as error:
             log.warning("event=read-failed error=%r", error)
         except NoAuthError as error:
             raise RecordError(
@@ -169,7 +170,7 @@ class Store:
         found = {name: self._parsed(name, answer) for name, answer in first.items()} | kept
         desired, incident, poison = (found.get(name) for name in _WRITTEN)
         stats, paused = self._found(asked), self._await(commands)
-        self._commanded = int(paused[1].mzxid) if paused else 0
+        self._commanded = paused[1].mzxid if paused else 0
         self._leads = self._mine(self._await(leader))
         if not self._leads:
             self._kept.clear()
@@ -210,14 +211,14 @@ class Store:
         asked = self._ask(paths.STATS)
         return lambda: self._sample(asked)
 
-    def _sample(self, asked: Any) -> None:
+    def _sample(self, asked: Read) -> None:
         try:
             found = self._found(asked)
-        except (KazooException, KazooTimeoutError) as error:
+        except ClientError as error:
             raise SessionError(f"{self._path(paths.STATS)}: {error!r}") from error
         self._window.note(self.clock(), found and found[0], self._stats)
 
-    def _parsed(self, name: str, answer: Any) -> tuple[Any, int] | None:
+    def _parsed(self, name: str, answer: Read) -> tuple[Any, int] | None:
         raw = self._found(answer)
         return raw and (_WRITTEN[name](raw[0], self._path(name)), raw[1])
 
@@ -229,17 +230,17 @@ class Store:
             log.warning("event=stats-ignored reason=%r", str(error))
             return {}
 
-    def _ask(self, name: str, watch: Callable[[Any], None] | None = None) -> Any:
+    def _ask(self, name: str, watch: Watch | None = None) -> Read:
         return self.client.get_async(self._path(name), watch=watch)
 
-    def _found(self, answer: Any) -> tuple[bytes, int] | None:
+    def _found(self, answer: Read) -> tuple[bytes, int] | None:
         found = self._await(answer)
         return None if found is None else (found[0], found[1].version)
 
-    def _await(self, answer: Any) -> Any:
+    def _await(self, answer: Answer[T]) -> T | None:
         """None where there is no such znode."""
         try:
-            return answer.get(timeout=ANSWER_S)
+            return answer.get(self.answer_s)
         except NoNodeError:
             return None
 
@@ -260,12 +261,8 @@ class Store:
         more = self.also(reading.snapshot, decision)
         for operation in (*operations(self.root, reading.versions, decision), *more):
             operation(transaction)
-        check_size(self.root, transaction)
-        try:
-            results = transaction.commit_async().get(timeout=ANSWER_S)
-        except _NO_SESSION as error:
-            raise SessionError(f"commit not acknowledged: {error!r}") from error
-        failures = [result for result in results if isinstance(result, Exception)]
+        check_all(self.root, transaction.writes)
+        failures = [refused for refused in transaction.commit() if refused is not None]
         if failures:
             raise StaleError(f"refused: {', '.join(type(f).__name__ for f in failures)}")
         if connections == self._connections:
@@ -276,7 +273,7 @@ class Store:
         again before each reading, which asks as well: two that act are refused by versions, not by this."""
         path = self._path(paths.COORDINATOR)
         try:
-            if not self.connected or self.client.client_id is None:
+            if not self.connected or self.client.id is None:
                 return False
             if self._leads:
                 return True
@@ -285,12 +282,11 @@ class Store:
                 return self._mine(stat)
             self._await(self.client.create_async(path, encode_leader(who), ephemeral=True))
             return True
-        except (NodeExistsError, *_NO_SESSION):
+        except (NodeExistsError, SessionError):
             return False
 
-    def _mine(self, stat: Any) -> bool:
-        client = self.client.client_id
-        return stat is not None and client is not None and bool(stat.ephemeralOwner == client[0])
+    def _mine(self, stat: Stat | None) -> bool:
+        return stat is not None and stat.owner == self.client.id
 
     def announce(self, who: Leader) -> None:
         """Say in the leader's znode what is going on; for people, nothing depends on it, so nobody waits for it."""
@@ -305,7 +301,7 @@ class Store:
         self._nodes.forget()
         self._suspects.forget()
         self._kept.clear()
-        if state == KazooState.CONNECTED:
+        if state == SessionState.CONNECTED:
             self._trusted_from = self.elapsed() + self.grace_s
         log.info("event=zookeeper state=%s", state)
         self.changed.set()
@@ -316,10 +312,10 @@ class Store:
         timer.daemon = True
         timer.start()
 
-    def _saw(self, _: Any) -> None:
+    def _saw(self, _: object) -> None:
         self.changed.set()
 
-    def _saw_report(self, _: Any) -> None:
+    def _saw_report(self, _: object) -> None:
         (self.reported or self.changed).set()
 
     def _path(self, name: str) -> str:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.records import encode_desired, encode_poison
 from reprise.controller.zookeeper.recovery_records import encode_incident, encode_plan
-from reprise.controller.zookeeper.znode import check_all, pack
+from reprise.controller.zookeeper.session import Transaction
+from reprise.controller.zookeeper.znode import pack
 from reprise.scheduler.steps import (
     AddPlan,
     CloseIncident,
@@ -25,8 +25,8 @@ from reprise.scheduler.steps import (
     WritePoison,
 )
 
-Operation = Callable[[Any], None]
-"""Adds itself to a kazoo transaction."""
+Operation = Callable[[Transaction], None]
+"""Adds itself to a transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,6 @@ def operations(root: str, versions: Versions, decision: Decision) -> Iterator[Op
         yield _check(f"{root}/{paths.DESIRED}", versions.desired)
     for step in decision.steps:
         yield from _step(root, versions, step)
-
-
-def check_size(root: str, transaction: Any) -> None:
-    """TooLargeError when the server would end the connection over it."""
-    writes = [(operation.path, getattr(operation, "data", b"")) for operation in transaction.operations]
-    check_all(root, writes)
 
 
 def _step(root: str, versions: Versions, step: Step) -> Iterator[Operation]:

@@ -12,22 +12,26 @@ The main thread and the publisher use one channel; what it remembers is read and
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Set
-from typing import Any
-
-from kazoo.client import KazooClient, KazooState
-from kazoo.exceptions import KazooException, NoNodeError
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from reprise.controller.driver.pace import Pace
 from reprise.controller.driver.report import MAX_PROBLEM, bounded, cut
 from reprise.controller.observability.metrics.process import session_of
 from reprise.controller.zookeeper import paths
-from reprise.controller.zookeeper.access import client_options
-from reprise.controller.zookeeper.client import Client
-from reprise.controller.zookeeper.errors import RecordError, TooLargeError
+from reprise.controller.zookeeper.client import make_client
+from reprise.controller.zookeeper.errors import (
+    BadVersionError,
+    ClientError,
+    NodeExistsError,
+    NoNodeError,
+    RecordError,
+    RefusedError,
+    TooLargeError,
+)
 from reprise.controller.zookeeper.node_record import (
     SESSION_S,
     NodeRecord,
@@ -35,15 +39,21 @@ from reprise.controller.zookeeper.node_record import (
     nodes_path,
     parse_node,
 )
-from reprise.controller.zookeeper.process_records import Waits, encode_waits, parse_drain, parse_number
+from reprise.controller.zookeeper.process_records import (
+    Waits,
+    encode_number,
+    encode_waits,
+    parse_drain,
+    parse_number,
+)
 from reprise.controller.zookeeper.records import encode_progress, parse_desired
+from reprise.controller.zookeeper.session import SessionState, Transaction, ZooKeeperSession
 from reprise.controller.zookeeper.znode import check, pack
 from reprise.scheduler.model import Desired, Progress
 from reprise.spark_jobs.credentials import redacted
 
 log = logging.getLogger("reprise.driver")
-_RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 1.5, "max_delay": 2.0}
-"""Without it a client waits up to a minute between two tries, and a driver would be silent for as long after an outage."""
+SESSION_TIMEOUT_S = 10.0
 
 
 class ChannelError(Exception):
@@ -58,11 +68,10 @@ class Channel:
         hosts: str,
         root: str,
         clock: Callable[[], float] = time.monotonic,
-        client: KazooClient | None = None,
+        session: ZooKeeperSession | None = None,
     ) -> None:
-        self._zk = client or Client(
-            hosts=hosts, timeout=10.0, connection_retry=dict(_RECONNECT), **client_options()
-        )
+        self._hosts = hosts
+        self._zk = session or make_client(hosts, SESSION_TIMEOUT_S)
         self._root, self._clock, self._absence_counts_from = root, clock, 0.0
         self._absent_since: dict[str, float] = {}
         self.hears: Callable[[NodeRecord], bool] = lambda _: False
@@ -83,8 +92,8 @@ class Channel:
             self._zk.start(timeout=60)
             for name in ("nodes", "checkpoints"):
                 self._zk.ensure_path(f"{self._root}/{name}")
-        except (KazooException, TimeoutError, OSError) as error:
-            raise ChannelError(f"ZooKeeper at {self._zk.hosts} does not answer: {error!r}") from error
+        except ClientError as error:
+            raise ChannelError(f"ZooKeeper at {self._hosts} does not answer: {error!r}") from error
         self._zk.add_listener(self._listen)
 
     def close(self) -> None:
@@ -94,7 +103,7 @@ class Channel:
 
     def _listen(self, state: str) -> None:
         log.info("zookeeper state=%s", state)
-        if state == KazooState.CONNECTED:
+        if state == SessionState.CONNECTED:
             longest = max((record.session_s for record in self.nodes.values()), default=SESSION_S)
             self._absence_counts_from = self._clock() + absence_counts_after_s(longest)
             self._nodes_stale = self._desired_stale = self._epoch_stale = self._drain_stale = True
@@ -103,23 +112,32 @@ class Channel:
     @property
     def connected(self) -> bool:
         """Whether the session can be trusted now."""
-        return bool(self._zk.state == KazooState.CONNECTED)
+        return self._zk.state is SessionState.CONNECTED
 
     @property
     def session(self) -> str:
         """The session's state in the words of the metrics."""
-        return session_of(str(self._zk.state))
+        return session_of(self._zk.state)
 
     def next_epoch(self, least: int = 0) -> int:
         """A number, at least `least`, that is greater than that of every driver before this one.  The records of drivers
-        can be lost and the stream live on, which then knows of a greater one."""
-        counter = self._zk.Counter(f"{self._root}/{paths.DRIVER}")
-        counter += max(1, least - int(counter.value))
-        epoch = int(counter.post_value)
-        raw, stat = self._zk.get(f"{self._root}/{paths.DRIVER}")
+        can be lost and the stream live on, which then knows of a greater one.  Raises ClientError or RecordError."""
+        path = f"{self._root}/{paths.DRIVER}"
+        while True:
+            try:
+                raw, stat = self._zk.get(path)
+                epoch = max(parse_number(raw, path) + 1, least)
+                version = self._zk.set(path, encode_number(epoch), stat.version).version
+            except NoNodeError:
+                with contextlib.suppress(NodeExistsError):
+                    self._zk.create(path, makepath=True)
+            except BadVersionError:
+                continue  # another driver has taken this one
+            else:
+                break
         with self._lock:
-            self._epoch, self._newest_epoch = epoch, int(raw)
-            self._version = int(stat.version)
+            self._epoch = self._newest_epoch = epoch
+            self._version = version
         return epoch
 
     def silence(self) -> None:
@@ -140,20 +158,20 @@ class Channel:
                 except NoNodeError:  # the records were removed, and this driver's place with them
                     log.warning("epoch is gone root=%s", self._root)
                     self._silent = True
-                except (KazooException, RecordError) as error:
+                except (ClientError, RecordError) as error:
                     self._epoch_stale = True
                     log.warning("epoch not read error=%r", error)
             return self._silent or self._newest_epoch > self._epoch
 
-    def _saw_epoch(self, _: Any) -> None:
+    def _saw_epoch(self, _: object) -> None:
         self._epoch_stale = True
         self.changed.set()
 
-    def _saw_nodes(self, _: Any) -> None:
+    def _saw_nodes(self, _: object) -> None:
         self._nodes_stale = True
         self.changed.set()
 
-    def _saw_desired(self, _: Any) -> None:
+    def _saw_desired(self, _: object) -> None:
         self._desired_stale = True
         self.changed.set()
 
@@ -164,7 +182,7 @@ class Channel:
                 self._nodes_stale = False
                 try:
                     self.nodes = self._settled(self._living())
-                except KazooException as error:
+                except ClientError as error:
                     self._nodes_stale = True
                     log.warning("nodes not read error=%r", error)
             return self.nodes
@@ -220,7 +238,7 @@ class Channel:
                 if self._zk.exists(path, watch=self._saw_desired) is not None:
                     raw, _ = self._zk.get(path, watch=self._saw_desired)
                     self._desired = parse_desired(raw, path)
-            except KazooException as error:
+            except ClientError as error:
                 self._desired_stale = True
                 log.warning("desired not read error=%r", error)
         return self._desired
@@ -234,12 +252,12 @@ class Channel:
                 if self._zk.exists(path, watch=self._saw_drain) is not None:
                     raw, _ = self._zk.get(path)
                     self._drain = parse_drain(raw, path) == str(self._epoch)
-            except (KazooException, RecordError) as error:
+            except (ClientError, RecordError) as error:
                 self._drain_stale = True
                 log.warning("drain not read error=%r", error)
         return self._drain
 
-    def _saw_drain(self, _: Any) -> None:
+    def _saw_drain(self, _: object) -> None:
         self._drain_stale = True
         self.changed.set()
 
@@ -252,7 +270,7 @@ class Channel:
                 for name in sorted(names, key=int)[:-keep]:
                     if self._refused(f"checkpoints/{name}", self._write(_removal(f"{folder}/{name}"))):
                         break
-        except KazooException as error:
+        except ClientError as error:
             log.warning("old checkpoint records stay error=%r", error)
 
     def publish_progress(self, record: Progress) -> bool:
@@ -284,7 +302,7 @@ class Channel:
                 data = pack(encode_waits(record))
                 made = self._write(lambda transaction: transaction.create(path, data, ephemeral=True))
                 self._refused(paths.WAITS, made)
-        except KazooException as error:
+        except ClientError as error:
             log.warning("not published name=%s error=%r", paths.WAITS, error)
 
     def _publish(self, name: str, record: bytes) -> int:
@@ -294,32 +312,31 @@ class Channel:
         path, data = f"{self._root}/{name}", pack(record)
         try:
             check(path, data)
-            results = self._write(lambda transaction: transaction.set_data(path, data))
-            if isinstance(results[1], NoNodeError):
-                results = self._write(lambda transaction: transaction.create(path, data))
-        except KazooException as error:
+            refusals = self._write(lambda transaction: transaction.set_data(path, data))
+            if isinstance(refusals[1], NoNodeError):
+                refusals = self._write(lambda transaction: transaction.create(path, data))
+        except ClientError as error:
             log.warning("not published name=%s error=%r", name, error)
             return 0
         except TooLargeError as error:
             log.error("not published name=%s error=%s", name, error)
             return 0
-        return 0 if self._refused(name, results) else len(data)
+        return 0 if self._refused(name, refusals) else len(data)
 
-    def _refused(self, name: str, results: list[Any]) -> bool:
-        failed = [type(result).__name__ for result in results if isinstance(result, Exception)]
+    def _refused(self, name: str, refusals: Sequence[RefusedError | None]) -> bool:
+        failed = [type(refused).__name__ for refused in refusals if refused is not None]
         if failed:
             self._epoch_stale = True  # most likely there is a later one
             log.warning("not written name=%s refused=%s", name, ",".join(failed))
         return bool(failed)
 
-    def _write(self, operation: Callable[[Any], None]) -> list[Any]:
-        """One operation, if this is still the newest driver; the results of the check and of it."""
+    def _write(self, operation: Callable[[Transaction], None]) -> list[RefusedError | None]:
+        """One operation, if this is still the newest driver; why the check and it were refused, if they were."""
         transaction = self._zk.transaction()
         transaction.check(f"{self._root}/{paths.DRIVER}", self._version)
         operation(transaction)
-        results: list[Any] = transaction.commit()
-        return results
+        return transaction.commit()
 
 
-def _removal(path: str) -> Callable[[Any], None]:
+def _removal(path: str) -> Callable[[Transaction], None]:
     return lambda transaction: transaction.delete(path)

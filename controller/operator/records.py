@@ -12,33 +12,35 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
-
-from kazoo.client import KazooClient, KazooState
-from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError
-from kazoo.handlers.threading import KazooTimeoutError
 
 from reprise.controller.coordinator.coordinator import Coordinator
 from reprise.controller.coordinator.history import Kept
-from reprise.controller.coordinator.store import ANSWER_S, Store
+from reprise.controller.coordinator.store import Store
 from reprise.controller.coordinator.transaction import Operation
 from reprise.controller.operator.heartbeat import Heartbeat
 from reprise.controller.operator.settings import OperatorSettings
 from reprise.controller.topology_view import policy_of
 from reprise.controller.zookeeper import membership, paths
 from reprise.controller.zookeeper import users as zk_users
-from reprise.controller.zookeeper.errors import RecordError, SessionError
+from reprise.controller.zookeeper.errors import (
+    BadVersionError,
+    ClientError,
+    NodeExistsError,
+    NoNodeError,
+    RecordError,
+    SessionError,
+)
 from reprise.controller.zookeeper.node_record import absence_counts_after_s
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.observer import Observer
 from reprise.controller.zookeeper.process_records import Spec, encode_drain, encode_spec, parse_spec
+from reprise.controller.zookeeper.session import SessionState, Stat, ZooKeeperSession
 from reprise.controller.zookeeper.znode import check, pack
 from reprise.scheduler import Decision, Snapshot
 from reprise.scheduler.model import TopologyView
 from reprise.spark_jobs.topology import StreamTopology
 
 log = logging.getLogger("reprise.operator")
-_FAILED = (KazooException, KazooTimeoutError, SessionError)
 
 
 class _Waking(threading.Event):
@@ -57,7 +59,7 @@ class Records:
     """Of one topology; used by one thread at a time.  Methods raise SessionError when ZooKeeper does not answer."""
 
     def __init__(
-        self, client: KazooClient, resource: StreamTopology, view: TopologyView, uid: str, settings: OperatorSettings,
+        self, client: ZooKeeperSession, resource: StreamTopology, view: TopologyView, uid: str, settings: OperatorSettings,
         permits: Callable[[Decision], bool], wake: Callable[[], None],
         reported: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
@@ -102,7 +104,7 @@ class Records:
 
     @property
     def connected(self) -> bool:
-        return bool(self._client.state == KazooState.CONNECTED)
+        return self._client.state is SessionState.CONNECTED
 
     def open(self) -> None:
         """Make the records this object's; nothing when they are."""
@@ -120,7 +122,7 @@ class Records:
             if found is None:
                 self._client.create(path, self._uid.encode())
             self._client.ensure_path(f"{self.root}/{membership.FOLDER}")
-        except _FAILED as error:
+        except ClientError as error:
             raise SessionError(f"{self.root}: {error!r}") from error
         self.coordinator.store.open()
         self._open = True
@@ -135,7 +137,7 @@ class Records:
                 self._client.delete(self.root, recursive=True)
         except NoNodeError:
             return
-        except _FAILED as error:
+        except ClientError as error:
             raise SessionError(f"{self.root}: {error!r}") from error
 
     def close(self) -> None:
@@ -145,10 +147,10 @@ class Records:
             return
         path = f"{self.root}/{paths.COORDINATOR}"
         try:
-            stat = self._client.exists_async(path).get(timeout=ANSWER_S)
-            if stat is not None and stat.ephemeralOwner == self._client.client_id[0]:
-                self._client.delete_async(path).get(timeout=ANSWER_S)
-        except _FAILED:
+            stat = self._client.exists_async(path).get()
+            if stat is not None and stat.owner == self._client.id:
+                self._client.delete_async(path).get()
+        except ClientError:
             return
 
     def observe(self) -> Observation:
@@ -166,7 +168,7 @@ class Records:
             raise SessionError(f"{self.root}: the records are not known to be this object's yet")
         try:
             found = self._get(f"{self.root}/{paths.SPEC}")
-        except _FAILED as error:
+        except ClientError as error:
             raise SessionError(f"{self.root}/{paths.SPEC}: {error!r}") from error
         if found is None or not found[0]:
             return None
@@ -182,10 +184,10 @@ class Records:
         check(path, raw)
         try:
             try:
-                self._client.set_async(path, raw).get(timeout=ANSWER_S)
+                self._client.set_async(path, raw).get()
             except NoNodeError:
-                self._client.create_async(path, raw, makepath=True).get(timeout=ANSWER_S)
-        except _FAILED as error:
+                self._client.create_async(path, raw, makepath=True).get()
+        except ClientError as error:
             raise SessionError(f"{path}: {error!r}") from error
 
     def close_to_others(self) -> None:
@@ -196,7 +198,7 @@ class Records:
             if keys is not None and not zk_users.is_closed(self._client, self.root, keys):
                 count = zk_users.close(self._client, self.root, keys)
                 log.info("event=records-closed root=%s znodes=%d", self.root, count)
-        except _FAILED as error:
+        except ClientError as error:
             raise SessionError(f"{self.root}: not closed to others: {error!r}") from error
 
     def ask_to_drain(self, driver: str) -> None:
@@ -207,13 +209,13 @@ class Records:
             if (
                 found is None
             ):  # the rights of the records it stands among: a running driver may still be somebody else
-                rights, _ = self._client.get_acls_async(self.root).get(timeout=ANSWER_S)
-                self._client.create_async(path, data, acl=rights, makepath=True).get(timeout=ANSWER_S)
+                rights = self._client.get_acls_async(self.root).get()
+                self._client.create_async(path, data, acl=rights, makepath=True).get()
             elif found[0] != data:
-                self._client.set_async(path, data, found[1].version).get(timeout=ANSWER_S)
+                self._client.set_async(path, data, found[1].version).get()
         except (BadVersionError, NodeExistsError) as error:
             raise SessionError(f"{path}: somebody else has written it: {error!r}") from error
-        except _FAILED as error:
+        except ClientError as error:
             raise SessionError(f"{path}: {error!r}") from error
 
     def poll(self) -> Observation | None:
@@ -224,11 +226,11 @@ class Records:
         read_sample = store.ask_for_sample()
         seen = self._observer.poll()  # asked for last: with its answer the others are there
         try:
-            stat = commands.get(timeout=ANSWER_S)
-            if store.commanded != (0 if stat is None else int(stat.mzxid)):
+            stat = commands.get()
+            if store.commanded != (0 if stat is None else stat.mzxid):
                 return None
             read_sample()
-        except _FAILED:
+        except ClientError:
             return None
         if seen is not None:
             store.note_lags(seen.progress, seen.desired, seen.incident)
@@ -247,7 +249,7 @@ class Records:
             there = set(self._children(paths.NODES))
             members = self._children(membership.FOLDER)
             versions = self._versions(members)
-        except _FAILED:
+        except ClientError:
             return None
         now = time.monotonic()
         found = {}
@@ -265,18 +267,16 @@ class Records:
         path = membership.path_of(self.root, pod)
         try:
             try:
-                self._client.set_async(path, membership.fenced(reason), membership.JOINED_VERSION).get(
-                    ANSWER_S
-                )
+                self._client.set_async(path, membership.fenced(reason), membership.JOINED_VERSION).get()
             except NoNodeError:
-                self._client.create_async(path, b"").get(ANSWER_S)
-                self._client.set_async(path, membership.fenced(reason)).get(ANSWER_S)
+                self._client.create_async(path, b"").get()
+                self._client.set_async(path, membership.fenced(reason)).get()
             except BadVersionError:
                 pass  # fenced already
-            self._client.delete_async(f"{self.root}/{paths.NODES}/{pod}").get(ANSWER_S)
+            self._client.delete_async(f"{self.root}/{paths.NODES}/{pod}").get()
         except (NoNodeError, NodeExistsError):
             pass
-        except _FAILED as error:
+        except ClientError as error:
             raise SessionError(f"{pod} not fenced: {error!r}") from error
         self._members.pop(pod, None)
         log.info("event=fenced root=%s pod=%s reason=%r", self.root, pod, reason)
@@ -284,10 +284,10 @@ class Records:
     def forget(self, pod: str) -> None:
         """A pod that was fenced and is gone for good; its name is never used again."""
         try:
-            self._client.delete_async(membership.path_of(self.root, pod)).get(ANSWER_S)
+            self._client.delete_async(membership.path_of(self.root, pod)).get()
         except NoNodeError:
             pass
-        except _FAILED as error:
+        except ClientError as error:
             raise SessionError(f"{pod} not forgotten: {error!r}") from error
         self._members.pop(pod, None)
         self._missing_since.pop(pod, None)
@@ -318,25 +318,23 @@ class Records:
             else:
                 asked[pod] = self._client.exists_async(membership.path_of(self.root, pod))
         for pod, answer in asked.items():
-            stat = answer.get(timeout=ANSWER_S)
-            found[pod] = None if stat is None else int(stat.version)
+            stat = answer.get()
+            found[pod] = None if stat is None else stat.version
             if stat is not None:
-                self._members[pod] = int(stat.version)
+                self._members[pod] = stat.version
         return found
 
     def _children(self, name: str) -> list[str]:
         try:
-            found: list[str] = self._client.get_children_async(f"{self.root}/{name}").get(timeout=ANSWER_S)
+            return self._client.get_children(f"{self.root}/{name}")
         except NoNodeError:
             return []
-        return found
 
-    def _get(self, path: str) -> tuple[bytes, Any] | None:
+    def _get(self, path: str) -> tuple[bytes, Stat] | None:
         try:
-            found: tuple[bytes, Any] = self._client.get_async(path).get(timeout=ANSWER_S)
+            return self._client.get(path)
         except NoNodeError:
             return None
-        return found
 
 
 def _rewrite(path: str, data: bytes, version: int) -> Operation:

@@ -1,6 +1,6 @@
-"""The ZooKeeper client of this package: every znode that it makes is allowed to whom it belongs, and to nobody else.
+"""Where every session with ZooKeeper comes from: what it makes is allowed to whom it belongs, and to nobody else.
 
-`make_client`'s retries for ever, and stays silent while a server is away.
+It retries for ever, and stays silent while a server is away.
 """
 
 import logging
@@ -13,6 +13,7 @@ from kazoo.security import ACL
 
 from reprise.controller.zookeeper.access import client_options
 from reprise.controller.zookeeper.handler import PollHandler
+from reprise.controller.zookeeper.session import ZooKeeperSession
 
 _log = logging.getLogger("reprise.zookeeper_client")
 _log.setLevel(logging.ERROR)  # an outage would write two warnings a second; the callers log the state changes
@@ -53,8 +54,13 @@ class _Transaction(TransactionRequest):  # type: ignore[misc]
 
 def make_client(
     hosts: str, session_timeout_s: float, environment: Mapping[str, str] = os.environ
-) -> KazooClient:
+) -> ZooKeeperSession:
     """Not started yet; with the credentials of the environment."""
+    return ZooKeeperSession(kazoo_client(hosts, session_timeout_s, environment))
+
+
+def kazoo_client(hosts: str, session_timeout_s: float, environment: Mapping[str, str] = os.environ) -> Client:
+    """What the session is made of."""
     return Client(
         hosts,
         timeout=session_timeout_s,

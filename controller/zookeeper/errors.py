@@ -21,8 +21,36 @@ class StaleError(CoordinationError):
     """Someone has written since the snapshot was read; the decision is void and nothing of it was done."""
 
 
-class SessionError(CoordinationError):
+class ClientError(CoordinationError):
+    """ZooKeeper has not done what it was asked to do, or has not said so."""
+
+
+class SessionError(ClientError):
     """No valid ZooKeeper session: whether something was written is not known. Read again."""
+
+
+class RefusedError(ClientError):
+    """ZooKeeper's answer is no; nothing was done."""
+
+
+class NoNodeError(RefusedError):
+    """There is no such znode."""
+
+
+class NodeExistsError(RefusedError):
+    """There is one already."""
+
+
+class BadVersionError(RefusedError):
+    """Somebody else has written the znode since."""
+
+
+class NoAuthError(RefusedError):
+    """This process may not do that there."""
+
+
+class RolledBackError(RefusedError):
+    """Another operation of the same transaction was refused."""
 
 
 class TooLargeError(CoordinationError):

@@ -15,11 +15,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
-
 from reprise.controller.zookeeper import membership, paths
-from reprise.controller.zookeeper.errors import MirrorError, TooLargeError
+from reprise.controller.zookeeper.errors import MirrorError, NoNodeError, TooLargeError
+from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.controller.zookeeper.znode import check_all, pack, unpack
 from reprise.spark_jobs.errors import StoreError
 from reprise.spark_jobs.storage.files import Files, without_password
@@ -59,7 +57,7 @@ class Copy:
             raise MirrorError(f"{location}: is no copy of records: {error!r}") from None
 
 
-def read(client: KazooClient, root: str) -> Copy:
+def read(client: ZooKeeperSession, root: str) -> Copy:
     """The records below `root`.  They are read one by one: each is whole, and a copy in which the newest checkpoint is one
     behind is as good as one that was made a moment earlier.  MirrorError when there are none."""
     records: dict[str, str] = {}
@@ -72,13 +70,13 @@ def read(client: KazooClient, root: str) -> Copy:
     return Copy(root, time.time(), records)
 
 
-def _collect(client: KazooClient, path: str, name: str, records: dict[str, str]) -> None:
+def _collect(client: ZooKeeperSession, path: str, name: str, records: dict[str, str]) -> None:
     try:
         data, stat = client.get(path)
         children = client.get_children(path)
     except NoNodeError:
         return  # removed meanwhile, as old plans are
-    if data and not stat.ephemeralOwner:
+    if data and not stat.owner:
         try:
             records[name] = unpack(data).decode()
         except ValueError as error:
@@ -121,7 +119,7 @@ def _file(location: str) -> tuple[Files, str]:
     return Files(location[:cut] or "."), location[cut:]
 
 
-def restore(client: KazooClient, root: str, copy: Copy) -> int:
+def restore(client: ZooKeeperSession, root: str, copy: Copy) -> int:
     """Put a copy where no records are yet; how many.  MirrorError when there are some.
 
     What the topology needs is put back in one transaction.  Closed incidents and their plans, which are for people alone,
@@ -152,7 +150,7 @@ def _with_parents(records: Mapping[str, str], made: set[str]) -> dict[str, bytes
     return found
 
 
-def _create(client: KazooClient, root: str, records: Mapping[str, bytes]) -> None:
+def _create(client: ZooKeeperSession, root: str, records: Mapping[str, bytes]) -> None:
     """All or none of them."""
     transaction = client.transaction()
     try:
@@ -161,6 +159,6 @@ def _create(client: KazooClient, root: str, records: Mapping[str, bytes]) -> Non
         raise MirrorError(str(error)) from error
     for name, data in records.items():
         transaction.create(f"{root}/{name}", data)
-    failed = [found for found in transaction.commit() if isinstance(found, Exception)]
+    failed = [refused for refused in transaction.commit() if refused is not None]
     if failed:
         raise MirrorError(f"{root}: not put back: {failed[0]!r}")

@@ -12,15 +12,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
-from kazoo.handlers.threading import KazooTimeoutError
-
 from reprise.controller.errors import RunError
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.advance import Watch
 from reprise.controller.zookeeper.client import make_client
-from reprise.controller.zookeeper.errors import CoordinationError
+from reprise.controller.zookeeper.errors import (
+    ClientError,
+    CoordinationError,
+    NoAuthError,
+    NoNodeError,
+    SessionError,
+)
 from reprise.controller.zookeeper.node_record import parse_node
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.process_records import parse_leader, parse_paused, parse_waits
@@ -34,6 +36,7 @@ from reprise.controller.zookeeper.records import (
     parse_stats,
 )
 from reprise.controller.zookeeper.recovery_records import parse_incident, parse_plan
+from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.scheduler.incident import Incident, PlanRecord
 from reprise.scheduler.model import Node, Progress
 
@@ -50,12 +53,12 @@ class Observer:
         self,
         hosts: str,
         root: str,
-        client: KazooClient | None = None,
+        client: ZooKeeperSession | None = None,
         environment: Mapping[str, str] = os.environ,
     ) -> None:
         """`client`: one that is shared and whose life is the caller's; then neither `open` nor `close` is needed.
         `environment`: variables that say how to prove oneself to ZooKeeper."""
-        self._zk: KazooClient = client or make_client(hosts, 10.0, environment)
+        self._zk = client or make_client(hosts, 10.0, environment)
         self._hosts, self._root = hosts, root
         self._last = Observation(0.0)
         self._plans: dict[str, PlanRecord] = {}
@@ -75,7 +78,7 @@ class Observer:
         """Raises RunError when no server answers."""
         try:
             self._zk.start(timeout=timeout_s)
-        except (KazooTimeoutError, KazooException) as error:
+        except ClientError as error:
             self.close()
             raise RunError(f"ZooKeeper at {self._hosts} does not answer within {timeout_s:g} s") from error
 
@@ -94,9 +97,9 @@ class Observer:
         self._unreadable = []
         try:
             if not self._zk.connected:
-                raise KazooException("not connected")
+                raise SessionError("not connected")
             self._last = self._watched(self._read(now))
-        except (KazooException, KazooTimeoutError):
+        except ClientError:
             self._last = replace(self._last, time=now, connected=False)
         return self._last
 
@@ -111,7 +114,7 @@ class Observer:
             raw, number = self._written(paths.PROGRESS)
             now = self._parse(raw, paths.PROGRESS, parse_progress)
             checkpoint = self._newest_checkpoint(now)
-        except (KazooException, KazooTimeoutError):
+        except ClientError:
             return None
         if before is None or now is None or _matters(before) != _matters(now):
             return None
@@ -133,7 +136,7 @@ class Observer:
 
     def exists(self, root: str) -> bool:
         """Whether a topology has ever run below `root`."""
-        return self._zk.exists_async(root).get(timeout=READ_TIMEOUT_S) is not None
+        return self._zk.exists_async(root).get(READ_TIMEOUT_S) is not None
 
     def readable(self, root: str) -> bool:
         """Whether ZooKeeper lets this process read what is below `root`, which is there."""
@@ -253,7 +256,7 @@ class Observer:
             raw, stat = answer.get(timeout=READ_TIMEOUT_S)
         except NoNodeError:
             return None, 0
-        return raw or None, int(stat.mzxid)
+        return raw or None, stat.mzxid
 
     def _parsed(self, name: str, parse: Callable[[bytes, str], T]) -> T | None:
         return self._parse(self._raw(name), name, parse)

@@ -18,19 +18,16 @@ import re
 from dataclasses import dataclass, field
 from threading import Event
 
-from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
-from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.security import ACL, make_acl, make_digest_acl_credential
 
 from reprise.controller.errors import ConfigError
+from reprise.controller.zookeeper.errors import ClientError, NoAuthError, NoNodeError
+from reprise.controller.zookeeper.session import ZooKeeperSession
 
 log = logging.getLogger("reprise.zookeeper_users")
 CONTROL_PLANE = "reprise"
 LEAST_KEY = 32
 """Characters.  A topology's processes have a hash that was made of the key, and may try keys for as long as they like."""
-ANSWER_S = 10.0
-"""How long a server may take to answer."""
 _ROOT = re.compile(r"(/reprise/[^/]+/[^/]+)(/.*)?")
 _OPEN = ("/", "/zookeeper", "/zookeeper/quota")
 """Znodes that a new server has, and in which everybody may make others."""
@@ -107,7 +104,7 @@ def allowed(control_plane: str, topology: str | None) -> list[ACL]:
     return found
 
 
-def close_server(client: KazooClient, keys: Keys) -> list[str]:
+def close_server(client: ZooKeeperSession, keys: Keys) -> list[str]:
     """Let nobody else make anything on a server that is this control plane's own.  The names at its top, without ZooKeeper's
     own: on a server that is new there are none, else somebody was faster."""
     for path in _OPEN:
@@ -115,38 +112,35 @@ def close_server(client: KazooClient, keys: Keys) -> list[str]:
     return sorted(set(client.get_children("/")) - {"zookeeper"})
 
 
-def keep_server_closed(client: KazooClient, keys: Keys, ending: Event, again_s: float = 60.0) -> None:
+def keep_server_closed(client: ZooKeeperSession, keys: Keys, ending: Event, again_s: float = 60.0) -> None:
     """Do this for a server of this control plane's own until `ending`, also for one that has lost its data since; what is
     there already stays.  A server that somebody else has closed is said, and asked again."""
     told = False
     while not ending.is_set():
         try:
-            closed = _comparable(client.get_acls_async("/").get(timeout=ANSWER_S)[0])
+            closed = _comparable(client.get_acls_async("/").get())
             if closed != _comparable(keys.allowed("/")):
                 for path in reversed(_OPEN):  # the top is the last, so what is interrupted is begun again
-                    client.set_acls_async(path, keys.allowed(path)).get(timeout=ANSWER_S)
+                    client.set_acls(path, keys.allowed(path))
                 log.info("event=server-closed")
             told, wait = False, again_s
         except NoAuthError:
             if not told:
                 log.error("event=server-not-closed reason='the key that has closed it is another one'")
             told, wait = True, again_s
-        except (KazooException, KazooTimeoutError):  # it does not answer now
+        except ClientError:  # it does not answer now
             wait = min(1.0, again_s)
         ending.wait(wait)
 
 
-def is_closed(client: KazooClient, root: str, keys: Keys) -> bool:
+def is_closed(client: ZooKeeperSession, root: str, keys: Keys) -> bool:
     """Whether the records below `root`, and the folders above it, are as these keys say.  Of the records the topmost tells.
     NoNodeError where there are none."""
     asked = {path: client.get_acls_async(path) for path in (*_above(root), root)}
-    return all(
-        _comparable(answer.get(timeout=ANSWER_S)[0]) == _comparable(keys.allowed(path))
-        for path, answer in asked.items()
-    )
+    return all(_comparable(answer.get()) == _comparable(keys.allowed(path)) for path, answer in asked.items())
 
 
-def close(client: KazooClient, root: str, keys: Keys) -> int:
+def close(client: ZooKeeperSession, root: str, keys: Keys) -> int:
     """Give records that were made without users, or with other keys, and the folders above them, to the users of these; how
     many znodes.
 
@@ -160,15 +154,15 @@ def close(client: KazooClient, root: str, keys: Keys) -> int:
     return count + sum(_give_all(client, f"{root}/{name}", keys) for name in sorted(late))
 
 
-def _give(client: KazooClient, path: str, keys: Keys) -> int:
+def _give(client: ZooKeeperSession, path: str, keys: Keys) -> int:
     try:
-        client.set_acls_async(path, keys.allowed(path)).get(timeout=ANSWER_S)
+        client.set_acls(path, keys.allowed(path))
     except NoNodeError:
         return 0  # removed meanwhile
     return 1
 
 
-def _give_all(client: KazooClient, path: str, keys: Keys) -> int:
+def _give_all(client: ZooKeeperSession, path: str, keys: Keys) -> int:
     """A folder before what is in it is listed: then nobody else can add to it unseen."""
     return _give(client, path, keys) + sum(
         _give_all(client, f"{path}/{name}", keys) for name in _names(client, path)
@@ -181,12 +175,11 @@ def _above(root: str) -> list[str]:
     return [namespace.rpartition("/")[0], namespace]
 
 
-def _names(client: KazooClient, path: str) -> list[str]:
+def _names(client: ZooKeeperSession, path: str) -> list[str]:
     try:
-        found: list[str] = client.get_children_async(path).get(timeout=ANSWER_S)
+        return client.get_children(path)
     except NoNodeError:
         return []
-    return found
 
 
 def _comparable(acls: list[ACL]) -> set[tuple[str, str, int]]:

@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
-from kazoo.exceptions import NoAuthError
 
 from reprise.controller.agent import processes
 from reprise.controller.agent.java import FORCE_BUNDLED
@@ -24,6 +22,7 @@ from reprise.controller.local.cluster import ClusterConfig, EmbeddedCluster
 from reprise.controller.local.cluster.process_reaper import marked
 from reprise.controller.zookeeper import node_record as node_tree
 from reprise.controller.zookeeper.client import make_client
+from reprise.controller.zookeeper.errors import NoAuthError
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -133,7 +132,7 @@ def test_a_stranger_neither_reads_nor_writes_the_records(cluster: EmbeddedCluste
     ours, theirs = "/reprise/default/ours", "/reprise/default/theirs"
     for root in (ours, theirs):
         cluster.serve(root)
-    stranger = KazooClient(cluster.zk_hosts, timeout=10)
+    stranger = make_client(cluster.zk_hosts, 10.0, {})
     topology = make_client(cluster.zk_hosts, 10.0, cluster.zk_environment(ours))
     for client in (stranger, topology):
         client.start(timeout=30)

@@ -19,13 +19,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from kazoo.client import KazooClient
 
 from reprise.controller.cli import main
 from reprise.controller.local.cluster import EmbeddedCluster
 from reprise.controller.local.cluster.launch import wait_until
 from reprise.controller.local.run.config import RunResult
 from reprise.controller.zookeeper.client import make_client
+from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.spark_jobs.topology import load_text, to_json
 from tests.e2e import scenario
 
@@ -70,7 +70,7 @@ class Live:
     file: Path
     zk: str
     root: str
-    client: KazooClient
+    client: ZooKeeperSession
     cluster: EmbeddedCluster
     done: threading.Event
     result: list[RunResult]
@@ -131,7 +131,7 @@ def live(cluster: EmbeddedCluster, tmp_path_factory: pytest.TempPathFactory) -> 
 
     thread = threading.Thread(target=work)
     thread.start()
-    client: KazooClient | None = None
+    client: ZooKeeperSession | None = None
     record: dict[str, Any] = {"zk": cluster.zk_hosts, "root": "/reprise/default/oncall"}
     try:
 

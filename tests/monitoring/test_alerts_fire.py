@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 
 from reprise.controller.analysis.from_logs import incidents_in
 from reprise.controller.local.cluster import ClusterConfig, EmbeddedCluster
@@ -21,6 +20,7 @@ from reprise.controller.observability.dashboards import DASHBOARDS
 from reprise.controller.observability.metrics.catalogue import METRICS
 from reprise.controller.status.query_state import RunState, Status
 from reprise.controller.zookeeper.client import make_client
+from reprise.controller.zookeeper.session import ZooKeeperSession
 from tests.monitoring.watched import Watched
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -98,7 +98,7 @@ def hosts(watched: Watched, operator: str) -> list[str]:
     return sorted({n.rpartition("#")[0] for p, n in assignment.items() if p.startswith(f"{operator}.")})
 
 
-def pause(watched: Watched, client: KazooClient, value: bytes) -> None:
+def pause(watched: Watched, client: ZooKeeperSession, value: bytes) -> None:
     root = f"{(watched.config.resource.namespace)}/{watched.config.resource.name}"
     path = f"/reprise/{root}/commands/paused"
     client.ensure_path(path)

@@ -1,4 +1,4 @@
-"""A ZooKeeper in memory, for what a channel asks of kazoo: versions, watches, transactions that are refused as a whole."""
+"""A ZooKeeper in memory, for what a channel asks of a session: versions, watches, transactions that are refused whole."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from kazoo.client import KazooState
-from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, RuntimeInconsistency
+from reprise.controller.zookeeper.errors import (
+    BadVersionError,
+    NodeExistsError,
+    NoNodeError,
+    RefusedError,
+    RolledBackError,
+)
+from reprise.controller.zookeeper.session import SessionState
 
 Watch = Callable[[Any], None] | None
 
@@ -38,7 +44,7 @@ class FakeZk:
 
     def __init__(self, tree: FakeTree) -> None:
         self.tree = tree
-        self.state = KazooState.CONNECTED
+        self.state = SessionState.CONNECTED
         self.before: Callable[[str], None] = lambda _: None
         self.after: Callable[[str], None] = lambda _: None
 
@@ -69,26 +75,22 @@ class FakeZk:
     def delete(self, path: str) -> None:
         self.tree.delete(path)
 
-    def Counter(self, path: str) -> FakeCounter:
-        return FakeCounter(self, path)
+    def create(self, path: str, data: bytes = b"", makepath: bool = False) -> None:
+        if path in self.tree.nodes:
+            raise NodeExistsError
+        self.tree.put(path, data)
+
+    def set(self, path: str, data: bytes, version: int = -1) -> Any:
+        self.before("set")
+        if path not in self.tree.nodes:
+            raise NoNodeError
+        if version not in (-1, self.tree.nodes[path][1]):
+            raise BadVersionError
+        self.tree.put(path, data)
+        return SimpleNamespace(version=self.tree.nodes[path][1])
 
     def transaction(self) -> FakeTransaction:
         return FakeTransaction(self)
-
-
-class FakeCounter:
-    def __init__(self, client: FakeZk, path: str) -> None:
-        self.client, self.path, self.post_value = client, path, 0
-
-    @property
-    def value(self) -> int:
-        data, _ = self.client.tree.nodes.get(self.path, (b"0", 0))
-        return int(data)
-
-    def __iadd__(self, more: int) -> FakeCounter:
-        self.post_value = self.value + more
-        self.client.tree.put(self.path, str(self.post_value).encode())
-        return self
 
 
 class FakeTransaction:
@@ -108,22 +110,22 @@ class FakeTransaction:
     def delete(self, path: str) -> None:
         self.operations.append(("delete", path, None))
 
-    def commit(self) -> list[Any]:
+    def commit(self) -> list[RefusedError | None]:
         self.client.before("commit")
         nodes = self.client.tree.nodes
-        results: list[Any] = []
+        results: list[RefusedError | None] = []
         for kind, path, value in self.operations:
             there = path in nodes
             if kind == "create":
-                results.append(NodeExistsError() if there else path)
+                results.append(NodeExistsError() if there else None)
             elif not there:
                 results.append(NoNodeError())
             elif kind == "check" and nodes[path][1] != value:
                 results.append(BadVersionError())
             else:
-                results.append(True)
-        if any(isinstance(result, Exception) for result in results):
-            return [r if isinstance(r, Exception) else RuntimeInconsistency() for r in results]
+                results.append(None)
+        if any(results):
+            return [refused or RolledBackError() for refused in results]
         for kind, path, value in self.operations:
             if kind == "delete":
                 self.client.tree.delete(path)

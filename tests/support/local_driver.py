@@ -8,13 +8,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from kazoo.client import KazooClient
-
 from reprise.controller.driver.channel import Channel
 from reprise.controller.driver.loop import Loop
 from reprise.controller.driver.output_events import OutputEvents
 from reprise.controller.observability.metrics.driver import DriverMetrics
 from reprise.controller.zookeeper.records import encode_desired
+from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.scheduler.model import Desired
 from reprise.spark_jobs.state.revision import Revisions, revision_of
 from reprise.spark_jobs.topology import StreamTopology
@@ -48,7 +47,7 @@ class LocalDriver:
     def __init__(self, world: World, tree: FakeTree, events: Path | None = None) -> None:
         self.world, self.tree = world, tree
         self.zk = FakeZk(tree)
-        self.channel = Channel("", ROOT, client=cast(KazooClient, self.zk))
+        self.channel = Channel("", ROOT, session=cast(ZooKeeperSession, self.zk))
         self.engine = world.driver(self.channel.next_epoch)
         location, resource = str(world.checkpoints), world.resource
         self.revisions = Revisions(location, revision_of(resource), world.fence)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 from reprise.scheduler import Decision, Node, PlanRecord, Policy, Progress, Snapshot, TopologyView, decide
@@ -17,18 +16,18 @@ HORIZON, CHECKPOINT = 500, 490
 
 
 class Sizes:
-    """A transaction that is never sent: its operations as kazoo keeps them."""
+    """A transaction that is never sent: what it would write."""
 
     def __init__(self, client: Any = None) -> None:
-        self.operations: list[SimpleNamespace] = []
+        self.writes: list[tuple[str, bytes]] = []
         self._client = client
 
     @property
     def bytes(self) -> int:
-        return sum(len(operation.path) + len(operation.data) for operation in self.operations)
+        return sum(len(path) + len(data) for path, data in self.writes)
 
     def create(self, path: str, data: bytes = b"") -> None:
-        self.operations.append(SimpleNamespace(path=path, data=data))
+        self.writes.append((path, data))
 
     def set_data(self, path: str, data: bytes, _version: int) -> None:
         self.create(path, data)
@@ -38,9 +37,9 @@ class Sizes:
 
     delete = check
 
-    def commit_async(self) -> SimpleNamespace:
+    def commit(self) -> list[None]:
         self._client.call()
-        return SimpleNamespace(get=lambda timeout: [None for _ in self.operations])
+        return [None for _ in self.writes]
 
 
 def resource(stages: int, parallelism: int, nodes: int, outputs: int) -> StreamTopology:

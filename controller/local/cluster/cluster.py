@@ -14,10 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
-from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, NoNodeError
-from kazoo.handlers.threading import KazooTimeoutError
-
 from reprise.controller.agent import processes
 from reprise.controller.agent.java import find_java
 from reprise.controller.agent.jvm import MASTER, WORKER, Jvm
@@ -33,8 +29,9 @@ from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
 from reprise.controller.zookeeper import node_record as node_tree
 from reprise.controller.zookeeper.access import Access
 from reprise.controller.zookeeper.client import make_client
-from reprise.controller.zookeeper.errors import RecordError
+from reprise.controller.zookeeper.errors import ClientError, NoNodeError, RecordError
 from reprise.controller.zookeeper.node_record import NodeRecord, parse_node
+from reprise.controller.zookeeper.session import ZooKeeperSession
 
 Progress = Callable[[str], None]
 WORKER_TIMEOUT_S = 20
@@ -59,7 +56,7 @@ class EmbeddedCluster:
         self._nodes: dict[str, _Node] = {}
         self._named = 0
         self._reaper: ProcessReaper | None = None
-        self._zk: KazooClient | None = None
+        self._zk: ZooKeeperSession | None = None
 
     # life
 
@@ -261,7 +258,7 @@ class EmbeddedCluster:
         try:
             client.ensure_path(node_tree.nodes_path(root))
             client.ensure_path(path)
-        except (KazooException, KazooTimeoutError) as error:
+        except ClientError as error:
             raise ZooKeeperError(f"cannot serve {root}: {error!r}") from error
 
     def unserve(self, root: str) -> None:
@@ -270,7 +267,7 @@ class EmbeddedCluster:
             self._client().delete(f"{node_tree.ROOTS}/{node_tree.root_name(root)}")
         except NoNodeError:
             return
-        except (KazooException, KazooTimeoutError) as error:
+        except ClientError as error:
             raise ZooKeeperError(f"cannot leave {root}: {error!r}") from error
 
     def arrived(self, root: str = node_tree.CONTROL) -> dict[str, NodeRecord]:
@@ -283,7 +280,7 @@ class EmbeddedCluster:
                     found[name] = parse_node(client.get(path)[0], path)
                 except NoNodeError:
                     continue
-        except (KazooException, KazooTimeoutError, RecordError) as error:
+        except (ClientError, RecordError) as error:
             raise ZooKeeperError(f"cannot list {root}: {error!r}") from error
         return found
 
@@ -362,7 +359,7 @@ class EmbeddedCluster:
             raise EmbeddedError("the cluster is not running")
         return self._reaper
 
-    def _client(self) -> KazooClient:
+    def _client(self) -> ZooKeeperSession:
         if self._zk is None:
             raise EmbeddedError("the cluster is not running")
         return self._zk

@@ -7,10 +7,6 @@ the server does not grant session timeouts below two ticks.
 
 from pathlib import Path
 
-from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException
-from kazoo.handlers.threading import KazooTimeoutError
-
 from reprise.controller.agent.jvm import ZOOKEEPER, Jvm
 from reprise.controller.errors import StartError
 from reprise.controller.local.cluster import addresses, launch
@@ -20,6 +16,8 @@ from reprise.controller.zookeeper import tls as zk_tls
 from reprise.controller.zookeeper import users as zk_users
 from reprise.controller.zookeeper.access import Access
 from reprise.controller.zookeeper.client import make_client
+from reprise.controller.zookeeper.errors import ClientError
+from reprise.controller.zookeeper.session import ZooKeeperSession
 
 TICK_MS = 200
 _LONGEST_SESSION_MS = 60_000
@@ -106,13 +104,13 @@ class ZooKeeperServer(Daemon):
             client.exists("/")
             if self.access is not None:
                 self._close(client, self.access)
-        except (KazooTimeoutError, KazooException) as error:
+        except ClientError as error:
             raise StartError(f"ZooKeeper gives no session: {error}: {launch.tail(self._log)}") from error
         finally:
             client.stop()
             client.close()
 
-    def _close(self, client: KazooClient, access: Access) -> None:
+    def _close(self, client: ZooKeeperSession, access: Access) -> None:
         if not self._closed and (there := zk_users.close_server(client, access.keys)):
             raise StartError(
                 f"ZooKeeper: somebody else has made {', '.join(there)} on the server that was just started"

@@ -29,5 +29,5 @@ def registry_of(samples: Callable[[], Iterable[Sample]]) -> CollectorRegistry:
 
 
 def session_of(state: str) -> str:
-    """kazoo's word for a session's state as the catalogue has it."""
+    """The state of a session with ZooKeeper as the catalogue has it."""
     return {"CONNECTED": "connected", "SUSPENDED": "suspended"}.get(state, "lost")

@@ -11,8 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from kazoo.client import KazooClient
-
 from reprise.controller.crd.convert import TOPOLOGY_LABEL
 from reprise.controller.kubernetes.api import Api, collection
 from reprise.controller.kubernetes.errors import OperatorError
@@ -29,6 +27,7 @@ from reprise.controller.operator.pods.cluster_view import Cluster, ClusterView, 
 from reprise.controller.operator.settings import OperatorSettings
 from reprise.controller.web import Board
 from reprise.controller.zookeeper.client import make_client
+from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.controller.zookeeper.users import keep_server_closed
 
 log = logging.getLogger("reprise.operator")
@@ -55,7 +54,7 @@ class Runtime:
 
     settings: OperatorSettings
     api: Api
-    client: KazooClient
+    client: ZooKeeperSession
     deciding: PriorityExecutor = field(default_factory=lambda: PriorityExecutor(DECIDING))
     reconciling: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(RECONCILING, "reconcile")
@@ -156,7 +155,7 @@ class Runtime:
     @property
     def session(self) -> str:
         """Of ZooKeeper, in the words of the metrics."""
-        return session_of(str(self.client.state))
+        return session_of(self.client.state)
 
     def looks(self) -> list[Look]:
         """What was last seen of each topology."""

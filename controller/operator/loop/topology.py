@@ -18,8 +18,6 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from kazoo.client import KazooClient
-
 from reprise.controller import logs
 from reprise.controller.crd.base import TopologyReference
 from reprise.controller.kubernetes.api import Api
@@ -48,6 +46,7 @@ from reprise.controller.web import Board
 from reprise.controller.zookeeper.errors import CoordinationError
 from reprise.controller.zookeeper.node_record import absence_counts_after_s
 from reprise.controller.zookeeper.observation import Observation
+from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.scheduler import Decision
 from reprise.scheduler.incident import Kind
 from reprise.scheduler.model import TopologyView
@@ -76,7 +75,7 @@ class TopologyController:
     """Used by one thread at a time; `wake` is called from any thread when there is reason for a step."""
 
     api: Api
-    client: KazooClient
+    client: ZooKeeperSession
     settings: OperatorSettings
     body: Mapping[str, Any]
     wake: Callable[[], None]

@@ -89,7 +89,7 @@ def test_crash_points() -> None:
 
 
 class Recorded:
-    """Stands for a kazoo transaction."""
+    """Stands for a transaction."""
 
     def __init__(self) -> None:
         self.operations: list[tuple[object, ...]] = []

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kazoo.exceptions import NoNodeError
 
 from reprise.controller.coordinator import history
 from reprise.controller.coordinator.history import Kept
+from reprise.controller.zookeeper.errors import NoNodeError
 from reprise.controller.zookeeper.observer import Observer
 from reprise.controller.zookeeper.recovery_records import encode_incident, encode_plan
 from tests.support.record_samples import INCIDENT, PLAN, replace
@@ -37,8 +37,12 @@ class Tree:
     def get_children_async(self, path: str) -> Answer:
         return Answer(lambda: [p.removeprefix(f"{path}/") for p in self.data if p.startswith(f"{path}/")])
 
+    def get_children(self, path: str) -> list[str]:
+        found: list[str] = self.get_children_async(path).get()
+        return found
+
     def exists_async(self, path: str) -> Answer:
-        return Answer(lambda: SimpleNamespace(dataLength=len(self.data[path])) if path in self.data else None)
+        return Answer(lambda: SimpleNamespace(length=len(self.data[path])) if path in self.data else None)
 
     def get_async(self, path: str) -> Answer:
         return Answer(lambda: self._get(path))

@@ -15,21 +15,19 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
 
 from reprise.algorithms import solve
 from reprise.controller.coordinator import history
-from reprise.controller.coordinator import store as store_module
 from reprise.controller.coordinator.coordinator import Coordinator
 from reprise.controller.coordinator.store import Store
 from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.client import make_client
-from reprise.controller.zookeeper.errors import RecordError, SessionError, StaleError
+from reprise.controller.zookeeper.errors import NoNodeError, RecordError, SessionError, StaleError
 from reprise.controller.zookeeper.node_record import NodeRecord, encode_node
 from reprise.controller.zookeeper.process_records import Leader, parse_leader
 from reprise.controller.zookeeper.records import encode_progress, parse_desired
+from reprise.controller.zookeeper.session import ANSWER_S, ZooKeeperSession
 from reprise.scheduler import (
     AddPlan,
     CloseIncident,
@@ -72,7 +70,7 @@ class Connect(Protocol):
 @pytest.fixture
 def connect(server: ZooKeeperServer, root: str) -> Iterator[Connect]:
     """Stores with a session each."""
-    clients: list[KazooClient] = []
+    clients: list[ZooKeeperSession] = []
 
     def new(session_s: float = 2.0) -> Store:
         client = make_client(server.hosts, session_s)
@@ -267,7 +265,7 @@ def test_of_nodes_that_stay_the_record_is_not_read_again_and_of_others_it_is(
 
 
 def test_a_server_that_is_silent_for_a_while_has_no_node_lost(
-    connect: Connect, server: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
+    connect: Connect, server: ZooKeeperServer
 ) -> None:
     """The request for the list gets no answer in time, and the session lives on."""
     store = connect()
@@ -276,14 +274,14 @@ def test_a_server_that_is_silent_for_a_while_has_no_node_lost(
     store.client.delete(f"{store.root}/nodes/n2")
     add_node(store, "n2", 2)
     until(store.changed.is_set, "a watch fires")
-    monkeypatch.setattr(store_module, "ANSWER_S", 0.1)
+    store.answer_s = 0.1
     server.freeze()
     try:
         assert not store.read().snapshot.session
         assert store.connected
     finally:
         server.thaw()
-    monkeypatch.undo()
+    store.answer_s = ANSWER_S
     until(lambda: store.read().snapshot.session, "it answers again")
     assert nodes(store) == ["n1#1", "n2#2"]
 

@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from kazoo.client import KazooClient
 
 from reprise.controller.driver.channel import Channel
 from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
 from reprise.controller.zookeeper.client import make_client
 from reprise.controller.zookeeper.node_record import NodeRecord, absence_counts_after_s, encode_node
+from reprise.controller.zookeeper.session import ZooKeeperSession
 from tests.support.waiting import until
 from tests.support.zookeeper import zookeeper
 
@@ -36,7 +36,7 @@ def server() -> Iterator[ZooKeeperServer]:
 
 
 @pytest.fixture
-def agents(server: ZooKeeperServer) -> Iterator[KazooClient]:
+def agents(server: ZooKeeperServer) -> Iterator[ZooKeeperSession]:
     """One session that stands for those of all agents."""
     client = make_client(server.hosts, 60.0)
     client.start(timeout=30)
@@ -53,7 +53,7 @@ def clock() -> Time:
 
 
 @pytest.fixture
-def channel(server: ZooKeeperServer, agents: KazooClient, clock: Time) -> Iterator[Channel]:
+def channel(server: ZooKeeperServer, agents: ZooKeeperSession, clock: Time) -> Iterator[Channel]:
     """Open, and aware of both nodes."""
     channel = Channel(server.hosts, ROOT, clock)
     channel.open()
@@ -63,19 +63,19 @@ def channel(server: ZooKeeperServer, agents: KazooClient, clock: Time) -> Iterat
     channel.close()
 
 
-def register(client: KazooClient, name: str) -> None:
+def register(client: ZooKeeperSession, name: str) -> None:
     record = NodeRecord(
         node=name, host="127.0.0.1", incarnation=1, pid=os.getpid(), cpu_milli=1000, started=0.0
     )
     client.create(f"{ROOT}/nodes/{name}", encode_node(record), ephemeral=True, makepath=True)
 
 
-def leave(client: KazooClient, name: str) -> None:
+def leave(client: ZooKeeperSession, name: str) -> None:
     client.delete(f"{ROOT}/nodes/{name}")
 
 
 def test_a_server_that_slept_costs_no_node_its_place(
-    server: ZooKeeperServer, agents: KazooClient, channel: Channel, clock: Time
+    server: ZooKeeperServer, agents: ZooKeeperSession, channel: Channel, clock: Time
 ) -> None:
     states: list[str] = []
     channel._zk.add_listener(lambda state: states.append(str(state)))
@@ -97,7 +97,7 @@ def test_a_server_that_slept_costs_no_node_its_place(
 
 
 def test_a_node_that_goes_while_the_server_is_there_is_gone_at_once(
-    agents: KazooClient, channel: Channel
+    agents: ZooKeeperSession, channel: Channel
 ) -> None:
     leave(agents, "n2")
     until(lambda: sorted(channel.read_nodes()) == ["n1#1"], "the other one is there, alone")

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from kazoo.client import KazooClient, KazooState
 
 from reprise.controller.driver.channel import Channel
+from reprise.controller.zookeeper.session import SessionState, ZooKeeperSession
 from reprise.scheduler.failure import Failure
 from reprise.scheduler.model import Progress
 from reprise.spark_jobs.engine import chain
@@ -73,11 +73,11 @@ def test_a_checkpoint_that_cannot_be_announced_is_announced_later(
 
 def test_a_checkpoint_that_zookeeper_did_not_take_is_announced_when_it_is_back(driver: LocalDriver) -> None:
     turns(driver, lambda: bool(driver.engine.positions))
-    driver.zk.state = KazooState.SUSPENDED
+    driver.zk.state = SessionState.SUSPENDED
     turns(driver, lambda: driver.engine.punctuations.newest > 0)
     assert not [name for name in driver.tree.nodes if "checkpoints" in name]
     newest = driver.engine.punctuations.newest
-    driver.zk.state = KazooState.CONNECTED
+    driver.zk.state = SessionState.CONNECTED
     driver.turn()
     assert driver.record(f"checkpoints/{max(newest, driver.engine.punctuations.newest):08d}")
 
@@ -305,7 +305,7 @@ def test_records_of_checkpoints_stay_where_a_successor_has_begun(driver: LocalDr
     """It begins after the old driver has seen that it is the newest, and before it removes the first record."""
     for position in (10, 20, 30):
         driver.tree.put(f"{ROOT}/checkpoints/{position:08d}", b"{}")
-    later = Channel("", ROOT, client=cast(KazooClient, FakeZk(driver.tree)))
+    later = Channel("", ROOT, session=cast(ZooKeeperSession, FakeZk(driver.tree)))
 
     def begins(request: str) -> None:
         if request == "get_children":

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from kazoo.client import KazooClient
 
 from reprise.controller.analysis.explain import explain
 from reprise.controller.crd.conditions import Truth
@@ -24,6 +23,7 @@ from reprise.controller.zookeeper import observer as observation
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.process_records import parse_waits
+from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.spark_jobs.errors import DamagedError, StoreError
 from reprise.spark_jobs.state.epochs import claims
 from reprise.spark_jobs.state.revision import RevisionError
@@ -42,7 +42,7 @@ class Starting(Driver):
     def __init__(self, folder: Path, tree: FakeTree) -> None:
         config = DriverConfig("zk", ROOT, "local", str(folder / "out"), str(folder / "cp"), None, "", "h", "")
         super().__init__(load_text(DIAMOND), config)
-        self.channel = Channel("", ROOT, client=cast(KazooClient, FakeZk(tree)))
+        self.channel = Channel("", ROOT, session=cast(ZooKeeperSession, FakeZk(tree)))
         self.pauses: list[float] = []
         self.stop.wait = self._notes  # type: ignore[method-assign]
 
@@ -132,7 +132,7 @@ def test_who_waits_beside_a_later_driver_says_nothing(
     tree = FakeTree()
     away(monkeypatch, "names", "epochs", 1)
     driver = Starting(tmp_path, tree)
-    later = Channel("", ROOT, client=cast(KazooClient, FakeZk(tree)))
+    later = Channel("", ROOT, session=cast(ZooKeeperSession, FakeZk(tree)))
     claim = driver.channel.waits_for
 
     def too_late(problem: str) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kazoo.client import KazooState
 
 from reprise.controller.local.errors import OutDirError
 from reprise.controller.local.report.layout import prepare
+from reprise.controller.zookeeper.session import SessionState
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.errors import StoreError, SupersededError
 from reprise.spark_jobs.state.epochs import claim_epoch
@@ -186,14 +186,14 @@ def test_nothing_is_released_once_the_stream_may_be_marked_as_drained(
 
     def marked(position: int) -> None:
         mark(position)
-        at_work.zk.state = KazooState.SUSPENDED
+        at_work.zk.state = SessionState.SUSPENDED
 
     monkeypatch.setattr(at_work.revisions, "drained", marked)
     turns(at_work, lambda: on_record(at_work) is not None)
     assert not at_work.stop.is_set()
     shown = world.output()
-    at_work.zk.state = KazooState.CONNECTED
-    at_work.channel._listen(KazooState.CONNECTED)
+    at_work.zk.state = SessionState.CONNECTED
+    at_work.channel._listen(SessionState.CONNECTED)
     at_work.want(2, newest, world.spread("a", "b"), seq=2)
     turns(at_work, at_work.stop.is_set)
     assert at_work.record()["drained"] == on_record(at_work) == at_work.engine.horizon

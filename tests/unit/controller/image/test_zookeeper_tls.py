@@ -17,7 +17,7 @@ from reprise.controller.errors import ConfigError
 from reprise.controller.image import zookeeper
 from reprise.controller.local.cluster import addresses, launch
 from reprise.controller.zookeeper.access import TLS
-from reprise.controller.zookeeper.client import make_client
+from reprise.controller.zookeeper.client import kazoo_client
 from tests.kafka.certificates import Authority
 
 ROLE = [sys.executable, "-m", "reprise.controller.image", "zookeeper"]
@@ -107,7 +107,7 @@ def test_three_servers_agree_and_answer_their_probes_and_clients(
         assert probe.returncode == 0
         assert not zookeeper.answers(hosts[0], zookeeper.SECURE_CLIENT, "ruok"), "in plain text"
         assert not launch.accepts(hosts[0], zookeeper.CLIENT)
-        client = make_client(",".join(f"{host}:2281" for host in hosts), 10.0, {TLS: str(clients)})
+        client = kazoo_client(",".join(f"{host}:2281" for host in hosts), 10.0, {TLS: str(clients)})
         client.start(timeout=60)
         client.create("/kept", b"yes")
         client.sync("/kept")

@@ -8,12 +8,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from kazoo.client import KazooState
-from kazoo.exceptions import BadVersionError, NoNodeError
 
 from reprise.controller.operator.records import Records
-from reprise.controller.zookeeper.errors import SessionError
+from reprise.controller.zookeeper.errors import BadVersionError, NoNodeError, SessionError
 from reprise.controller.zookeeper.process_records import Spec
+from reprise.controller.zookeeper.session import SessionState
 
 
 class Answer:
@@ -29,7 +28,7 @@ class Answer:
 class Client:
     """Answers of a ZooKeeper in memory."""
 
-    state = KazooState.CONNECTED
+    state = SessionState.CONNECTED
 
     def __init__(self) -> None:
         self.nodes: dict[str, tuple[bytes, int]] = {}
@@ -43,6 +42,9 @@ class Client:
         self.between()
         return answer
 
+    def get(self, path: str) -> Any:
+        return self.get_async(path).get()
+
     def set_async(self, path: str, data: bytes, version: int = -1) -> Answer:
         if path not in self.nodes:
             return Answer(NoNodeError())
@@ -52,7 +54,7 @@ class Client:
         return Answer(True)
 
     def get_acls_async(self, path: str) -> Answer:
-        return Answer((["as the records"], None))
+        return Answer(["as the records"])
 
     def create_async(self, path: str, data: bytes, acl: Any = None, makepath: bool = False) -> Answer:
         self.nodes[path] = (data, 0)

@@ -18,8 +18,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from kazoo.client import KazooClient
-from kazoo.exceptions import NoAuthError
 from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
 from reprise.controller.agent import processes
@@ -31,8 +29,9 @@ from reprise.controller.operator.settings import OperatorSettings
 from reprise.controller.topology_view import view_of
 from reprise.controller.zookeeper import membership
 from reprise.controller.zookeeper.client import make_client
-from reprise.controller.zookeeper.errors import RecordError, SessionError, StaleError
+from reprise.controller.zookeeper.errors import NoAuthError, RecordError, SessionError, StaleError
 from reprise.controller.zookeeper.node_record import NodeRecord, encode_node
+from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.scheduler import Decision, Desired, Outcome, WriteDesired
 from reprise.spark_jobs.topology import from_json
 from tests.support.waiting import until
@@ -63,7 +62,7 @@ class Place:
     """One topology's records on a running server."""
 
     records: Records
-    client: KazooClient
+    client: ZooKeeperSession
     hosts: str
     folder: Path
     environment: dict[str, str]
@@ -111,7 +110,9 @@ def place(server: ZooKeeperServer, tmp_path: Path, request: pytest.FixtureReques
     client.close()
 
 
-def records_of(client: KazooClient, server: ZooKeeperServer, body: dict[str, object], uid: str) -> Records:
+def records_of(
+    client: ZooKeeperSession, server: ZooKeeperServer, body: dict[str, object], uid: str
+) -> Records:
     settings = OperatorSettings(
         namespace="ops",
         identity="op",

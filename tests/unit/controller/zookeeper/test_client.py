@@ -18,7 +18,7 @@ from reprise.controller.local.cluster.process_reaper import ProcessReaper
 from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
 from reprise.controller.zookeeper import client as zk_client
 from reprise.controller.zookeeper.access import TLS, client_options
-from reprise.controller.zookeeper.client import make_client
+from reprise.controller.zookeeper.client import kazoo_client
 from tests.kafka.certificates import Authority
 from tests.support.waiting import until
 from tests.support.zookeeper import zookeeper
@@ -45,7 +45,7 @@ def server() -> Iterator[ZooKeeperServer]:
 
 @contextmanager
 def started(hosts: str, timeout_s: float = 30.0) -> Iterator[KazooClient]:
-    client = make_client(hosts, timeout_s)
+    client = kazoo_client(hosts, timeout_s)
     client.start(timeout=60)
     yield client
     client.stop()

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import cast
 
-from kazoo.exceptions import NoNodeError
 from kazoo.security import ACL
 
+from reprise.controller.zookeeper.errors import NoNodeError
+from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.controller.zookeeper.users import Keys, close
 
 KEYS = Keys("k" * 32)
 ROOT = "/reprise/ns/a"
-
-
-class Answer:
-    def __init__(self, give: Callable[[], Any]) -> None:
-        self._give = give
-
-    def get(self, timeout: float) -> Any:
-        return self._give()
 
 
 class Tree:
@@ -29,23 +21,17 @@ class Tree:
         self.rights: dict[str, list[ACL] | None] = dict.fromkeys(paths)
         self._late = late
 
-    def set_acls_async(self, path: str, rights: list[ACL]) -> Answer:
-        def give() -> None:
-            if path == ROOT:
-                self.rights |= dict.fromkeys(self._late)
-            if path not in self.rights:
-                raise NoNodeError
-            self.rights[path] = rights
+    def set_acls(self, path: str, rights: list[ACL]) -> None:
+        if path == ROOT:
+            self.rights |= dict.fromkeys(self._late)
+        if path not in self.rights:
+            raise NoNodeError
+        self.rights[path] = rights
 
-        return Answer(give)
-
-    def get_children_async(self, path: str) -> Answer:
-        def give() -> list[str]:
-            if path not in self.rights:
-                raise NoNodeError
-            return [p.rpartition("/")[2] for p in self.rights if p.rpartition("/")[0] == path]
-
-        return Answer(give)
+    def get_children(self, path: str) -> list[str]:
+        if path not in self.rights:
+            raise NoNodeError
+        return [p.rpartition("/")[2] for p in self.rights if p.rpartition("/")[0] == path]
 
 
 def test_records_that_are_made_while_the_others_are_given_away_are_given_away_too() -> None:
@@ -53,5 +39,5 @@ def test_records_that_are_made_while_the_others_are_given_away_are_given_away_to
     early = [ROOT, f"{ROOT}/nodes", f"{ROOT}/nodes/n1"]
     late = [f"{ROOT}/commands", f"{ROOT}/commands/paused"]
     tree = Tree([*above, *early], late)
-    assert close(tree, ROOT, KEYS) == len([*above, *early, *late])
+    assert close(cast(ZooKeeperSession, tree), ROOT, KEYS) == len([*above, *early, *late])
     assert tree.rights == {path: KEYS.allowed(path) for path in [*above, *early, *late]}

@@ -9,13 +9,13 @@ from pathlib import Path
 import fsspec
 import pytest
 from click.testing import CliRunner
-from kazoo.client import KazooClient
 
 from reprise.controller.cli import main
 from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
 from reprise.controller.zookeeper import mirror
 from reprise.controller.zookeeper.client import make_client
 from reprise.controller.zookeeper.errors import MirrorError
+from reprise.controller.zookeeper.session import ZooKeeperSession
 from tests.support.zookeeper import zookeeper
 from tests.unit.spark_jobs.storage.test_files import Growing
 
@@ -39,13 +39,13 @@ def sites() -> Iterator[tuple[ZooKeeperServer, ZooKeeperServer]]:
         yield first, second
 
 
-def connected(server: ZooKeeperServer) -> KazooClient:
+def connected(server: ZooKeeperServer) -> ZooKeeperSession:
     client = make_client(server.hosts, 5.0)
     client.start(timeout=30)
     return client
 
 
-def close(client: KazooClient) -> None:
+def close(client: ZooKeeperSession) -> None:
     client.stop()
     client.close()
 

@@ -16,6 +16,7 @@ from reprise.controller.zookeeper import znode
 from reprise.controller.zookeeper.errors import RecordError, TooLargeError
 from reprise.controller.zookeeper.process_records import ERROR, Leader
 from reprise.controller.zookeeper.records import encode_desired, parse_desired
+from reprise.controller.zookeeper.session import SessionState
 from reprise.scheduler import AddPlan, Decision, Event, Outcome, Snapshot, WriteDesired
 from tests.support.record_samples import DESIRED, INCIDENT, PLAN, POLICY, TOPOLOGY
 from tests.support.recorded_sizes import Sizes, driver_restarted, resource
@@ -24,7 +25,7 @@ from tests.support.recorded_sizes import Sizes, driver_restarted, resource
 class Client:
     """Takes transactions, and no answer is ever asked of it."""
 
-    state = "CONNECTED"
+    state = SessionState.CONNECTED
     sent = 0
 
     def transaction(self) -> Sizes:

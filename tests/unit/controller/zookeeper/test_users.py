@@ -9,9 +9,6 @@ from threading import Event, Thread
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
-from kazoo.exceptions import NoAuthError
-from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from reprise.controller.agent.java import find_java
@@ -22,6 +19,8 @@ from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
 from reprise.controller.zookeeper import users as zk_users
 from reprise.controller.zookeeper.access import AUTH, TLS, Access
 from reprise.controller.zookeeper.client import Client, make_client
+from reprise.controller.zookeeper.errors import NoAuthError, SessionError
+from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.controller.zookeeper.users import Keys
 from tests.kafka.certificates import Authority
 from tests.support.waiting import until
@@ -38,7 +37,7 @@ def server() -> Iterator[ZooKeeperServer]:
 
 
 @contextmanager
-def session(server: ZooKeeperServer, environment: dict[str, str]) -> Iterator[KazooClient]:
+def session(server: ZooKeeperServer, environment: dict[str, str]) -> Iterator[ZooKeeperSession]:
     client = make_client(server.hosts, 10.0, environment)
     client.start(timeout=30)
     try:
@@ -49,13 +48,13 @@ def session(server: ZooKeeperServer, environment: dict[str, str]) -> Iterator[Ka
 
 
 @pytest.fixture
-def control_plane(server: ZooKeeperServer) -> Iterator[KazooClient]:
+def control_plane(server: ZooKeeperServer) -> Iterator[ZooKeeperSession]:
     with session(server, access_of(server).control_plane()) as client:
         yield client
 
 
 @pytest.fixture(params=["another topology", "nobody"])
-def other(request: pytest.FixtureRequest, server: ZooKeeperServer) -> Iterator[KazooClient]:
+def other(request: pytest.FixtureRequest, server: ZooKeeperServer) -> Iterator[ZooKeeperSession]:
     environment = access_of(server).topology(B) if request.param == "another topology" else {}
     with session(server, environment) as client:
         yield client
@@ -66,25 +65,25 @@ def access_of(server: ZooKeeperServer) -> Access:
     return server.access
 
 
-def tree(client: KazooClient, root: str) -> None:
-    """Records made in every way that there is: with folders or without, in a transaction, ephemeral, as a counter."""
+def tree(client: ZooKeeperSession, root: str) -> None:
+    """Records made in every way that there is: with folders or without, in a transaction, ephemeral, written later."""
     client.ensure_path(f"{root}/nodes")
     client.create(f"{root}/owner", b"uid")
     client.create(f"{root}/commands/paused", b"true", makepath=True)
     transaction = client.transaction()
     transaction.create(f"{root}/desired", b"{}")
     transaction.create(f"{root}/nodes/n1", b"{}", ephemeral=True)
-    assert all(not isinstance(result, Exception) for result in transaction.commit())
-    counter = client.Counter(f"{root}/driver")
-    counter += 1
+    assert transaction.commit() == [None, None]
+    client.create(f"{root}/driver")
+    client.set(f"{root}/driver", b"1", 0)
 
 
-def remove(client: KazooClient, *roots: str) -> None:
+def remove(client: ZooKeeperSession, *roots: str) -> None:
     for root in roots:
         client.delete(root, recursive=True)
 
 
-def every(client: KazooClient, root: str) -> list[str]:
+def every(client: ZooKeeperSession, root: str) -> list[str]:
     found = [root]
     for name in client.get_children(root):
         found += every(client, f"{root}/{name}")
@@ -92,7 +91,7 @@ def every(client: KazooClient, root: str) -> list[str]:
 
 
 def test_no_other_reads_or_writes_a_topology_s_records(
-    server: ZooKeeperServer, control_plane: KazooClient, other: KazooClient
+    server: ZooKeeperServer, control_plane: ZooKeeperSession, other: ZooKeeperSession
 ) -> None:
     tree(control_plane, A)
     paths = every(control_plane, A)
@@ -113,7 +112,7 @@ def test_no_other_reads_or_writes_a_topology_s_records(
 
 
 def test_nobody_takes_a_place_before_its_topology_comes(
-    control_plane: KazooClient, other: KazooClient
+    control_plane: ZooKeeperSession, other: ZooKeeperSession
 ) -> None:
     control_plane.ensure_path("/reprise/ns")
     for path in ("/mine", "/zookeeper/mine", "/zookeeper/quota/mine", "/reprise/mine", "/reprise/ns/c"):
@@ -126,7 +125,7 @@ def test_nobody_takes_a_place_before_its_topology_comes(
 
 
 def test_a_topology_works_with_its_records_and_the_control_plane_with_what_it_makes(
-    server: ZooKeeperServer, control_plane: KazooClient
+    server: ZooKeeperServer, control_plane: ZooKeeperSession
 ) -> None:
     control_plane.ensure_path(A)
     with session(server, access_of(server).topology(A)) as topology:
@@ -182,7 +181,7 @@ def test_what_was_one_user_s_or_another_key_s_is_taken_over(former: str, tmp_pat
     for name, text in (("key", "n" * 32), (former, password if former == "former-key" else f"me:{password}")):
         (tmp_path / name).write_text(text)
     with zookeeper() as server:
-        was = Client(server.hosts, timeout=10, **before)
+        was = ZooKeeperSession(Client(server.hosts, timeout=10, **before))
         was.start(timeout=30)
         tree(was, A)
         with session(server, {AUTH: str(tmp_path)}) as client:
@@ -280,7 +279,7 @@ def test_with_certificates_it_speaks_tls_alone(certificates: Path, tmp_path: Pat
         ours = access_of(server).control_plane()
         for environment in ({AUTH: ours[AUTH]}, ours | {TLS: str(strangers)}):
             client = make_client(server.hosts, 10.0, environment)
-            with pytest.raises(KazooTimeoutError):
+            with pytest.raises(SessionError):
                 client.start(timeout=3)
             client.stop()
             client.close()
@@ -290,7 +289,7 @@ def test_with_certificates_it_speaks_tls_alone(certificates: Path, tmp_path: Pat
         for name, folder in (("ca.crt", certificates), ("tls.crt", strangers), ("tls.key", strangers)):
             (half / name).write_text((folder / name).read_text())
         client = make_client(server.hosts, 10.0, ours | {TLS: str(half)})
-        with pytest.raises(KazooTimeoutError):  # it trusts the server, and the server does not trust it
+        with pytest.raises(SessionError):  # it trusts the server, and the server does not trust it
             client.start(timeout=3)
         client.stop()
         client.close()

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 import yaml
-from kazoo.client import KazooClient
 
 from reprise.controller.kubernetes.pods import PodView
 from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
@@ -27,6 +26,7 @@ from reprise.controller.zookeeper import membership
 from reprise.controller.zookeeper.client import make_client
 from reprise.controller.zookeeper.node_record import NodeRecord, encode_node
 from reprise.controller.zookeeper.records import parse_desired
+from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.scheduler.model import Desired
 from tests.support.fake_api import FakeApi
 from tests.support.zookeeper import zookeeper
@@ -44,7 +44,7 @@ class Scene:
         self.settings = OperatorSettings(
             namespace="ops", identity="op-1", zk=server.hosts, image="i", session_s=0.1, settle_s=0.1
         )
-        self.clients: list[KazooClient] = []
+        self.clients: list[ZooKeeperSession] = []
         self.client = self.connect()
         self.body: dict[str, Any] = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
         self.body["metadata"] |= {"namespace": namespace, "uid": f"uid-{namespace}", "generation": 1}
@@ -55,13 +55,13 @@ class Scene:
         self.frozen = False
         """The driver's process is stopped: it says nothing, and its pod is Running."""
 
-    def connect(self) -> KazooClient:
+    def connect(self) -> ZooKeeperSession:
         client = make_client(self.server.hosts, 5.0)
         client.start(timeout=30)
         self.clients.append(client)
         return client
 
-    def operator(self, client: KazooClient | None = None) -> TopologyController:
+    def operator(self, client: ZooKeeperSession | None = None) -> TopologyController:
         return TopologyController(self.api, client or self.client, self.settings, self.body, lambda: None)  # type: ignore[arg-type]
 
     def add(self, *pods: str) -> None:

@@ -1,0 +1,302 @@
+"""A session with ZooKeeper, as every process of this project has it: ZooKeeper's verbs, own values, own errors.
+
+Problem: what a client library raises and returns spreads to whoever asks, and with it the question which of its exceptions
+mean that nothing was done.  Here there are two answers: `RefusedError`, ZooKeeper has said no and nothing was done; and
+`SessionError`, there is no answer, so that nobody knows.  Nothing else is raised by a request.
+
+Requests of one session are answered in order.  `..._async` ask and give an `Answer`, so that many can be asked for before
+the first is waited for; the others wait themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
+
+from kazoo import exceptions
+from kazoo.client import KazooClient, TransactionRequest
+from kazoo.exceptions import KazooException
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import ZnodeStat
+from kazoo.security import ACL
+
+from reprise.controller.zookeeper.errors import (
+    BadVersionError,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    RefusedError,
+    RolledBackError,
+    SessionError,
+)
+
+ANSWER_S = 10.0
+"""Longest wait for one answer of the server; after it the outcome is unknown."""
+T = TypeVar("T")
+Watch = Callable[[object], None]
+"""Called once, by a thread of the client, when what was asked for has changed; what it is given says nothing."""
+_REFUSED: tuple[tuple[type[KazooException], type[RefusedError]], ...] = (
+    (exceptions.NoNodeError, NoNodeError),
+    (exceptions.NodeExistsError, NodeExistsError),
+    (exceptions.BadVersionError, BadVersionError),
+    (exceptions.NoAuthError, NoAuthError),
+    (exceptions.RolledBackError, RolledBackError),
+    (exceptions.RuntimeInconsistency, RolledBackError),
+)
+_NO_ANSWER = (
+    KazooTimeoutError,
+    exceptions.ConnectionLoss,
+    exceptions.ConnectionClosedError,
+    exceptions.SessionExpiredError,
+    exceptions.OperationTimeoutError,
+    exceptions.CancelledError,
+    exceptions.SessionMovedError,
+)
+
+
+class SessionState(StrEnum):
+    """Of a session."""
+
+    CONNECTED = "CONNECTED"
+    SUSPENDED = "SUSPENDED"
+    """No server answers; whether the session still lives is not known."""
+    LOST = "LOST"
+    """It has expired, or never begun: its ephemeral znodes are gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """What ZooKeeper says of a znode."""
+
+    version: int
+    """Of its data: 0 when it is made, and one more with each write."""
+    mzxid: int = 0
+    """Number of the transaction that wrote it last."""
+    owner: int = 0
+    """Id of the session that it ends with; 0: it stays."""
+    length: int = 0
+    """Bytes of its data."""
+    cversion: int = 0
+    """Counts what comes and goes below it."""
+    created: float = 0.0
+    """Unix seconds."""
+
+
+class Answer(Generic[T]):
+    """To a request that was sent."""
+
+    __slots__ = ("_convert", "_result")
+
+    def __init__(self, result: Any, convert: Callable[[Any], T]) -> None:
+        self._result, self._convert = result, convert
+
+    def get(self, timeout: float = ANSWER_S) -> T:
+        """The value; waits for it so many seconds.  Raises RefusedError or SessionError."""
+        try:
+            return self._convert(self._result.get(timeout=timeout))
+        except (KazooException, KazooTimeoutError) as error:
+            raise _own(error) from error
+
+    def when_there(self, call: Callable[[Answer[T]], None]) -> None:
+        """Have it called with this answer, by a thread of the client, when there is a value or an error."""
+        self._result.rawlink(lambda _: call(self))
+
+
+class Transaction:
+    """Operations that are all carried out or none."""
+
+    def __init__(self, request: TransactionRequest) -> None:
+        self._request = request
+        self.writes: list[tuple[str, bytes]] = []
+        """Path and data of each operation so far."""
+
+    def create(self, path: str, data: bytes = b"", ephemeral: bool = False) -> None:
+        self._request.create(path, data, ephemeral=ephemeral)
+        self.writes.append((path, data))
+
+    def set_data(self, path: str, data: bytes, version: int = -1) -> None:
+        self._request.set_data(path, data, version)
+        self.writes.append((path, data))
+
+    def delete(self, path: str, version: int = -1) -> None:
+        self._request.delete(path, version)
+        self.writes.append((path, b""))
+
+    def check(self, path: str, version: int) -> None:
+        self._request.check(path, version)
+        self.writes.append((path, b""))
+
+    def commit(self, timeout: float = ANSWER_S) -> list[RefusedError | None]:
+        """Why it was refused, an entry for each operation: of those that are not to blame a RolledBackError; all None when
+        everything was done.  SessionError: that is not known."""
+        try:
+            results = self._request.commit_async().get(timeout=timeout)
+        except (KazooException, KazooTimeoutError) as error:
+            raise _own(error) from error
+        found: list[RefusedError | None] = []
+        for result in results:
+            refused = _own(result) if isinstance(result, Exception) else None
+            if isinstance(refused, SessionError):
+                raise refused
+            found.append(refused)
+        return found
+
+
+class ZooKeeperSession:
+    """Made by `client.make_client`."""
+
+    def __init__(self, client: KazooClient) -> None:
+        self._client = client
+
+    def start(self, timeout: float = 15.0) -> None:
+        """SessionError when no server answers within so many seconds."""
+        try:
+            self._client.start(timeout=timeout)
+        except (KazooException, KazooTimeoutError) as error:
+            raise _own(error) from error
+
+    def start_async(self) -> None:
+        self._client.start_async()
+
+    def stop(self) -> None:
+        """End the session, if it can be told to a server."""
+        self._client.stop()
+
+    def close(self) -> None:
+        """Give back what it holds, after `stop`."""
+        self._client.close()
+
+    @property
+    def state(self) -> SessionState:
+        return SessionState(self._client.state)
+
+    @property
+    def connected(self) -> bool:
+        """Whether requests are answered now."""
+        return bool(self._client.connected)
+
+    @property
+    def id(self) -> int | None:
+        """None before the first connection."""
+        known = self._client.client_id
+        return None if known is None else int(known[0])
+
+    def add_listener(self, call: Callable[[str], object]) -> None:
+        """Have it called with each new `State`, by a thread of the client."""
+        self._client.add_listener(call)
+
+    def remove_listener(self, call: Callable[[str], object]) -> None:
+        self._client.remove_listener(call)
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def get_async(self, path: str, watch: Watch | None = None) -> Answer[tuple[bytes, Stat]]:
+        return Answer(self._client.get_async(path, watch), _data_and_stat)
+
+    def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
+        return self.get_async(path, watch).get()
+
+    def exists_async(self, path: str, watch: Watch | None = None) -> Answer[Stat | None]:
+        return Answer(self._client.exists_async(path, watch), _maybe_stat)
+
+    def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        return self.exists_async(path, watch).get()
+
+    def get_children_async(self, path: str, watch: Watch | None = None) -> Answer[list[str]]:
+        return Answer(self._client.get_children_async(path, watch), _names)
+
+    def get_children(self, path: str, watch: Watch | None = None) -> list[str]:
+        return self.get_children_async(path, watch).get()
+
+    def get_folder_async(self, path: str, watch: Watch | None = None) -> Answer[tuple[list[str], Stat]]:
+        """Its children, and what ZooKeeper says of itself."""
+        return Answer(self._client.get_children_async(path, watch, include_data=True), _names_and_stat)
+
+    def get_acls_async(self, path: str) -> Answer[list[ACL]]:
+        """Who may do what; to be handed on as it is."""
+        return Answer(self._client.get_acls_async(path), lambda found: list(found[0]))
+
+    def watch_children(self, path: str, call: Callable[[list[str]], None]) -> None:
+        """Have it called with the names now and after each change, for as long as the session is used."""
+        self._client.ChildrenWatch(path, call)
+
+    def watch_data(self, path: str, call: Callable[[Stat | None], None]) -> None:
+        """Have it called now and after each change with what ZooKeeper says of the znode; None: there is none."""
+        self._client.DataWatch(path, lambda _data, stat, _event=None: call(_maybe_stat(stat)))
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def create_async(
+        self, path: str, data: bytes = b"", ephemeral: bool = False, makepath: bool = False, acl: list[ACL] | None = None
+    ) -> Answer[str]:  # fmt: skip
+        """`makepath`: with the folders above it.  `acl` None: as the path says (`client.Client`)."""
+        return Answer(self._client.create_async(path, data, acl, ephemeral=ephemeral, makepath=makepath), str)
+
+    def create(
+        self, path: str, data: bytes = b"", ephemeral: bool = False, makepath: bool = False, acl: list[ACL] | None = None
+    ) -> None:  # fmt: skip
+        self.create_async(path, data, ephemeral, makepath, acl).get()
+
+    def set_async(self, path: str, data: bytes, version: int = -1) -> Answer[Stat]:
+        """`version`: the one that is replaced, -1 for any."""
+        return Answer(self._client.set_async(path, data, version), _stat)
+
+    def set(self, path: str, data: bytes, version: int = -1) -> Stat:
+        return self.set_async(path, data, version).get()
+
+    def delete_async(self, path: str, version: int = -1) -> Answer[bool]:
+        return Answer(self._client.delete_async(path, version), bool)
+
+    def delete(self, path: str, recursive: bool = False) -> None:
+        """`recursive`: with everything below it, one after the other."""
+        try:
+            self._client.delete(path, recursive=recursive)
+        except (KazooException, KazooTimeoutError) as error:
+            raise _own(error) from error
+
+    def ensure_path(self, path: str) -> None:
+        """Make the folder and those above it where they are not there."""
+        Answer(self._client.ensure_path_async(path), bool).get()
+
+    def set_acls_async(self, path: str, acls: list[ACL]) -> Answer[Stat]:
+        return Answer(self._client.set_acls_async(path, acls), _stat)
+
+    def set_acls(self, path: str, acls: list[ACL]) -> None:
+        self.set_acls_async(path, acls).get()
+
+    def transaction(self) -> Transaction:
+        return Transaction(self._client.transaction())
+
+
+def _own(error: BaseException) -> RefusedError | SessionError:
+    if isinstance(error, _NO_ANSWER):
+        return SessionError(f"no answer: {error!r}")
+    for theirs, ours in _REFUSED:
+        if isinstance(error, theirs):
+            return ours(str(error) or theirs.__name__)
+    return RefusedError(repr(error))
+
+
+def _stat(found: ZnodeStat) -> Stat:
+    return Stat(
+        int(found.version), int(found.mzxid), int(found.ephemeralOwner), int(found.dataLength), int(found.cversion),
+        float(found.created),
+    )  # fmt: skip
+
+
+def _maybe_stat(found: ZnodeStat | None) -> Stat | None:
+    return None if found is None else _stat(found)
+
+
+def _data_and_stat(found: tuple[bytes, ZnodeStat]) -> tuple[bytes, Stat]:
+    return found[0], _stat(found[1])
+
+
+def _names(found: list[str]) -> list[str]:
+    return found
+
+
+def _names_and_stat(found: tuple[list[str], ZnodeStat]) -> tuple[list[str], Stat]:
+    return found[0], _stat(found[1])

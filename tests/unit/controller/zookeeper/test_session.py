@@ -1,0 +1,141 @@
+"""What a session raises: no means that nothing was done, and silence means that nobody knows."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, cast
+
+import pytest
+from kazoo import exceptions
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
+from kazoo.handlers.threading import KazooTimeoutError
+
+from reprise.controller.zookeeper import errors
+from reprise.controller.zookeeper.errors import ClientError, CoordinationError, RefusedError, SessionError
+from reprise.controller.zookeeper.session import ANSWER_S, Answer, Transaction, ZooKeeperSession
+
+EVERY = [
+    kind
+    for kind in vars(exceptions).values()
+    if inspect.isclass(kind) and issubclass(kind, KazooException) and kind is not exceptions.ConnectionDropped
+]
+
+
+class Result:
+    """An answer of the client library."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self.waited: float | None = -1.0
+
+    def get(self, timeout: float | None = None) -> Any:
+        self.waited = timeout
+        if isinstance(self.value, BaseException):
+            raise self.value
+        return self.value
+
+
+class Request:
+    """A transaction of the client library; `results`: what it answers."""
+
+    def __init__(self, results: Any) -> None:
+        self.results = results
+        self.asked: list[tuple[Any, ...]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments, **named: self.asked.append((name, *arguments, *named.values()))
+
+    def commit_async(self) -> Result:
+        return Result(self.results)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        (exceptions.NoNodeError, errors.NoNodeError),
+        (exceptions.NodeExistsError, errors.NodeExistsError),
+        (exceptions.BadVersionError, errors.BadVersionError),
+        (exceptions.NoAuthError, errors.NoAuthError),
+        (exceptions.RolledBackError, errors.RolledBackError),
+        (exceptions.RuntimeInconsistency, errors.RolledBackError),
+        (exceptions.NotEmptyError, RefusedError),
+        (exceptions.ConnectionLoss, SessionError),
+        (exceptions.ConnectionClosedError, SessionError),
+        (exceptions.SessionExpiredError, SessionError),
+        (exceptions.OperationTimeoutError, SessionError),
+        (KazooTimeoutError, SessionError),
+    ],
+)
+def test_an_answer_raises_our_own_errors(theirs: type[Exception], ours: type[ClientError]) -> None:
+    with pytest.raises(ours) as caught:
+        Answer(Result(theirs()), str).get()
+    assert type(caught.value) is ours
+    assert isinstance(caught.value.__cause__, theirs), "what has happened is not hidden"
+
+
+@pytest.mark.parametrize("theirs", EVERY)
+def test_whatever_the_library_raises_is_a_refusal_or_silence(theirs: type[KazooException]) -> None:
+    with pytest.raises(CoordinationError) as caught:
+        Answer(Result(theirs()), str).get()
+    assert isinstance(caught.value, RefusedError) is not isinstance(caught.value, SessionError)
+    assert str(caught.value)
+
+
+def test_an_answer_is_waited_for_no_longer_than_is_said() -> None:
+    result = Result(7)
+    assert Answer(result, str).get() == "7"
+    assert result.waited == ANSWER_S
+    Answer(result, str).get(0.5)
+    assert result.waited == 0.5
+
+
+def test_what_is_not_of_the_library_is_not_ours_to_name() -> None:
+    with pytest.raises(ZeroDivisionError):
+        Answer(Result(ZeroDivisionError()), str).get()
+
+
+def test_a_transaction_says_which_operation_was_refused() -> None:
+    request = Request(
+        [exceptions.RolledBackError(), exceptions.BadVersionError(), exceptions.RuntimeInconsistency()]
+    )
+    transaction = Transaction(cast(Any, request))
+    transaction.create("/a", b"1", ephemeral=True)
+    transaction.set_data("/b", b"22", 3)
+    transaction.delete("/c", 4)
+    assert [type(refused) for refused in transaction.commit()] == [
+        errors.RolledBackError,
+        errors.BadVersionError,
+        errors.RolledBackError,
+    ]
+    assert request.asked == [("create", "/a", b"1", True), ("set_data", "/b", b"22", 3), ("delete", "/c", 4)]
+    assert transaction.writes == [("/a", b"1"), ("/b", b"22"), ("/c", b"")], "what its size is counted from"
+
+
+def test_a_transaction_that_is_done_refuses_nothing() -> None:
+    transaction = Transaction(cast(Any, Request([True, "/a"])))
+    transaction.check("/v", 1)
+    transaction.create("/a")
+    assert transaction.commit() == [None, None]
+
+
+@pytest.mark.parametrize(
+    "results", [exceptions.ConnectionLoss(), [True, exceptions.ConnectionLoss()], KazooTimeoutError()]
+)
+def test_of_a_transaction_without_an_answer_nothing_is_known(results: Any) -> None:
+    with pytest.raises(SessionError):
+        Transaction(cast(Any, Request(results))).commit()
+
+
+def test_who_has_never_been_connected_has_no_id() -> None:
+    session = ZooKeeperSession(KazooClient("127.0.0.1:1"))
+    assert session.id is None
+    assert not session.connected
+    assert str(session.state) == "LOST"
+
+
+def test_a_server_that_is_not_there_is_silence() -> None:
+    session = ZooKeeperSession(KazooClient("127.0.0.1:1", timeout=0.2))
+    with pytest.raises(SessionError):
+        session.start(timeout=0.1)
+    session.close()
