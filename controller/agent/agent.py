@@ -138,7 +138,7 @@ class NodeAgent:
             now = time.monotonic()
             self._life.tick(now)
             verdict = self._life.judge(now)
-        log.info("event=session_expired node=%s verdict=%s", self._node, verdict.value.replace(" ", "_"))
+        log.info("event=session-expired node=%s verdict=%s", self._node, verdict.value.replace(" ", "_"))
         self._registered_in = frozenset()
         if verdict is Verdict.FENCE:
             self._seen_leaving()
@@ -161,7 +161,7 @@ class NodeAgent:
         if self._held:
             self._release_if_confirmed()
         if not self._worker.alive:
-            log.warning("event=worker_ended node=%s incarnation=%d", self._node, self._incarnation)
+            log.warning("event=worker-ended node=%s incarnation=%d", self._node, self._incarnation)
             self._renew()
             self._dirty = True
         if self._held:
@@ -170,7 +170,7 @@ class NodeAgent:
             try:
                 self._bring_up_to_date()
             except ClientError as error:
-                log.warning("event=not_registered node=%s error=%r", self._node, error)
+                log.warning("event=not-registered node=%s error=%r", self._node, error)
 
     def _release_if_confirmed(self) -> None:
         """Let stopped processes go on when ZooKeeper has confirmed that they may."""

@@ -72,7 +72,7 @@ def main() -> None:
     try:
         driver.run()
     except RevisionError as error:
-        logging.getLogger("reprise.driver").error("refused %s", error)
+        logging.getLogger("reprise.driver").error("event=refused reason=%r", str(error))
         sys.exit(f"refused: {error}")
 
 

@@ -102,7 +102,7 @@ class Channel:
         self._zk.close()
 
     def _listen(self, state: str) -> None:
-        log.info("zookeeper state=%s", state)
+        log.info("event=zookeeper state=%s", state)
         if state == SessionState.CONNECTED:
             longest = max((record.session_s for record in self.nodes.values()), default=SESSION_S)
             self._absence_counts_from = self._clock() + absence_counts_after_s(longest)
@@ -156,11 +156,11 @@ class Channel:
                     raw, _ = self._zk.get(path, watch=self._saw_epoch)
                     self._newest_epoch = parse_number(raw, path)
                 except NoNodeError:  # the records were removed, and this driver's place with them
-                    log.warning("epoch is gone root=%s", self._root)
+                    log.warning("event=epoch-gone root=%s", self._root)
                     self._silent = True
                 except (ClientError, RecordError) as error:
                     self._epoch_stale = True
-                    log.warning("epoch not read error=%r", error)
+                    log.warning("event=epoch-not-read error=%r", error)
             return self._silent or self._newest_epoch > self._epoch
 
     def _saw_epoch(self, _: object) -> None:
@@ -184,7 +184,7 @@ class Channel:
                     self.nodes = self._settled(self._living())
                 except ClientError as error:
                     self._nodes_stale = True
-                    log.warning("nodes not read error=%r", error)
+                    log.warning("event=nodes-not-read error=%r", error)
             return self.nodes
 
     def _living(self) -> dict[str, NodeRecord]:
@@ -197,7 +197,7 @@ class Channel:
             try:
                 record = parse_node(raw, f"{folder}/{name}")
             except RecordError as error:  # it must not hide the others
-                log.warning("node ignored reason=%s", error)
+                log.warning("event=node-ignored reason=%r", str(error))
                 continue
             found[record.id] = record
         return found
@@ -240,7 +240,7 @@ class Channel:
                     self._desired = parse_desired(raw, path)
             except ClientError as error:
                 self._desired_stale = True
-                log.warning("desired not read error=%r", error)
+                log.warning("event=desired-not-read error=%r", error)
         return self._desired
 
     def read_drain(self) -> bool:
@@ -254,7 +254,7 @@ class Channel:
                     self._drain = parse_drain(raw, path) == str(self._epoch)
             except (ClientError, RecordError) as error:
                 self._drain_stale = True
-                log.warning("drain not read error=%r", error)
+                log.warning("event=drain-not-read error=%r", error)
         return self._drain
 
     def _saw_drain(self, _: object) -> None:
@@ -271,7 +271,7 @@ class Channel:
                     if self._refused(f"checkpoints/{name}", self._write(_removal(f"{folder}/{name}"))):
                         break
         except ClientError as error:
-            log.warning("old checkpoint records stay error=%r", error)
+            log.warning("event=old-checkpoint-records-stay error=%r", error)
 
     def publish_progress(self, record: Progress) -> bool:
         """Write how things stand, as often as its size allows (`reprise.controller.driver.pace`).  False: it is due and
@@ -303,7 +303,7 @@ class Channel:
                 made = self._write(lambda transaction: transaction.create(path, data, ephemeral=True))
                 self._refused(paths.WAITS, made)
         except ClientError as error:
-            log.warning("not published name=%s error=%r", paths.WAITS, error)
+            log.warning("event=not-published name=%s error=%r", paths.WAITS, error)
 
     def _publish(self, name: str, record: bytes) -> int:
         """Bytes written; 0 for none."""
@@ -316,10 +316,10 @@ class Channel:
             if isinstance(refusals[1], NoNodeError):
                 refusals = self._write(lambda transaction: transaction.create(path, data))
         except ClientError as error:
-            log.warning("not published name=%s error=%r", name, error)
+            log.warning("event=not-published name=%s error=%r", name, error)
             return 0
         except TooLargeError as error:
-            log.error("not published name=%s error=%s", name, error)
+            log.error("event=not-published name=%s error=%r", name, str(error))
             return 0
         return 0 if self._refused(name, refusals) else len(data)
 
@@ -327,7 +327,7 @@ class Channel:
         failed = [type(refused).__name__ for refused in refusals if refused is not None]
         if failed:
             self._epoch_stale = True  # most likely there is a later one
-            log.warning("not written name=%s refused=%s", name, ",".join(failed))
+            log.warning("event=not-written name=%s refused=%s", name, ",".join(failed))
         return bool(failed)
 
     def _write(self, operation: Callable[[Transaction], None]) -> list[RefusedError | None]:

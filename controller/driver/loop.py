@@ -118,7 +118,7 @@ class Loop:
             if not self.cluster.alive():
                 raise
             self._raised += 1
-            log.exception("turn failed times=%d", self._raised)
+            log.exception("event=turn-failed times=%d", self._raised)
             self.say(f"the driver's turn failed: {type(error).__name__}: {error}")
             self.stop.wait(min(0.2 * self._raised, 2.0))
 
@@ -166,14 +166,14 @@ class Loop:
             self.revisions.drained(position)
             self._drained = position
         if self.publish():
-            log.info("drained position=%d", position)
+            log.info("event=drained position=%d", position)
             self.stop.set()
         else:
             self.channel.changed.wait(0.5)
 
     def _superseded(self, reason: str) -> None:
         """A later driver has begun: this one says nothing more and ends."""
-        log.warning("superseded epoch=%d reason=%s", self.engine.epoch, reason)
+        log.warning("event=superseded epoch=%d reason=%r", self.engine.epoch, reason)
         self.channel.silence()
         self.stop.set()
 
@@ -207,7 +207,7 @@ class Loop:
     def say(self, problem: str) -> None:
         """Report a problem, once while it is among the newest."""
         if problem not in self._problems[-SHOWN:]:
-            log.error("problem %s", problem)
+            log.error("event=problem reason=%r", problem)
             self._problems.append(problem)
             del self._problems[:-SHOWN]
 
@@ -264,14 +264,14 @@ class Loop:
                     self.channel.publish(paths.STATS, encode_stats(stats))
                     before, since = usage, now
             except Exception:
-                log.exception("publishing failed")
+                log.exception("event=publishing-failed")
 
     def publish(self) -> bool:
         """Say how things stand, and end a job that waits for a node that is gone; from any thread."""
         job = self._job
         missing = job.nodes - frozenset(self.channel.read_nodes())
         if missing and not job.cancelled.is_set():
-            log.warning("nodes gone during a job nodes=%s", ",".join(sorted(missing)))
+            log.warning("event=nodes-gone-during-a-job nodes=%s", ",".join(sorted(missing)))
             job.cancelled.set()
         with self._publishing:
             return self.channel.publish_progress(self.progress(missing))

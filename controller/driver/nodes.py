@@ -57,9 +57,9 @@ class SparkNodes:
         try:
             warm(self._context, host)
             self._warm.add(key)
-            log.info("node ready node=%s host=%s", key, host)
+            log.info("event=node-ready node=%s host=%s", key, host)
         except ChainError as error:
-            log.warning("node not ready node=%s reason=%s", key, error)
+            log.warning("event=node-not-ready node=%s reason=%r", key, str(error))
             self._warming.discard(key)
         except VersionError as error:
             self.say(str(error))

@@ -93,7 +93,7 @@ class Driver:
             if self.config.metrics_port:
                 return serve(self.config.metrics_host, self.config.metrics_port, metrics.registry)
         except ServeError as error:
-            log.error("problem %s", error)
+            log.error("event=problem reason=%r", str(error))
         return lambda: None
 
     def _spark(self) -> SparkContext:
@@ -124,10 +124,10 @@ class Driver:
             except StoreError as error:
                 if str(error) != said:
                     said = str(error)
-                    log.error("problem the driver waits for its checkpoint store: %s", said)
+                    log.error("event=problem reason=%r", f"the driver waits for its checkpoint store: {said}")
                 self.channel.waits_for(f"the driver waits for its checkpoint store: {said}")
             except SupersededError as error:
-                log.warning("superseded reason=%s", error)
+                log.warning("event=superseded reason=%r", str(error))
                 return None
             self.stop.wait(pause_s)
             pause_s = min(pause_s * 2, LAST_PAUSE_S)
@@ -166,5 +166,5 @@ class Driver:
         said = revisions.begin(newest, engine.ledger.written, self.resource.upgrade == "replay")
         engine.begin(newest)
         engine.problems += [said] if said else []
-        log.info("driver started epoch=%d checkpoint=%d", engine.epoch, engine.punctuations.newest)
+        log.info("event=driver-started epoch=%d checkpoint=%d", engine.epoch, engine.punctuations.newest)
         return engine, revisions

@@ -37,7 +37,7 @@ class Drain:
             self._last = newest_open if newest_open == horizon else horizon + 1
             if self._last != horizon:
                 punctuations.demand(self._last)
-            log.info("drain last=%d newest=%d", self._last, punctuations.newest)
+            log.info("event=drain last=%d newest=%d", self._last, punctuations.newest)
         if self._last is None:
             return horizon if reached else due
         return self._last

@@ -182,7 +182,7 @@ class Engine:
             self._lose(partition, Failure(FailureKind.NOT_ASSIGNED))
             self.failed.pop(partition, None)
         log.info(
-            "desired seq=%d generation=%d checkpoint=%d assigned=%d retain=%s",
+            "event=desired seq=%d generation=%d checkpoint=%d assigned=%d retain=%s",
             desired.seq, desired.generation, desired.checkpoint, len(desired.assignment), desired.retain,
         )  # fmt: skip
 
@@ -253,7 +253,7 @@ class Engine:
         slowest = max(reports, key=lambda r: r.busy_s)
         if took > SLOW_S:
             log.warning(
-                "slow job job=%d took=%.1f slots=%d busiest=%s busy=%.1f",
+                "event=slow-job job=%d took=%.1f slots=%d busiest=%s busy=%.1f",
                 self.jobs, took, len(slots), slots[slowest.slot], slowest.busy_s,
             )  # fmt: skip
         self.buffers, self.staged = {}, {}
@@ -281,7 +281,7 @@ class Engine:
         self.figures.failed_jobs += 1
         self._chain, self._chain_hosts = None, ()
         self._resend.update(self.positions)
-        log.warning("job failed job=%d failures=%d reason=%s", self.jobs, self.failures, error)
+        log.warning("event=job-failed job=%d failures=%d reason=%r", self.jobs, self.failures, str(error))
         if cancelled:  # a node is being lost; the next job goes without it
             return
         slot = error.slot if isinstance(error, JobError) else None
@@ -434,7 +434,7 @@ class Engine:
             )
             self.punctuations.complete(position)
             self.figures.completes(position, time.monotonic())
-            log.info("checkpoint complete position=%d files=%d", position, len(snapshots))
+            log.info("event=checkpoint-complete position=%d files=%d", position, len(snapshots))
             with self._passing("old checkpoints stay"):  # they go with the next one
                 ledger.stored(position, oldest=self._prune(before))
 
@@ -449,7 +449,7 @@ class Engine:
         except CheckpointError as error:  # names its file
             self.problems.append(str(error))
         except Exception as error:
-            log.warning("trouble what=%s", what, exc_info=True)
+            log.warning("event=trouble what=%r", what, exc_info=True)
             self.problems.append(f"{what}: {type(error).__name__}: {error}")
 
     def _prune(self, before: int) -> int:

@@ -69,7 +69,7 @@ class CheckpointStore:
                 except CheckpointError as other:
                     said.append(str(other))
                     continue
-                log.warning("checkpoint read from standby location=%s", mirror._files.name)
+                log.warning("event=checkpoint-read-from-standby location=%s", mirror._files.name)
                 return found
             raise type(error)("; ".join(said)) from error
 

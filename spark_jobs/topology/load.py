@@ -67,7 +67,7 @@ def load_text(
             resource = override(resource, changes)
         for warning in check(resource):
             log.warning(
-                "topology_warning topology=%s field=%s reason=%r",
+                "event=topology-warning topology=%s field=%s reason=%r",
                 resource.name,
                 warning.field,
                 warning.reason,

@@ -107,7 +107,7 @@ class Counted(Streaming):
         """Of all drivers, oldest first."""
         found = (self.cluster.work_dir / "pods").glob(f"*/{self.name}-driver/*/driver.log")
         texts = [log.read_text(encoding="utf-8", errors="replace") for log in found]
-        return sorted(texts, key=lambda text: text.partition("driver started epoch=")[2])
+        return sorted(texts, key=lambda text: text.partition("event=driver-started epoch=")[2])
 
     def said(self, reason: str) -> list[str]:
         """Messages of the topology's Events with this reason."""

@@ -54,8 +54,8 @@ def test_a_driver_that_was_frozen_in_a_turn_finds_its_successor_and_ends(run: Co
     run.cluster.thaw_pods(machine)
     run.until(lambda: not old(), "it ends by itself", START_S)
     first, second = run.driver_logs()
-    assert "superseded epoch=1 reason=a driver of epoch 2 has begun in " in first
-    assert "superseded" not in second
+    assert "event=superseded epoch=1 reason='a driver of epoch 2 has begun in " in first
+    assert "event=superseded" not in second
     run.cluster.thaw([machine])
     for folder in ("clock", "revisions"):
         assert list(run.records(folder)) == ["00000002.json"], "only what the newest has begun with"
@@ -69,7 +69,7 @@ def test_changed_code_goes_on_after_a_drain_and_by_a_replay_where_none_can_end(r
     run.await_driver("2")
     assert_revision(run, 2)
     assert run.said("DrainAsked")
-    boundary = int(run.driver_logs()[0].partition("drained position=")[2].split()[0])
+    boundary = int(run.driver_logs()[0].partition("event=drained position=")[2].split()[0])
 
     (run.folder / numbers.BROKEN).touch()
     run.until(lambda: "shaky.0" in run.progress()["failed"], "a partition is set aside", PLAN_S)

@@ -208,7 +208,7 @@ class _Run:
                 )
 
     def _say(self, action: dict[str, Any]) -> None:
-        log.info("action %s", " ".join(f"{key}={value}" for key, value in action.items()))
+        log.info("event=run-action " + " ".join(f"{key}=%s" for key in action), *action.values())
         if self.zero is not None:
             action["elapsed"] = round(action["time"] - self.zero, 3)
         if self.seen.progress is not None:

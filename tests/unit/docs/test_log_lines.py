@@ -1,0 +1,66 @@
+"""Every line of a log names its event first, as docs/logs.md promises: by every call that writes one."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PACKAGES = ("algorithms", "scheduler", "spark_jobs", "controller")
+LEVELS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
+EVENT = re.compile(r"event=([a-z0-9]+(-[a-z0-9]+)*|%s)( |$)")
+
+
+def calls(tree: ast.AST) -> Iterator[ast.Call]:
+    """Calls of a logger's methods: of a name `log` or `logger`, or of what `getLogger` gives."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LEVELS:
+            owner = ast.unparse(node.func.value)
+            if owner.rpartition(".")[2] in ("log", "logger", "_log") or "getLogger(" in owner:
+                yield node
+
+
+def template(call: ast.Call) -> str:
+    """The constant beginning of the message."""
+    assert isinstance(call.func, ast.Attribute)
+    message: ast.AST | None = call.args[call.func.attr == "log"] if call.args else None
+    while isinstance(message, ast.BinOp):
+        message = message.left
+    return str(message.value) if isinstance(message, ast.Constant) else ""
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_line_begins_with_its_event(package: str) -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{call.lineno}: {template(call)!r}"
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for call in calls(ast.parse(path.read_text()))
+        if not EVENT.match(template(call))
+    ]
+    assert wrong == []
+
+
+def test_the_calls_are_found() -> None:
+    found = [c for p in PACKAGES for f in (ROOT / p).rglob("*.py") for c in calls(ast.parse(f.read_text()))]
+    assert len(found) > 80
+
+
+@pytest.mark.parametrize(
+    ("line", "well"),
+    [
+        ("log.info('event=fenced pod=%s', pod)", True),
+        ("log.log(level, 'event=%s reason=%r', rule, reason)", True),
+        ("log.info('event=run-action ' + more, *values)", True),
+        ("log.info('fenced pod=%s', pod)", False),
+        ("log.info(f'event={name}')", False),
+        ("logging.getLogger('x').error('refused %s', error)", False),
+        ("self.log.error('event=Wrong_Case')", False),
+    ],
+)
+def test_what_a_line_must_look_like(line: str, well: bool) -> None:
+    (call,) = calls(ast.parse(line))
+    assert bool(EVENT.match(template(call))) is well
