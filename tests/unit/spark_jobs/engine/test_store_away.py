@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from reprise.controller.topology_view import policy_of, view_of
-from reprise.scheduler import decide
+from reprise.scheduler import Decision, decide
 from reprise.scheduler.failure import Failure
 from reprise.scheduler.incident import Incident
 from reprise.scheduler.model import Desired, Node, Progress, Snapshot
@@ -63,6 +63,9 @@ class Cluster:
         engine.restore_point.clock = lambda: self.now
 
     def coordinator(self) -> None:
+        self.carry_out(decide(self.snapshot(), self.policy))
+
+    def snapshot(self) -> Snapshot:
         engine, hosts = self.world.engine, sorted(self.world.nodes.hosts)
         failed = {p: Failure.parse(str(why)) for p, why in engine.failed.items()}
         progress = Progress(
@@ -72,12 +75,11 @@ class Cluster:
         )  # fmt: skip
         nodes = tuple(Node(n, 1, 1000) for n in hosts)
         checkpoints = frozenset(self.records[-3:])
-        decision = decide(
-            Snapshot(
-                self.now, self.view, True, nodes, progress, {}, checkpoints, self.desired, self.incident
-            ),
-            self.policy,
+        return Snapshot(
+            self.now, self.view, True, nodes, progress, {}, checkpoints, self.desired, self.incident
         )
+
+    def carry_out(self, decision: Decision) -> None:
         self.rules.append(decision.rule)
         for step in decision.steps:
             match step:
@@ -117,15 +119,20 @@ class Cluster:
 
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    return steady(tmp_path, monkeypatch, TEXT)
+
+
+def steady(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> Cluster:
+    """Three nodes at work, and so many checkpoints that input has been given up."""
     monkeypatch.setattr(live, "END", 0)
-    cluster = Cluster(World(load_text(TEXT), tmp_path, "w"))
+    cluster = Cluster(World(load_text(text), tmp_path, "w"))
     cluster.world.nodes.start("a", "b", "c")
     cluster.run(lambda: len(cluster.records) >= 6 and cluster.world.engine.ledger.trimmed > 0)
     return cluster
 
 
-def goes_on(cluster: Cluster) -> None:
-    """Everything comes back, the incident closes, and no number is missing or there twice."""
+def goes_on(cluster: Cluster, given_up: frozenset[int] = frozenset()) -> None:
+    """All comes back, the incident closes, no number is missing or there twice, and no other checkpoint was given up."""
     cluster.run(
         lambda: cluster.incident is None and cluster.desired is not None and not cluster.world.engine.failed
     )
@@ -134,7 +141,7 @@ def goes_on(cluster: Cluster) -> None:
     rows = live.numbers(d for name, d in cluster.world.output().items() if name.startswith("out/"))
     end = cluster.world.engine.ledger.offsets(reached)["in.0"]
     assert [n for n in rows if n < end] == list(range(end))
-    assert not cluster.world.engine.bad_checkpoints
+    assert cluster.world.engine.bad_checkpoints == given_up
 
 
 def test_a_store_that_is_away_during_a_recovery_is_asked_again_and_no_checkpoint_is_given_up(
