@@ -1,5 +1,5 @@
 """The one import root: `reprise.controller`, `reprise.scheduler`, `reprise.spark_jobs`, `reprise.algorithms`.
 
 The four packages are folders at the top of the repository; here are links to them, so that every tool that reads folders
-(Python, setuptools, mypy, import-linter) sees them below one name.  docs/decisions/one-import-root.md says why.
+(Python, setuptools, mypy, import-linter) sees them below one name.  docs/decisions/0016-one-import-root.md says why.
 """

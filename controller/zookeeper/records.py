@@ -4,7 +4,7 @@ Each kind has one type, one parser and one encoder, here or in the module that d
 else reads or writes its bytes.  Parsers are total: any bytes lead to a value or to a RecordError that names znode and field.
 `parse(encode(x)) == x`.  Encoders give JSON; who writes it packs it (`znode`), and parsers unpack.
 
-How records may change: docs/decisions/records-in-zookeeper.md.
+How records may change: docs/decisions/0018-records-in-zookeeper.md.
 """
 
 from __future__ import annotations

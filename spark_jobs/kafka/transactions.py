@@ -10,7 +10,7 @@ batch counts as visible.  Only so does a marker that is missing at position k > 
 
 A new owner opens in this order: read the marker and give up if a later owner has claimed the partition; `init_transactions`,
 which ends what an earlier producer had under way and fences it; read the marker again; claim it.  Why this is enough, and
-what else was looked at: docs/decisions/kafka-sink-protocol.md.
+what else was looked at: docs/decisions/0005-kafka-sink-protocol.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Problem: a driver that is given up (frozen, cut off from ZooKeeper, its machine 
 ZooKeeper can tell it that a later one has begun only while it can be reached, and its counter can be lost while the stream
 lives on.  So a driver claims its epoch beside the stream: `epochs/<n>.json`, created exclusively, greater than all before.
 
-What holds, with the order in which things are done (docs/decisions/driver-epochs.md):
+What holds, with the order in which things are done (docs/decisions/0011-driver-epochs.md):
 - A driver completes a checkpoint by writing its manifest and looking for a later claim after that.  A later driver claims
   first and lists the checkpoints after that.  So either the old one sees the claim, or the new one sees the manifest.
 - What the new one saw it writes down (`epochs/<n>.checkpoints.json`) before it does anything else.  A manifest counts if the

@@ -7,7 +7,7 @@ later"), `http` (a connection that was closed).  Others have an exception of the
 What it says besides is told apart here, too: that its connection is gone, and for how long it wants to be left alone.
 
 Invariant: a file is missing only where the client says so, and nothing behind that says that the store was not heard.
-docs/decisions/durable-files.md lists what clients do.
+docs/decisions/0009-durable-files.md lists what clients do.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ left-overs are only ever unlinked, never opened.
 
 What a store can do is known by its protocol (`WAYS`).  A protocol that is not known is taken for a file system that shows a
 file while it grows: written under another name, then renamed; whether the name is taken is asked before, which two writers
-at the same moment may both pass.  docs/decisions/durable-files.md has the list with its sources.
+at the same moment may both pass.  docs/decisions/0009-durable-files.md has the list with its sources.
 """
 
 from __future__ import annotations

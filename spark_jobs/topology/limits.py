@@ -2,7 +2,7 @@
 
 An operator expands every topology that it looks after, in one process; records name every partition; a plan asks which
 partitions each query needs.  The shape of a resource (200 operators of 1,024 partitions each) allows more than any of these
-can bear, so sums are limited as well.  Figures: docs/decisions/record-sizes.md.
+can bear, so sums are limited as well.  Figures: docs/decisions/0013-record-sizes.md.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ checkpoint, and wrong code may prevent every one.  A pod that has not come to ru
 The pod has a fixed name, so the API server itself refuses a second one.  A pod that was told to end and that nobody ends, as
 its machine is lost, is removed by force; the process may then live on where nobody sees it, beside its successor.  That does
 no harm: hosts refuse commands of lower epochs, and the checkpoint store and sinks refuse what a driver of a lower epoch
-writes (docs/decisions/driver-given-up.md).
+writes (docs/decisions/0007-driver-given-up.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """10,000 partitions and 1,000 queries on a real ZooKeeper with its own limits: a new driver gets everything back.
 
-`pytest -s` prints what every record weighs; the figures in docs/decisions/record-sizes.md are from here.
+`pytest -s` prints what every record weighs; the figures in docs/decisions/0013-record-sizes.md are from here.
 """
 
 from __future__ import annotations
