@@ -287,7 +287,9 @@ class Loop:
     def progress(self, without: frozenset[str] = frozenset()) -> Progress:
         """The report: the engine's own, and what this process adds; `without` nodes that are gone since."""
         problems = self._problems[-SHOWN:]
-        progress = replace(self.engine.progress, due=self.engine.due, drained=self._drained)
+        told = self.engine.progress
+        # what is due goes back with a rollback, before the engine has told of it
+        progress = replace(told, due=max(told.horizon, self.engine.due), drained=self._drained)
         if without:
             progress = replace(progress, nodes=tuple(node for node in progress.nodes if node not in without))
         return progress_of(self.engine.epoch, progress, problems, time.time(), self._turns, self.turn_limit_s)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from reprise.controller.driver.channel import Channel
+from reprise.controller.driver.pace import Pace
 from reprise.controller.zookeeper.session import SessionState, ZooKeeperSession
 from reprise.scheduler.failure import Failure
 from reprise.scheduler.model import Progress
@@ -271,6 +273,49 @@ def test_a_report_never_mixes_two_desired_states(
     assert len(reports) > 2
     for report in reports:
         assert (report.seq == 2) is not bool(report.failed), report
+
+
+def test_what_is_due_is_never_less_than_what_was_released(
+    driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine's horizon goes back with a rollback, and what is due with it, before the engine says how it stands."""
+    turns(driver, lambda: driver.engine.horizon > 3)
+    engine, reports, install = driver.engine, list[Progress](), Engine._install
+
+    def watched(engine: Engine, partition: str) -> None:
+        install(engine, partition)
+        reports.append(driver.loop.progress())
+
+    monkeypatch.setattr(Engine, "_install", watched)
+    driver.want(2, 0, engine.desired.assignment, seq=2)
+    driver.turn()
+    assert reports and reports[0].horizon > engine.desired.checkpoint, "it speaks of before the rollback"
+    for report in [*reports, driver.loop.progress()]:
+        assert report.due >= report.horizon
+
+
+def test_two_threads_that_report_at_once_write_no_older_report_after_a_later_one(
+    driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One thread has its report in hand when the engine goes on and the other one reports."""
+    turns(driver, lambda: driver.engine.horizon > 3)
+    driver.loop.publish()
+    held, other = list[Progress](), threading.Thread(target=driver.loop.publish)
+    write = Channel.publish_progress
+
+    def slowly(channel: Channel, report: Progress) -> bool:
+        if not held:
+            held.append(report)
+            driver.engine.progress = replace(driver.engine.progress, seq=report.seq + 1)
+            other.start()
+            other.join(0.3)  # without a lock it has written by then; with one it waits for us
+        return write(channel, report)
+
+    monkeypatch.setattr(Channel, "publish_progress", slowly)
+    driver.channel._pace = Pace()  # both are due
+    driver.loop.publish()
+    other.join()
+    assert driver.record()["seq"] == held[0].seq + 1
 
 
 def test_nodes_read_by_two_threads_at_once_are_those_that_are_there(driver: LocalDriver) -> None:

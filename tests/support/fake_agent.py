@@ -1,0 +1,94 @@
+"""What an agent leads and asks, in memory: a Worker that is told to start and to end, and a session that may go."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import pytest
+
+from reprise.controller.agent import agent as agent_module
+from reprise.controller.agent import processes
+from reprise.controller.zookeeper.session import SessionState
+from tests.support.fake_zk import FakeTree, FakeZk
+
+SESSION_S = 3.0
+
+
+class FakeWorker:
+    """At most one, as an agent sees it; `said` is what happened to it, in order."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.alive, self.registered = False, False
+
+    def start(self) -> None:
+        self.said.append("start")
+        self.alive = self.registered = True
+
+    def end_all(self) -> None:
+        self.said.append("end")
+        self.alive = self.registered = False
+
+    def others(self) -> list[Any]:
+        return []
+
+
+class AgentScene:
+    """An agent whose threads do not run: the test is its queue of events, its ticker and its clock."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, tree: FakeTree | None = None) -> None:
+        self.tree = tree or FakeTree()
+        self.zk = FakeZk(self.tree, 100)
+        self.worker = FakeWorker()
+        self.now = 1000.0
+        monkeypatch.setattr(agent_module, "make_client", lambda *_: self.zk)
+        monkeypatch.setattr(agent_module.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(processes, "freeze", lambda _: self.worker.said.append("freeze"))
+        monkeypatch.setattr(processes, "thaw", lambda _: self.worker.said.append("thaw"))
+        self.options = argparse.Namespace(
+            node="n1", host="127.0.1.1", zk="zk", cpu_milli=500, session_timeout_ms=SESSION_S * 1000
+        )
+
+    def begin(self, agent: agent_module.NodeAgent) -> None:
+        """As far as it goes before it waits for its first event."""
+        self.agent = agent
+        self.worker.start()
+        self.zk.add_listener(agent._listen)
+
+    def turn(self) -> None:
+        """It takes one event after the other, and looks around when there is none."""
+        while not self.agent._events.empty():
+            self.agent._handle(self.agent._events.get())
+        self.agent._look_around()
+
+    def lives(self, seconds: float) -> None:
+        """Its ticker runs."""
+        for _ in range(round(seconds / agent_module.TICK_S)):
+            self.now += agent_module.TICK_S
+            self.agent._life.tick(self.now)
+
+    def is_frozen(self, seconds: float) -> None:
+        """Nothing of the node runs; then its ticker finds out."""
+        self.now += seconds
+        if self.agent._life.tick(self.now):
+            processes.freeze(self.worker.others)
+            self.agent._events.put("woke")
+
+    def outage(self, seconds: float, new_session: int) -> None:
+        """ZooKeeper is away for so long, and forgets the session meanwhile; the agent lives."""
+        self.zk.becomes(SessionState.SUSPENDED)
+        self.turn()
+        self.lives(seconds)
+        self.expire(new_session)
+
+    def expire(self, new_session: int) -> None:
+        """The session has expired; a new one begins."""
+        self.tree.expire(self.zk.id)
+        self.zk.becomes(SessionState.LOST)
+        self.zk.id = new_session
+        self.zk.becomes(SessionState.CONNECTED)
+
+    def record(self, root: str, node: str = "n1") -> bytes | None:
+        found = self.tree.nodes.get(f"{root}/nodes/{node}")
+        return found and found[0]

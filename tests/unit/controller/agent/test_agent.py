@@ -1,0 +1,184 @@
+"""The heartbeat of a node: where it stands, when it goes, and as which incarnation it comes back."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from reprise.controller.agent.agent import NodeAgent
+from reprise.controller.zookeeper import node_record as node_tree
+from reprise.controller.zookeeper.node_record import CONTROL, INCARNATIONS, ROOTS, parse_node, root_name
+from reprise.controller.zookeeper.session import SessionState
+from tests.support.fake_agent import SESSION_S, AgentScene
+from tests.support.fake_zk import FakeTree
+
+ROOT = "/reprise/default/flights"
+
+
+@pytest.fixture
+def scene(monkeypatch: pytest.MonkeyPatch) -> AgentScene:
+    """Its Worker runs and has registered; nothing was told to ZooKeeper yet."""
+    scene = AgentScene(monkeypatch)
+    scene.begin(NodeAgent(scene.options, cast(Any, scene.worker)))
+    scene.agent._join()
+    return scene
+
+
+def serve(scene: AgentScene, *roots: str) -> None:
+    for root in roots:
+        scene.tree.put(f"{ROOTS}/{root_name(root)}", b"")
+
+
+def incarnation(scene: AgentScene, root: str = CONTROL) -> int | None:
+    raw = scene.record(root)
+    return None if raw is None else parse_node(raw).incarnation
+
+
+def test_a_node_stands_under_every_root_that_is_served(scene: AgentScene) -> None:
+    serve(scene, ROOT)
+    scene.turn()
+    for root in (CONTROL, ROOT):
+        record = parse_node(scene.record(root) or b"")
+        assert (record.node, record.host, record.incarnation) == ("n1", "127.0.1.1", 1)
+        assert (record.cpu_milli, record.session_s) == (500, SESSION_S)
+        assert scene.tree.owners[f"{root}/nodes/n1"] == scene.zk.id
+    scene.tree.delete(f"{ROOTS}/{root_name(ROOT)}")
+    scene.turn()
+    assert incarnation(scene) == 1 and scene.record(ROOT) is None
+
+
+def test_without_a_registered_worker_it_stands_nowhere(scene: AgentScene) -> None:
+    scene.worker.registered = False
+    scene.turn()
+    assert scene.record(CONTROL) is None
+    scene.worker.registered = True
+    scene.turn()
+    assert incarnation(scene) == 1
+
+
+def test_a_name_that_was_used_before_goes_on_counting(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = FakeTree()
+    tree.put(f"{INCARNATIONS}/n1", b"6")
+    scene = AgentScene(monkeypatch, tree)
+    scene.begin(NodeAgent(scene.options, cast(Any, scene.worker)))
+    scene.agent._join()
+    scene.turn()
+    assert incarnation(scene) == 7
+    assert tree.nodes[f"{INCARNATIONS}/n1"][0] == b"7", "the next one is 8, though this one were killed"
+
+
+def test_a_dead_worker_is_followed_by_the_next_incarnation(scene: AgentScene) -> None:
+    scene.turn()
+    scene.worker.alive = False
+    scene.turn()
+    assert scene.worker.said == ["start", "end", "start"]
+    assert incarnation(scene) == 2
+
+
+def test_a_session_lost_in_an_outage_is_registered_again_and_nothing_ends(scene: AgentScene) -> None:
+    scene.turn()
+    scene.outage(SESSION_S * 3, new_session=101)
+    scene.turn()
+    assert scene.worker.said == ["start"]
+    assert incarnation(scene) == 1
+    assert scene.tree.owners[f"{CONTROL}/nodes/n1"] == 101
+
+
+def test_a_session_that_was_lost_while_the_node_was_frozen_ends_its_incarnation(scene: AgentScene) -> None:
+    scene.turn()
+    scene.is_frozen(SESSION_S * 2)
+    scene.expire(new_session=101)
+    scene.turn()
+    assert scene.worker.said == ["start", "freeze", "end", "start"]
+    assert incarnation(scene) == 2
+
+
+def test_a_session_lost_for_no_reason_that_is_known_ends_the_incarnation(scene: AgentScene) -> None:
+    scene.turn()
+    scene.lives(1.0)
+    scene.expire(new_session=101)
+    scene.turn()
+    assert scene.worker.said == ["start", "end", "start"]
+
+
+def test_a_node_that_thaws_within_its_session_goes_on_when_zookeeper_has_answered(scene: AgentScene) -> None:
+    scene.turn()
+    scene.zk.state = SessionState.SUSPENDED
+    scene.is_frozen(SESSION_S / 2)
+    scene.turn()
+    assert scene.worker.said == ["start", "freeze"], "nobody has confirmed it yet"
+    scene.zk.becomes(SessionState.CONNECTED)
+    scene.turn()
+    assert scene.worker.said == ["start", "freeze", "thaw"]
+    assert incarnation(scene) == 1
+
+
+def test_while_zookeeper_is_away_the_node_works_on(scene: AgentScene) -> None:
+    scene.turn()
+    scene.zk.becomes(SessionState.SUSPENDED)
+    for _ in range(3):
+        scene.lives(SESSION_S)
+        scene.turn()
+    assert scene.worker.said == ["start"]
+    scene.zk.becomes(SessionState.CONNECTED)
+    scene.turn()
+    assert incarnation(scene) == 1
+
+
+def test_the_znode_of_an_older_session_is_replaced_as_it_would_vanish_later(scene: AgentScene) -> None:
+    scene.turn()
+    scene.zk.id = 101  # a new session, while the old one's znodes still stand
+    scene.agent._dirty = True
+    scene.turn()
+    scene.tree.expire(100)
+    assert scene.tree.owners[f"{CONTROL}/nodes/n1"] == 101
+    assert incarnation(scene) == 1
+
+
+def test_its_own_znode_is_written_only_when_it_says_something_else(scene: AgentScene) -> None:
+    scene.turn()
+    path = f"{CONTROL}/nodes/n1"
+    version = scene.tree.nodes[path][1]
+    scene.agent._dirty = True
+    scene.turn()
+    assert scene.tree.nodes[path][1] == version
+    scene.agent._cpu_milli = 900
+    scene.agent._dirty = True
+    scene.turn()
+    assert scene.tree.nodes[path][1] == version + 1
+    assert parse_node(scene.tree.nodes[path][0]).cpu_milli == 900
+
+
+def test_what_is_not_answered_is_tried_with_the_next_look(scene: AgentScene) -> None:
+    before = scene.zk.before
+    scene.zk.before = lambda request: (_ for _ in ()).throw(node_tree_error()) if request == "set" else None
+    scene.turn()
+    assert scene.record(CONTROL) is None
+    scene.zk.before = before
+    scene.turn()
+    assert incarnation(scene) == 1
+
+
+def node_tree_error() -> Exception:
+    from reprise.controller.zookeeper.errors import SessionError
+
+    return SessionError("no answer")
+
+
+def test_the_end_of_the_agent_is_the_end_of_its_node(
+    scene: AgentScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails() -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(scene.agent, "_run", fails)
+    with pytest.raises(RuntimeError):
+        scene.agent.run()
+    assert scene.worker.said[-1] == "end", "a node without an agent would be one that nobody can fence"
+
+
+def test_roots_are_quoted_names(scene: AgentScene) -> None:
+    assert node_tree.root_of(root_name(ROOT)) == ROOT
+    serve(scene, ROOT, "/reprise/other/x")
+    assert scene.agent._roots == {ROOT, "/reprise/other/x"}

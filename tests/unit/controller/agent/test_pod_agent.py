@@ -1,0 +1,141 @@
+"""The heartbeat of an executor's pod: it is one life, and a pod that was given up never comes back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from reprise.controller.agent.pod_agent import EXECUTOR_ENDED, FENCED, LEFT, ExecutorAgent, PodEnds
+from reprise.controller.zookeeper import membership
+from reprise.controller.zookeeper.membership import State, fenced, parse_member
+from reprise.controller.zookeeper.node_record import parse_node
+from reprise.controller.zookeeper.session import SessionState
+from tests.support.fake_agent import SESSION_S, AgentScene
+
+ROOT = "/reprise/default/flights"
+MEMBER, HEARTBEAT = membership.path_of(ROOT, "n1"), f"{ROOT}/nodes/n1"
+
+
+@pytest.fixture
+def scene(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AgentScene:
+    """Its executor runs; nothing was told to ZooKeeper yet."""
+    scene = AgentScene(monkeypatch)
+    scene.begin(ExecutorAgent(scene.options, cast(Any, scene.worker), ROOT, tmp_path / "alive"))
+    scene.agent._incarnation = 1
+    return scene
+
+
+def ends_with(scene: AgentScene, code: int) -> None:
+    with pytest.raises(PodEnds) as end:
+        scene.turn()
+    assert end.value.code == code
+
+
+def test_a_pod_becomes_a_member_and_has_a_heartbeat(scene: AgentScene) -> None:
+    scene.turn()
+    assert parse_member(scene.tree.nodes[MEMBER][0]).state is State.JOINED
+    assert MEMBER not in scene.tree.owners, "who was a member is known when the pod is gone"
+    assert parse_node(scene.tree.nodes[HEARTBEAT][0]).incarnation == 1
+    assert scene.tree.owners[HEARTBEAT] == scene.zk.id
+
+
+def test_a_pod_that_was_given_up_before_it_came_never_registers(scene: AgentScene) -> None:
+    scene.tree.put(MEMBER, membership.joined())
+    scene.tree.put(MEMBER, fenced("its machine is not ready"))
+    ends_with(scene, FENCED)
+    assert HEARTBEAT not in scene.tree.nodes
+    assert scene.worker.said == ["start", "end"]
+
+
+def test_a_pod_that_is_given_up_ends_as_soon_as_it_hears(scene: AgentScene) -> None:
+    scene.turn()
+    scene.tree.put(MEMBER, fenced("the pod is deleted"))
+    ends_with(scene, FENCED)
+    assert scene.worker.said == ["start", "end"]
+
+
+def test_a_pod_whose_record_was_removed_ends_too(scene: AgentScene) -> None:
+    scene.turn()
+    scene.tree.delete(MEMBER)
+    ends_with(scene, FENCED)
+
+
+def test_given_up_between_two_looks_it_is_refused_in_the_transaction(scene: AgentScene) -> None:
+    """It has not heard of it when it registers in its new session."""
+    scene.turn()
+    scene.tree.listeners.clear()
+
+    def given_up(request: str) -> None:
+        if request == "commit" and scene.tree.nodes[MEMBER][1] == membership.JOINED_VERSION:
+            scene.tree.put(MEMBER, fenced("lost"))
+
+    scene.zk.before = given_up
+    scene.outage(SESSION_S * 3, new_session=101)
+    ends_with(scene, FENCED)
+    assert HEARTBEAT not in scene.tree.nodes
+
+
+def test_an_outage_ends_nothing_and_the_heartbeat_is_made_again(scene: AgentScene) -> None:
+    scene.turn()
+    scene.outage(SESSION_S * 3, new_session=101)
+    scene.turn()
+    assert scene.worker.said == ["start"]
+    assert scene.tree.owners[HEARTBEAT] == 101
+    assert parse_node(scene.tree.nodes[HEARTBEAT][0]).incarnation == 1
+
+
+@pytest.mark.parametrize("given_up", [False, True])
+def test_a_pod_whose_session_expired_stands_still_until_the_record_says_what_it_is(
+    scene: AgentScene, given_up: bool
+) -> None:
+    scene.turn()
+    scene.is_frozen(SESSION_S * 2)
+    if given_up:
+        scene.tree.listeners.clear()
+        scene.tree.put(MEMBER, fenced("its heartbeat is gone"))
+    scene.expire(new_session=101)
+    if given_up:
+        ends_with(scene, FENCED)
+        assert scene.worker.said[-1] == "end" and "thaw" not in scene.worker.said
+    else:
+        scene.turn()
+        assert scene.worker.said[0] == "start" and scene.worker.said[-1] == "thaw"
+        assert "end" not in scene.worker.said
+        assert scene.tree.owners[HEARTBEAT] == 101
+
+
+def test_a_frozen_pod_that_zookeeper_does_not_answer_stays_still(scene: AgentScene) -> None:
+    scene.turn()
+    scene.zk.state = SessionState.SUSPENDED
+    scene.is_frozen(SESSION_S)
+    for _ in range(3):
+        scene.turn()
+    assert "thaw" not in scene.worker.said and "end" not in scene.worker.said
+
+
+def test_a_pod_that_is_told_to_leave_takes_its_heartbeat_away_first(scene: AgentScene) -> None:
+    scene.turn()
+    scene.agent._events.put("leaving")
+    ends_with(scene, LEFT)
+    assert HEARTBEAT not in scene.tree.nodes
+    assert scene.worker.said == ["start"], "its executor ends after that, with the pod"
+
+
+def test_a_pod_that_is_told_to_leave_in_an_outage_leaves(scene: AgentScene) -> None:
+    scene.turn()
+    scene.zk.state = SessionState.SUSPENDED
+    scene.agent._events.put("leaving")
+    ends_with(scene, LEFT)
+
+
+def test_a_pod_has_one_life_and_ends_with_its_executor(scene: AgentScene) -> None:
+    scene.turn()
+    scene.worker.alive = False
+    ends_with(scene, EXECUTOR_ENDED)
+
+
+def test_it_stands_under_its_own_topology_alone_and_counts_no_incarnations(scene: AgentScene) -> None:
+    scene.turn()
+    assert sorted(scene.tree.nodes) == [MEMBER, HEARTBEAT]

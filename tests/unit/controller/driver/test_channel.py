@@ -1,0 +1,293 @@
+"""What a driver reads and writes, and what it makes of records that cannot be read and of a ZooKeeper that refuses."""
+
+from __future__ import annotations
+
+import logging
+from random import Random
+from typing import Any, cast
+
+import pytest
+
+from reprise.controller.driver import channel as module
+from reprise.controller.driver.channel import Channel, ChannelError
+from reprise.controller.zookeeper.errors import RecordError, SessionError
+from reprise.controller.zookeeper.node_record import NodeRecord, encode_node
+from reprise.controller.zookeeper.process_records import encode_drain, parse_waits
+from reprise.controller.zookeeper.records import encode_desired, parse_progress
+from reprise.controller.zookeeper.session import SessionState, ZooKeeperSession
+from reprise.controller.zookeeper.znode import LIMIT_BYTES
+from reprise.scheduler.model import Desired, Progress
+from tests.support.fake_zk import FakeTree, FakeZk
+
+ROOT = "/reprise/test/channel"
+WANTED = Desired(1, 0, 0, "1", {"a.0": "n1#1"})
+
+
+class Place:
+    """A driver's channel, its session and the server."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.tree = FakeTree()
+        self.zk = FakeZk(self.tree)
+        self.channel = self.another(self.zk)
+        self.zk.add_listener(self.channel._listen)
+
+    def another(self, zk: FakeZk) -> Channel:
+        return Channel("", ROOT, lambda: self.now, cast(ZooKeeperSession, zk))
+
+    def put(self, name: str, data: bytes) -> None:
+        self.tree.put(f"{ROOT}/{name}", data)
+
+    def add_node(self, name: str) -> None:
+        self.put(f"nodes/{name}", encode_node(NodeRecord(name, name, 1, 17, 1000, 0.0)))
+
+
+@pytest.fixture
+def place() -> Place:
+    return Place()
+
+
+@pytest.fixture
+def driver(place: Place) -> Channel:
+    """The newest one."""
+    place.channel.next_epoch()
+    return place.channel
+
+
+# -- epochs --------------------------------------------------------------------------------------------------------
+
+
+def test_each_driver_has_a_greater_number_than_those_before_it(place: Place) -> None:
+    first, second = place.channel, place.another(FakeZk(place.tree, 2))
+    assert [first.next_epoch(), second.next_epoch(), first.next_epoch(7), second.next_epoch(3)] == [
+        1,
+        2,
+        7,
+        8,
+    ]
+
+
+def test_of_two_that_take_a_number_at_once_each_has_its_own(place: Place) -> None:
+    """The other one is faster between the reading and the writing."""
+    other = place.another(FakeZk(place.tree, 2))
+    taken: list[int] = []
+
+    def meanwhile(request: str) -> None:
+        if request == "set" and not taken:
+            taken.append(other.next_epoch())
+
+    place.zk.before = meanwhile
+    assert place.channel.next_epoch() == 2 and taken == [1]
+    assert other.superseded and not place.channel.superseded
+
+
+def test_a_number_that_cannot_be_read_is_not_guessed(place: Place) -> None:
+    place.put("driver", b"two")
+    with pytest.raises(RecordError, match="whole number"):
+        place.channel.next_epoch()
+
+
+def test_a_driver_hears_of_its_successor(place: Place, driver: Channel) -> None:
+    assert not driver.superseded
+    place.another(FakeZk(place.tree, 2)).next_epoch()
+    assert driver.changed.is_set() and driver.superseded
+
+
+def test_while_zookeeper_is_away_the_last_answer_stands(place: Place, driver: Channel) -> None:
+    assert not driver.superseded
+    place.zk.state = SessionState.SUSPENDED
+    place.another(FakeZk(place.tree, 2)).next_epoch()
+    assert not driver.superseded
+    place.zk.becomes(SessionState.CONNECTED)
+    assert driver.superseded
+
+
+# -- reading -------------------------------------------------------------------------------------------------------
+
+
+def test_no_desired_state_is_none(driver: Channel) -> None:
+    assert driver.read_desired() is None
+
+
+def test_a_desired_state_is_read_when_it_comes_and_when_it_changes(place: Place, driver: Channel) -> None:
+    driver.read_desired()
+    place.put("desired", encode_desired(WANTED))
+    assert driver.changed.is_set()
+    assert driver.read_desired() == WANTED
+    place.zk.state = SessionState.SUSPENDED
+    place.put("desired", encode_desired(WANTED.next()))
+    assert driver.read_desired() == WANTED, "what was known stands"
+    place.zk.becomes(SessionState.CONNECTED)
+    assert driver.read_desired() == WANTED.next()
+
+
+def test_a_desired_state_that_cannot_be_read_is_said_and_the_last_one_stands(
+    place: Place, driver: Channel
+) -> None:
+    place.put("desired", encode_desired(WANTED))
+    driver.read_desired()
+    place.put("desired", encode_desired(WANTED.next()).replace(b"n1#1", b"n1"))
+    with pytest.raises(
+        RecordError, match=r"desired: \$\.assignment\.a\.0: 'n1' is not written node#incarnation"
+    ):
+        driver.read_desired()
+    assert driver.read_desired() == WANTED, "said once"
+    place.put("desired", encode_desired(WANTED.next()))
+    assert driver.read_desired() == WANTED.next()
+
+
+def test_a_node_whose_record_cannot_be_read_hides_no_other(
+    place: Place, driver: Channel, caplog: pytest.LogCaptureFixture
+) -> None:
+    place.add_node("n1")
+    place.put("nodes/n2", b'{"node": "n2"}')
+    with caplog.at_level(logging.WARNING):
+        assert list(driver.read_nodes()) == ["n1#1"]
+    assert f"{ROOT}/nodes/n2: $.cpu_milli: is missing" in caplog.text
+    place.add_node("n2")
+    assert sorted(driver.read_nodes()) == ["n1#1", "n2#1"]
+
+
+def test_what_cannot_be_read_now_is_read_later(place: Place, driver: Channel) -> None:
+    place.add_node("n1")
+    place.put("commands/drain", encode_drain("1"))
+    place.put("desired", encode_desired(WANTED))
+
+    def away(_: str) -> None:
+        raise SessionError("no answer")
+
+    place.zk.before = away
+    assert (dict(driver.read_nodes()), driver.read_desired(), driver.read_drain()) == ({}, None, False)
+    assert not driver.superseded, "nobody has said so"
+    place.zk.before = lambda _: None
+    assert (list(driver.read_nodes()), driver.read_desired(), driver.read_drain()) == (["n1#1"], WANTED, True)
+
+
+@pytest.mark.parametrize("raw", [b"{}", b"x", b"[1]", encode_drain("2")])
+def test_only_what_this_very_driver_was_asked_drains_it(place: Place, driver: Channel, raw: bytes) -> None:
+    place.put("commands/drain", raw)
+    assert not driver.read_drain()
+    place.put("commands/drain", encode_drain("1"))
+    assert driver.read_drain()
+
+
+def test_nodes_keep_their_place_for_a_while_after_an_outage(place: Place, driver: Channel) -> None:
+    place.add_node("n1")
+    driver.read_nodes()
+    place.zk.becomes(SessionState.SUSPENDED)
+    place.tree.delete(f"{ROOT}/nodes/n1")
+    place.zk.becomes(SessionState.CONNECTED)
+    assert list(driver.read_nodes()) == ["n1#1"]
+    place.now += 60.0
+    assert list(driver.read_nodes()) == []
+
+
+# -- writing -------------------------------------------------------------------------------------------------------
+
+
+def test_a_report_is_made_and_then_replaced(place: Place, driver: Channel) -> None:
+    for seq in (1, 2):
+        assert driver.publish_progress(Progress("1", seq=seq))
+        assert parse_progress(place.tree.nodes[f"{ROOT}/progress"][0]).seq == seq
+
+
+def test_a_report_that_is_not_due_counts_as_written(place: Place, driver: Channel) -> None:
+    report = Progress("1", seq=1)
+    assert driver.publish_progress(report)
+    place.tree.delete(f"{ROOT}/progress")
+    assert driver.publish_progress(report)
+    assert f"{ROOT}/progress" not in place.tree.nodes, "nothing has changed"
+    place.now += 60.0
+    assert driver.publish_progress(report)
+    assert f"{ROOT}/progress" in place.tree.nodes, "silence would look like a driver that hangs"
+
+
+def test_a_report_that_could_not_be_written_is_still_due(place: Place, driver: Channel) -> None:
+    place.zk.state = SessionState.SUSPENDED
+    assert not driver.publish_progress(Progress("1", seq=1))
+    place.zk.state = SessionState.CONNECTED
+    assert driver.publish_progress(Progress("1", seq=1))
+    assert f"{ROOT}/progress" in place.tree.nodes
+
+
+def test_nothing_is_written_while_nobody_answers_or_where_it_is_too_large(
+    place: Place, driver: Channel, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not driver.publish("stats", Random(7).randbytes(LIMIT_BYTES + 1)), "what cannot be compressed"
+    assert "and ZooKeeper takes" in caplog.text
+
+    def away(request: str) -> None:
+        if request == "commit":
+            raise SessionError("no answer")
+
+    place.zk.before = away
+    assert not driver.publish("stats", b"{}")
+    assert f"{ROOT}/stats" not in place.tree.nodes
+
+
+def test_a_driver_that_is_silent_writes_nothing(place: Place, driver: Channel) -> None:
+    driver.silence()
+    assert driver.superseded
+    assert not driver.publish("stats", b"{}")
+    driver.waits_for("a store")
+    assert list(place.tree.nodes) == [f"{ROOT}/driver"]
+
+
+def test_what_a_driver_waits_for_ends_with_its_session_and_with_the_waiting(
+    place: Place, driver: Channel
+) -> None:
+    path = f"{ROOT}/waits"
+    driver.waits_for("s3://key:hunter2@store is away" + "!" * 5000)
+    said = parse_waits(place.tree.nodes[path][0])
+    assert said.driver == "1" and "hunter2" not in said.problem and len(said.problem) <= 2003
+    assert place.tree.owners[path] == place.zk.id
+    driver.waits_for("still")
+    assert parse_waits(place.tree.nodes[path][0]).problem == "still"
+    driver.waits_for("")
+    assert path not in place.tree.nodes
+
+
+# -- the session ---------------------------------------------------------------------------------------------------
+
+
+class Starting(FakeZk):
+    """A session whose server may not be there."""
+
+    def __init__(self, error: Exception | None) -> None:
+        super().__init__(FakeTree())
+        self.error, self.ended = error, list[str]()
+
+    def start(self, timeout: float) -> None:
+        if self.error:
+            raise self.error
+
+    def stop(self) -> None:
+        self.ended.append("stop")
+
+    def close(self) -> None:
+        self.ended.append("close")
+
+
+def test_a_server_that_is_not_there_is_said_with_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[Any, ...]] = []
+
+    def make(*arguments: Any) -> Any:
+        made.append(arguments)
+        return Starting(SessionError("no answer"))
+
+    monkeypatch.setattr(module, "make_client", make)
+    with pytest.raises(ChannelError, match=r"ZooKeeper at zk:2181 does not answer"):
+        Channel("zk:2181", ROOT).open()
+    assert made == [("zk:2181", module.SESSION_TIMEOUT_S)]
+
+
+def test_a_session_is_opened_watched_and_ended() -> None:
+    zk = Starting(None)
+    channel = Channel("", ROOT, session=cast(ZooKeeperSession, zk))
+    channel.open()
+    assert channel.connected and channel.session == "connected"
+    zk.becomes(SessionState.SUSPENDED)
+    assert not channel.connected and channel.session == "suspended"
+    channel.close()
+    assert zk.ended == ["stop", "close"]

@@ -1,0 +1,95 @@
+"""What goes into the driver's report, and what the engine is given: nothing is lost between the records and the engine."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reprise.controller.driver.report import (
+    MAX_PROBLEM,
+    MIN_REASON,
+    REASONS,
+    bounded,
+    cut,
+    progress_of,
+    wanted,
+)
+from reprise.controller.zookeeper.records import encode_progress, parse_progress
+from reprise.scheduler.failure import Failure, FailureKind
+from reprise.scheduler.model import Desired, Progress
+from reprise.spark_jobs import failure as engine_failure
+from reprise.spark_jobs.engine import desired as engine_input
+from reprise.spark_jobs.engine import progress as engine_output
+
+LOST = engine_failure.Failure(engine_failure.FailureKind.CHECKPOINT, "is damaged")
+TOLD = engine_output.Progress(
+    seq=14, generation=3, nodes=("n4#1", "n3#1"), positions={"a.0": 412}, failed={"b.0": LOST}, horizon=415,
+    due=417, punctuation=400, ended=True, done=True, checkpoint=400, bad_checkpoints=(380,), trimmed=390,
+    gaps=("a.0",), stuck="jobs fail", memory=10, disk=20, jobs=93, drained=400,
+)  # fmt: skip
+
+
+def test_the_engine_is_given_all_that_it_knows_of() -> None:
+    """A field that is added to one side only, and has the same name, is not forgotten."""
+    desired = Desired(
+        seq=5, generation=2, checkpoint=40, driver="3", assignment={"a.0": "n1#1"}, retain=True, punctuate=False,
+        plan="inc-000005-p1", paused=True,
+    )  # fmt: skip
+    given_to_it = wanted(desired)
+    names = {field.name for field in dataclasses.fields(engine_input.Desired)}
+    assert {field.name for field in dataclasses.fields(Desired)} >= names
+    for name in names:
+        assert getattr(given_to_it, name) == getattr(desired, name), name
+    assert wanted(dataclasses.replace(desired, plan=None)).plan == ""
+
+
+def test_a_report_says_all_that_the_engine_tells() -> None:
+    report = progress_of(2, TOLD, ["sources wait"], 12.5, 7, 670.0)
+    for name in {field.name for field in dataclasses.fields(TOLD)} - {"memory", "disk", "failed"}:
+        told, said = getattr(TOLD, name), getattr(report, name)
+        assert said == (frozenset(told) if isinstance(said, frozenset) else told), name
+    assert report.buffers == {"memory": TOLD.memory, "disk": TOLD.disk}
+    assert report.failed == {"b.0": Failure(FailureKind.CHECKPOINT, "is damaged")}
+    assert (report.driver, report.problems) == ("2", ("sources wait",))
+    assert (report.time, report.turns, report.turn_limit_s) == (12.5, 7, 670.0)
+    assert parse_progress(encode_progress(report)) == report, "and it is read as it was said"
+
+
+@pytest.mark.parametrize("kind", list(engine_failure.FailureKind))
+def test_every_kind_of_failure_has_a_name_in_the_records(kind: engine_failure.FailureKind) -> None:
+    failed = {"a.0": engine_failure.Failure(kind, "so")}
+    report = progress_of(1, dataclasses.replace(TOLD, failed=failed), [], 0.0, 0, 0.0)
+    assert report.failed["a.0"].kind.value == kind.value
+
+
+def test_passwords_are_nowhere_in_a_report() -> None:
+    url = "postgresql://app:hunter2@db/x"
+    told = dataclasses.replace(
+        TOLD,
+        stuck=f"jobs fail: {url}",
+        failed={"a.0": engine_failure.Failure(LOST.kind, f"cannot reach {url}")},
+    )
+    assert b"hunter2" not in encode_progress(progress_of(1, told, [f"in.0: {url}"], 0.0, 0, 0.0))
+
+
+@given(st.text(max_size=40), st.integers(0, 50))
+def test_a_text_that_fits_is_left_alone_and_another_one_is_marked(text: str, length: int) -> None:
+    found = cut(text, length)
+    if len(text) <= length:
+        assert found == text
+    else:
+        assert found == f"{text[:length]}..."
+
+
+@given(st.integers(1, 3000), st.integers(0, 1200))
+def test_reasons_of_user_code_have_a_length_together(partitions: int, length: int) -> None:
+    failed = {f"a.{k}": Failure(FailureKind.CHECKPOINT, "x" * length) for k in range(partitions)}
+    found = bounded(Progress("1", failed=failed, problems=("y" * (MAX_PROBLEM + 9),)))
+    total = sum(len(failure.reason) for failure in found.failed.values())
+    assert total <= max(REASONS, partitions * MIN_REASON) + 3 * partitions
+    assert found.failed.keys() == failed.keys()
+    assert all(len(failure.reason) >= min(length, MIN_REASON) for failure in found.failed.values())
+    assert len(found.problems[0]) == MAX_PROBLEM + 3
