@@ -1,7 +1,7 @@
 """A ZooKeeper in memory, as a kazoo client shows it: for tests that must be fast.
 
-What it promises is what a server promises: versions, transactions that are carried out as a whole or not at all, watches that
-fire once, ephemeral znodes that go with their session, answers in the order of the requests.
+What it promises is what a server promises: versions, transactions that are carried out as a whole or not at all, watches
+that fire once, ephemeral znodes that go with their session, answers in the order of the requests.
 `tests/unit/controller/zookeeper/test_memory_zookeeper.py` asks it and a real server the same questions.
 
 An answer is there as soon as it was asked for, and a watch is called by the thread that has changed something.
@@ -21,6 +21,7 @@ from kazoo.exceptions import (
     BadVersionError,
     ConnectionLoss,
     KazooException,
+    NoAuthError,
     NoChildrenForEphemeralsError,
     NodeExistsError,
     NoNodeError,
@@ -58,6 +59,8 @@ class MemoryServer:
         """By what is watched, "data" or "children", and path."""
         self.silent = False
         """Nothing is answered: who waits gives up when its time is over."""
+        self.closed: set[str] = set()
+        """Paths that nobody may read."""
         self._numbers, self._sessions = itertools.count(1), itertools.count(100)
 
     def session(self) -> MemoryClient:
@@ -223,6 +226,8 @@ class MemoryClient:
         if self.state != KazooState.CONNECTED:
             lost = self.state == KazooState.LOST
             return MemoryAnswer(error=SessionExpiredError() if lost else ConnectionLoss())
+        if path in self.server.closed:
+            return MemoryAnswer(error=NoAuthError())
         try:
             with self.server.lock:
                 return MemoryAnswer(give())
@@ -237,9 +242,7 @@ class MemoryClient:
     def exists_async(self, path: str, watch: Watch = None) -> MemoryAnswer:
         return self._answer("exists", path, lambda: self._exists(path, watch))
 
-    def get_children_async(
-        self, path: str, watch: Watch = None, include_data: bool = False
-    ) -> MemoryAnswer:
+    def get_children_async(self, path: str, watch: Watch = None, include_data: bool = False) -> MemoryAnswer:
         return self._answer("get_children", path, lambda: self._children(path, watch, include_data))
 
     def create_async(
