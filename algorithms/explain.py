@@ -148,7 +148,7 @@ def _freed(problem: Problem, chosen: tuple[int, ...], away: set[int], query: int
 
 
 def _exact_entry(problem: Problem, left_out: list[int]) -> dict[int, int]:
-    """For each query the least capacity at which some best plan contains it, by comparing all subsets.
+    """Find for each query the least capacity at which some best plan contains it, by comparing all subsets.
     Capacities at which the optimum changes are subset costs, so only these need a look."""
     cost, value = subset_tables(problem)
     order = np.argsort(cost, kind="stable")

@@ -103,7 +103,7 @@ def _exclusion(reader: _Reader, scale: int) -> Exclusion:
 
 
 def _real(number: int, scale: int) -> int | float:
-    """number / scale as JSON has it; the float's shortest decimal is the exact quotient (scale is a power of
+    """Give number / scale as JSON has it; the float's shortest decimal is the exact quotient (scale is a power of
     ten and sums are at most 2**50, that is 16 digits)."""
     return number // scale if number % scale == 0 else float(Decimal(number) / scale)
 

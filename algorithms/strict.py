@@ -28,7 +28,7 @@ def solve_strict(
     time_limit: float = 1.0,
     clock: Callable[[], float] | None = None,
 ) -> Plan:
-    """As `solve`, but in strict order of priority: `optimal` and `bound` speak of the plans that keep the order.
+    """Like `solve`, but in strict order of priority: `optimal` and `bound` speak of the plans that keep the order.
 
     The operator-centric baseline knows no queries and therefore no order: it answers as in `solve`.  `time_limit` is
     shared by the calls of the planner, of which there are at most five for ten priorities.

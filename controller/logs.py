@@ -71,7 +71,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """As people read it; ids that the line itself does not name come last."""
+    """Formats a line as people read it; ids that the line itself does not name come last."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)

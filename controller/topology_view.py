@@ -60,7 +60,7 @@ def view_of(resource: StreamTopology, own_code: bool = True) -> TopologyView:
 
 
 def _read(upstream: Sequence[Upstream], ids: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Of the same batch, and of the one before."""
+    """The upstreams whose output of the same batch is read, and those whose output of the one before is."""
     return (
         _equal(tuple(ids[u.partition] for u in upstream if not u.feedback)),
         _equal(tuple(ids[u.partition] for u in upstream if u.feedback)),
@@ -127,7 +127,7 @@ def _asked(spec: OperatorSpec) -> bool:
 
 
 def _of_library(class_path: str) -> bool:
-    """By the class alone: an instance may import what its parameters name."""
+    """Whether it is deterministic, by the class alone: an instance may import what its parameters name."""
     if not of_library(class_path):
         return False
     try:

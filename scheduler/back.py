@@ -115,7 +115,7 @@ class Recovery:
 
 
 def recovery_of(times: QueryTimeline, end: float) -> Recovery:
-    """Of one query; `end` is when its incident was closed, or now."""
+    """The recovery of one query; `end` is when its incident was closed, or now."""
     until = end if times.caught_up_at is None else times.caught_up_at
     seconds = max(0.0, until - times.lost_at - times.up_s)
     return Recovery(seconds, times.caught_up_at is not None, times.relapses)

@@ -33,7 +33,7 @@ def partition_costs(
 
 
 def frozen_costs(declared: Mapping[str, int], incident: Incident) -> dict[str, int]:
-    """As they were when the incident was opened; what is declared where it does not know a partition."""
+    """Costs as they were when the incident was opened; what is declared where it does not know a partition."""
     return {p: incident.costs.get(p, max(1, cost)) for p, cost in declared.items()}
 
 

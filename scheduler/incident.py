@@ -102,7 +102,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class QueryTimeline:
-    """Of one query that the incident affects. `lost_at` is its first loss, the others belong to the last.
+    """The times of one query that the incident affects. `lost_at` is its first loss, the others belong to the last.
     `reprise.scheduler.back` says what they mean, and alone changes them."""
 
     lost_at: float
@@ -216,7 +216,7 @@ class PlanRecord:
 
 
 def some(parts: Sequence[str]) -> str:
-    """As many as a line of the timeline names, and how many more there are."""
+    """Name as many as a line of the timeline names, and how many more there are."""
     more = [f"and {len(parts) - MAX_NAMED} more"] if len(parts) > MAX_NAMED else []
     return "; ".join([*parts[:MAX_NAMED], *more])
 

@@ -11,7 +11,8 @@ from reprise.algorithms import UnionSet
 
 
 class Missing:
-    """Of sets of partitions, those that are `down`, in topological order; `order`: the place of each partition in it."""
+    """Finds in sets of partitions those that are `down`, in topological order; `order`: the place of each partition in
+    it."""
 
     def __init__(self, order: Mapping[str, int], down: Set[str]) -> None:
         self._order, self._down = order, down

@@ -146,7 +146,7 @@ def _instance(
 
 
 def _unneeded(partitions: list[str], costs: Mapping[str, int], free: Mapping[str, int]) -> dict[str, str]:
-    """As many as find room, each on the node with most of it."""
+    """Place as many as find room, each on the node with most of it."""
     room = dict(free)
     placed: dict[str, str] = {}
     for partition in partitions:

@@ -28,7 +28,7 @@ class Situation:
 
     @property
     def desired(self) -> Desired:
-        """Of a topology that has been started."""
+        """The desired state of a topology that has been started."""
         assert self.view.snapshot.desired is not None
         return self.view.snapshot.desired
 
@@ -44,7 +44,7 @@ class Situation:
 
     @property
     def costs(self) -> Mapping[str, int]:
-        """Of the incident; declared ones where it does not know a partition."""
+        """The costs of the incident; declared ones where it does not know a partition."""
         declared = {p.id: p.cpu_milli for p in self.view.snapshot.topology.partitions}
         return frozen_costs(declared, self.open)
 
@@ -56,7 +56,7 @@ class Situation:
         )
 
     def plan_id(self) -> str:
-        """Of the next plan."""
+        """The id of the next plan."""
         return f"{self.open.id}-p{len(self.open.plans) + 1}"
 
     def record(

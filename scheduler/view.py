@@ -152,7 +152,7 @@ def _newest(snapshot: Snapshot) -> int:
 
 
 def _order(node: Node) -> tuple[str, int, str, int]:
-    """n2 before n10: "the first nodes" is what people take it for."""
+    """Sort n2 before n10: "the first nodes" is what people take it for."""
     stem = node.name.rstrip("0123456789")
     digits = node.name[len(stem) :]
     return (stem, int(digits or 0), digits, node.incarnation)

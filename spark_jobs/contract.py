@@ -204,7 +204,7 @@ class Source(ABC):
         return state, self.watermark(place, batch, span)
 
     def freeze(self, state: Any) -> Callable[[], Tables]:
-        """As for an operator; only called for a state that is not None."""
+        """Fix the state, as for an operator; it is only called for a state that is not None."""
         raise NotImplementedError(f"{type(self).__name__} has state but does not define freeze and restore")
 
     def restore(self, place: Place, tables: Tables) -> Any:

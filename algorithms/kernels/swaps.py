@@ -263,7 +263,7 @@ def _best_swap(cover: Cover, state: State, room: int) -> tuple[int, int, int]:
 def least_price(
     cover: Cover, state: State, need: int, rests: Ints, stall: int, steps: int, work: int
 ) -> bool:
-    """As `most_worth`, towards the least price with a worth of at least `need`."""
+    """Like `most_worth`, but towards the least price with a worth of at least `need`."""
     for _ in range(steps):
         if state.now[STALLED] > stall:
             return True

@@ -53,7 +53,7 @@ class ExecutorProcess(WorkerProcess):
 
     @classmethod
     def of(cls, environment: Mapping[str, str], scratch: Path) -> ExecutorProcess:
-        """As Spark's environment says."""
+        """The process that Spark's environment variables describe."""
         java = find_java(scratch / "java")
         return cls(
             command_line(environment, java, spark_home()), scratch / "executor", scratch / "executor.log"

@@ -64,7 +64,7 @@ def log_config(time: str) -> str:
 
 
 def class_path(home: Path) -> str:
-    """As Spark's launcher builds it for drivers and executors: the logging API's jar before all others."""
+    """The class path as Spark's launcher builds it for drivers and executors: the logging API's jar before all others."""
     first = [str(jar) for jar in sorted((home / "jars").glob("slf4j-api-*.jar"))]
     return ":".join([str(conf_dir(home)), *first, f"{home}/jars/*"])
 

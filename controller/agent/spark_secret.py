@@ -32,7 +32,7 @@ AUTHENTICATION = {
 
 @dataclass(frozen=True, slots=True)
 class SparkSecret:
-    """Of one cluster."""
+    """The secret that the processes of one cluster share."""
 
     properties: Path
     """The file for drivers: `--properties-file` of spark-submit."""
@@ -52,5 +52,5 @@ class SparkSecret:
         return {VARIABLE: self.value}
 
     def submit_arguments(self, *more: str) -> list[str]:
-        """Of spark-submit for a driver; `more`: further options."""
+        """Arguments of spark-submit for a driver; `more`: further options."""
         return ["--properties-file", str(self.properties), *more, "pyspark-shell"]

@@ -72,7 +72,7 @@ class Measured:
 
 
 def measured(document: StatusDocument, earlier: Sequence[IncidentView] = ()) -> Measured:
-    """Of the open incident, the last closed one, and `earlier` ones if somebody has them."""
+    """Durations measured in the open incident, the last closed one, and `earlier` ones if somebody has them."""
     incidents = [*earlier, *(i for i in (document.last_incident, document.incident) if i is not None)]
     restore = [s for incident in incidents for s in _restores(incident)]
     catch_up, unseen = [], []

@@ -111,7 +111,7 @@ def resource_history(incident: dict[str, Any]) -> RenderableType:
 
 
 def read_report(out: Path) -> dict[str, Any]:
-    """incident.json of a run folder; ReportError when there is none, or it is damaged."""
+    """Read incident.json of a run folder; ReportError when there is none, or it is damaged."""
     path = out / "incident.json"
     try:
         report = json.loads(path.read_text(encoding="utf-8"))

@@ -58,7 +58,7 @@ def export_command(address: Address, incident: str | None, to: Path | None) -> N
 
 
 def _records(address: Address) -> tuple[Topology, Observation]:
-    """Of a run that has ended from its folder, else from those that stand."""
+    """Read the records of a run that has ended from its folder, else those that stand in ZooKeeper."""
     if address.out is not None and not is_running(read_record(address.out) or {}):
         topology, incidents, plans = recorded(address.out)
         ended = max((i.closed_at or i.opened_at for i in incidents), default=time.time())

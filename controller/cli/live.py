@@ -47,7 +47,7 @@ def action_text(action: dict[str, Any]) -> str:
 
 
 class Silent:
-    """For --quiet."""
+    """Shows nothing, for --quiet."""
 
     def __enter__(self) -> Self:
         return self
@@ -103,7 +103,7 @@ class Lines(Silent):
         self._batch = 0
 
     def progress(self, line: str) -> None:
-        """As it is."""
+        """Print the line as it is."""
         self._print(line)
 
     def watch(self, state: RunState, actions: list[dict[str, Any]]) -> None:

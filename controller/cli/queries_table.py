@@ -36,7 +36,7 @@ def state_text(state: Status) -> Text:
 
 
 def rest_line(states: Sequence[Status]) -> Text:
-    """Of the queries for which there is no room."""
+    """One line that counts the queries for which there is no room."""
     counts = Counter(states)
     text = ", ".join(f"{counts[state]} {state.value}" for state in BY_NEED if counts[state])
     return Text(f"and {len(states)} more: {text}", style="dim")

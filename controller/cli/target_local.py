@@ -79,7 +79,7 @@ class ZooKeeperTarget:
         return None
 
     def pause(self, paused: bool) -> str:
-        """As anyone may (docs/recovery.md): the znode stands above what the resource says."""
+        """Ask for a pause as anyone may (docs/recovery.md): the znode stands above what the resource says."""
         path = f"{self.root}/{paths.PAUSED}"
         client, value = make_client(self.hosts, 10.0, self.access), encode_paused(paused)
         try:

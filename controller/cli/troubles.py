@@ -19,7 +19,7 @@ _VARIES = re.compile(r"[\w.-]+\.\d+\b|\d+")
 
 @dataclass(slots=True)
 class Troubles:
-    """Of one run."""
+    """The troubles of one run."""
 
     _told: set[str] = field(default_factory=set)
 

@@ -156,7 +156,7 @@ class Coordinator:
         self._say(ERROR, reason, logging.ERROR)
 
     def _say(self, rule: str, reason: str, level: int = logging.INFO) -> None:
-        """To the log and to the leader's znode, once; the seconds in a reason are no news."""
+        """Write it to the log and to the leader's znode, once; the seconds in a reason are no news."""
         known = (rule, "" if rule == RuleName.SETTLING else reason)
         if known != self._said:
             self._said = known

@@ -58,7 +58,7 @@ def prune(client: ZooKeeperSession, root: str, kept: Kept = Kept()) -> int:
 
 
 def _too_many(sizes: Mapping[str, int], kept: Kept) -> list[str]:
-    """Of incidents with their bytes, oldest first: those that must go, oldest first."""
+    """Choose of incidents with their bytes, oldest first, those that must go, oldest first."""
     newest = list(sizes)[::-1]
     total = accumulate(sizes[incident] for incident in newest)
     stay = sum(

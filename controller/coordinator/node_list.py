@@ -41,7 +41,7 @@ class NodeList:
         self._fresh, self._version = False, -1
 
     def read(self) -> tuple[Node, ...]:
-        """By name."""
+        """Nodes by name."""
         known = self._known
         if not self._fresh:
             self._fresh = True  # until the folder changes, be it while it is read

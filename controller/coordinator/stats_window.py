@@ -83,7 +83,7 @@ def _typical(samples: list[_Sample]) -> dict[str, PartitionStats]:
 
 
 def _typical_of_each(samples: list[_Sample]) -> dict[str, PartitionStats]:
-    """As not every sample tells of every partition."""
+    """The same where not every sample tells of every partition."""
     rows: dict[str, list[npt.NDArray[np.float64]]] = {}
     for sample in samples:
         for partition, load in zip(sample.partitions, sample.loads, strict=True):

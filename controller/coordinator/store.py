@@ -238,7 +238,7 @@ class Store:
         return None if found is None else (found[0], found[1].version)
 
     def _await(self, answer: Answer[T]) -> T | None:
-        """None where there is no such znode."""
+        """The content of a znode; None where there is no such znode."""
         try:
             return answer.get(self.answer_s)
         except NoNodeError:
@@ -336,7 +336,7 @@ def _left_by(reading: Reading, decision: Decision) -> dict[str, tuple[Any, int]]
 
 
 def _next(version: int | None, written: bool) -> int:
-    """Of a record: new ones begin at 0."""
+    """The version of a record: new ones begin at 0."""
     if version is None:
         return 0
     return version + written

@@ -22,7 +22,7 @@ from reprise.scheduler.model import Desired, Node, Progress
 
 @dataclass(slots=True)
 class Suspects:
-    """Of one topology, as one coordinator has seen it; `elapsed` only grows."""
+    """The suspected nodes of one topology, as one coordinator has seen it; `elapsed` only grows."""
 
     limit_s: float
     elapsed: Callable[[], float]

@@ -42,7 +42,7 @@ class Written(BaseModel):
 
 
 class Condition(Written):
-    """As `metav1.Condition`."""
+    """A condition with the fields of `metav1.Condition`."""
 
     type: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Z][A-Za-z]*$")]
     """What is claimed."""

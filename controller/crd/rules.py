@@ -26,7 +26,7 @@ class Rule:
     message: str
 
     def as_object(self) -> dict[str, Any]:
-        """As `x-kubernetes-validations` has it."""
+        """The rule in the form of `x-kubernetes-validations`."""
         return {"rule": " ".join(self.rule.split()), "message": self.message}
 
 

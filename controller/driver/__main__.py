@@ -84,7 +84,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _submit_arguments(heap: str) -> str:
-    """For the JVM that pyspark starts; REPRISE_JAVA_OPTIONS are those of the image."""
+    """Arguments for the JVM that pyspark starts; REPRISE_JAVA_OPTIONS are those of the image."""
     options = os.environ.get("REPRISE_JAVA_OPTIONS", "")
     java = ["--driver-java-options", options] if options else []
     return shlex.join(["--driver-memory", heap, *java, "pyspark-shell"])

@@ -19,7 +19,7 @@ ANOTHER_VERSION_S = 10.0
 
 
 class SparkNodes:
-    """Of one Spark application."""
+    """The nodes of one Spark application."""
 
     def __init__(self, context: SparkContext, driver_host: str, channel: Channel) -> None:
         self._context, self._driver_host, self._channel = context, driver_host, channel

@@ -26,7 +26,7 @@ _NEWS = tuple(f.name for f in fields(Progress) if f.name not in _CLOCKS | _GROWI
 
 @dataclass(slots=True)
 class Pace:
-    """Of one record; times are in seconds of any clock that does not jump."""
+    """When one record is due; times are in seconds of any clock that does not jump."""
 
     _news: object = None
     _grown: object = None

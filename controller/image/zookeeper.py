@@ -65,7 +65,7 @@ def prepare(environment: Mapping[str, str]) -> list[str]:
 
 
 def configuration(environment: Mapping[str, str], data: Path) -> str:
-    """zoo.cfg.  Sessions may be as short as a second, the operator's default is three."""
+    """Content of zoo.cfg.  Sessions may be as short as a second, the operator's default is three."""
     servers, tls, address = _servers(environment), _tls(environment), environment.get("POD_IP", "0.0.0.0")
     plain = [f"clientPort={CLIENT}", f"clientPortAddress={address}"]
     lines = [
@@ -117,7 +117,7 @@ def answers(host: str, port: int, word: str, tls: Path | None = None) -> bool:
 
 
 def _spoken(connection: socket.socket, tls: Path | None) -> socket.socket:
-    """By its address, which no certificate names."""
+    """Connect to a server by its address, which no certificate names."""
     if tls is None:
         return connection
     context = ssl.create_default_context(cafile=str(tls / "ca.crt"))

@@ -29,7 +29,7 @@ _KEPT = 50
 
 @dataclass(slots=True)
 class Events:
-    """Of one object."""
+    """The Events of one object."""
 
     api: Api
     namespace: str
@@ -78,7 +78,7 @@ class Events:
             self.flush()
 
     def note(self, reason: str, message: str, *, warning: bool = False) -> None:
-        """As `say`, written with the next `flush`."""
+        """Like `say`, but written with the next `flush`."""
         self.say(reason, message, warning=warning, later=True)
 
     def flush(self) -> None:

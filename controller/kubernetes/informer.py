@@ -39,7 +39,7 @@ V = TypeVar("V", bound=Named)
 
 
 class Informer(Generic[V]):
-    """Of one kind in one place; `changed` is called from its thread with the view before and the view now."""
+    """Objects of one kind in one place; `changed` is called from its thread with the view before and the view now."""
 
     def __init__(
         self, api: Api, path: str, view: Callable[[Mapping[str, Any]], V],

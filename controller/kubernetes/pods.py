@@ -66,7 +66,7 @@ class Machine:
 
 
 def pod_view(pod: Mapping[str, Any]) -> PodView:
-    """Of a pod with the project's labels."""
+    """Read a pod with the project's labels."""
     meta, spec, status = pod.get("metadata", {}), pod.get("spec", {}), pod.get("status", {})
     labels = meta.get("labels") or {}
     conditions = {c.get("type"): c for c in status.get("conditions") or []}
@@ -93,7 +93,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
 
 
 def machine_view(node: Mapping[str, Any]) -> Machine:
-    """Of a Node."""
+    """Read a Node object."""
     spec, status = node.get("spec", {}), node.get("status", {})
     ready = next((c.get("status") for c in status.get("conditions") or [] if c.get("type") == "Ready"), None)
     return Machine(

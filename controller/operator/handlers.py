@@ -1,4 +1,4 @@
-"""kopf's side: which objects there are, and one daemon for each StreamTopology that steps its controller.
+"""The side of kopf: which objects there are, and one daemon for each StreamTopology that steps its controller.
 
 Only a daemon and the deletion handler, and an event handler that wakes the daemon early: nothing reacts to a change by
 itself.  Pods and machines come from `informer`, as there may be thousands.  kopf keeps the progress of a deletion in
@@ -34,7 +34,7 @@ _BACK_OFF_S = (1, 1, 2, 3, 5, 8, 13)
 
 
 def configure(settings: kopf.OperatorSettings) -> None:
-    """kopf's settings: bounded watches, back-off, and no events of its own."""
+    """Set kopf up: bounded watches, back-off, and no events of its own."""
     settings.persistence.finalizer = FINALIZER
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP)
     settings.persistence.diffbase_storage = _NothingToCompare()

@@ -56,7 +56,8 @@ class _Waking(threading.Event):
 
 
 class Records:
-    """Of one topology; used by one thread at a time.  Methods raise SessionError when ZooKeeper does not answer."""
+    """The records of one topology; used by one thread at a time.  Methods raise SessionError when ZooKeeper does not
+    answer."""
 
     def __init__(
         self, client: ZooKeeperSession, resource: StreamTopology, view: TopologyView, uid: str, settings: OperatorSettings,
@@ -239,8 +240,8 @@ class Records:
     # -- members -----------------------------------------------------------------------------------------------------
 
     def heartbeats(self) -> dict[str, Heartbeat] | None:
-        """Of every pod that ever was a member; None while ZooKeeper cannot be believed: when it does not answer, and for
-        as long after a reconnection as agents take to renew their sessions."""
+        """The heartbeat of every pod that ever was a member; None while ZooKeeper cannot be believed: when it does not
+        answer, and for as long after a reconnection as agents take to renew their sessions."""
         store = self.coordinator.store
         if not self.connected or store.trusted_for_s < 0:
             self._missing_since.clear()
@@ -307,8 +308,8 @@ class Records:
                 self._members.pop(pod, None)
 
     def _versions(self, pods: Iterable[str], anew: bool = True) -> dict[str, int | None]:
-        """Of membership records; one that was rewritten never changes again, so it is read once.  With `anew` False, one
-        that had not been rewritten is not read again either."""
+        """The versions of membership records; one that was rewritten never changes again, so it is read once.  With
+        `anew` False, one that had not been rewritten is not read again either."""
         found: dict[str, int | None] = {}
         asked = {}
         for pod in pods:

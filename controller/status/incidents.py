@@ -29,7 +29,7 @@ Answers = Mapping[str, Plan | None]
 
 
 def planner_answers(seen: Observation) -> Answers:
-    """Of every plan on record; parsed once for a whole document."""
+    """The planner's answers of every plan on record; parsed once for a whole document."""
     return {plan.id: _planner_answer(plan) for plan in seen.plans.values()}
 
 

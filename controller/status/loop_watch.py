@@ -22,7 +22,7 @@ _REPORTS = 8
 
 @dataclass(slots=True)
 class LoopWatch:
-    """Of the drivers of one topology, one after another."""
+    """Watches the loops of one topology's drivers, one after another."""
 
     stood_s: float = 0.0
     """For how long reports have come and the loop has begun no other turn."""

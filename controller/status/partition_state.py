@@ -50,7 +50,8 @@ def partition_state(partition: str, seen: Observation) -> PartitionState:
 
 
 def node_states(nodes: Iterable[str], seen: Observation) -> dict[str, NodeState]:
-    """Of each of `nodes`, given as `node#incarnation`: LOST if it is not alive, JOINING while the driver does not use it."""
+    """The state of each of `nodes`, given as `node#incarnation`:  LOST if it is not alive, JOINING while the driver
+    does not use it."""
     ready = seen.progress.nodes if seen.progress else frozenset()
     hosting = frozenset(seen.desired.assignment.values()) if seen.desired else frozenset()
 

@@ -26,7 +26,7 @@ LOST = frozenset({PartitionState.WAITING, PartitionState.RESTORING, PartitionSta
 
 
 def partition_views(topology: Topology, seen: Observation) -> dict[str, PartitionView]:
-    """By id, in topological order."""
+    """The view of each partition by its id, in topological order."""
     own = {p: partition_state(p, seen) for p in topology.order}
     lost = [p for p, state in own.items() if state in LOST]
     cut_off = topology.downstream_of(lost) if lost else frozenset()
@@ -50,7 +50,7 @@ def costs_of(topology: Topology, seen: Observation) -> dict[str, int]:
 
 
 def _reason(partition: str, state: PartitionState, seen: Observation) -> str:
-    """Of its own state, without regard to what it reads."""
+    """The reason of its own state, without regard to what it reads."""
     progress, desired = seen.progress, seen.desired
     if progress is None or desired is None:
         return "the topology has not started"

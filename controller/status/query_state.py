@@ -27,7 +27,7 @@ from reprise.spark_jobs.topology import Query, Topology
 
 
 class Status(StrEnum):
-    """Of a query."""
+    """How a query stands."""
 
     AVAILABLE = "available"
     RECOVERING = "recovering"
@@ -134,7 +134,7 @@ def _query_state(query: Query | QueryView, parts: _Parts, seen: Observation) -> 
 def _at_work(
     query: Query | QueryView, output: PartitionState | None, lag: int, seen: Observation
 ) -> QueryState:
-    """Of a query all of whose partitions are at work: whether its output is there."""
+    """The state of a query all of whose partitions are at work: whether its output is there."""
     still = seen.still.get(query.id)
     if seen.connected and still is not None and stalled(still, lag, seen.time):
         reason = _no_progress(query.id, still, seen)

@@ -20,7 +20,7 @@ Entry = tuple[float, str, str]
 
 
 def in_order(entries: Iterable[Entry]) -> list[Entry]:
-    """By time; what is of one moment stays in the order in which it was recorded."""
+    """Sort entries by time; what is of one moment stays in the order in which it was recorded."""
     return sorted(entries, key=lambda entry: entry[0])
 
 

@@ -27,7 +27,7 @@ class Asset:
 
 @cache
 def assets() -> Mapping[str, Asset]:
-    """By path below `static/`."""
+    """The files by their path below `static/`."""
     return dict(_read(resources.files("reprise.controller.web") / "static", ""))
 
 

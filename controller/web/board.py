@@ -53,7 +53,7 @@ class Rendered:
 
     @classmethod
     def of_bytes(cls, body: bytes) -> Rendered:
-        """As they are; the packed form is fast to make rather than small."""
+        """Take the bytes as they are; the packed form is fast to make rather than small."""
         return cls(body, gzip.compress(body, 3, mtime=0), f'"{hashlib.sha256(body).hexdigest()[:32]}"')
 
 
@@ -104,8 +104,8 @@ class Board:
             self._entries.pop((namespace, name), None)
 
     def version(self, key: Key) -> int | None:
-        """Of the observation that a document would show if it were asked for now: another one with each observation, but not
-        before it is due.  None of what is not known."""
+        """The version of the observation that a document would show if it were asked for now: another one with each
+        observation, but not before it is due.  None of what is not known."""
         with self._lock:
             entry = self._entries.get(key)
             return None if entry is None else self._due(entry)

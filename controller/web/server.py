@@ -94,7 +94,7 @@ class WebServer:
 
 
 def _as_host(name: str) -> str:
-    """As the Host header writes it."""
+    """The name as the Host header writes it."""
     return f"[{name}]" if ":" in name and not name.startswith("[") else name.lower()
 
 

@@ -64,7 +64,7 @@ def topology_files(keys: Keys, root: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """To a server that this process has made: a key of its own, in files that only its user can read."""
+    """Access to a server that this process has made: a key of its own, in files that only its user can read."""
 
     folder: Path
     """Does not exist yet."""
@@ -120,7 +120,8 @@ def _as_topology(folder: str) -> dict[str, Any]:
 
 
 def _own(user: User, control_plane: str) -> Callable[[str], list[ACL]]:
-    """Of what a topology's process makes: its own records.  It may make nothing elsewhere, nor would have rights there."""
+    """The ACL of what a topology's process makes: its own records.  It may make nothing elsewhere, nor would have
+    rights there."""
     return lambda path: allowed(control_plane, user.id if root_above(path) == user.name else None)
 
 

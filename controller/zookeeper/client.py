@@ -23,7 +23,7 @@ Allowed = Callable[[str], list[ACL]]
 
 
 class Client(KazooClient):  # type: ignore[misc]
-    """As its base, which has one ACL for all that a session makes; here it follows from the path."""
+    """Like its base, which has one ACL for all that a session makes; here it follows from the path."""
 
     def __init__(self, *arguments: Any, allowed: Allowed | None = None, **options: Any) -> None:
         """`allowed` None: what it makes is open to everybody, as there are no users."""

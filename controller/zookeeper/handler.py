@@ -1,4 +1,4 @@
-"""kazoo's handler of threads, cheap in system calls and locks.
+"""A handler of threads for kazoo, cheap in system calls and locks.
 
 A request through kazoo's own costs ten system calls, each of which hands the interpreter to another thread; a process
 that asks ten things at a time, as an operator with a thousand topologies does, is bound by that.  With the sockets of
@@ -36,7 +36,7 @@ _OURS = (Connection, WakeReceiver)
 
 
 class PollHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """As its base class, for any number of open files."""
+    """Like its base class, but for any number of open files."""
 
     queue_impl = TaskQueue
 

@@ -39,7 +39,7 @@ class Member:
 
 
 def path_of(root: str, pod: str) -> str:
-    """Of a pod's membership record."""
+    """The path of a pod's membership record."""
     return f"{root}/{FOLDER}/{pod}"
 
 

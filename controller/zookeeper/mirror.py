@@ -40,7 +40,7 @@ class Copy:
     records: Mapping[str, str]
 
     def encode(self) -> bytes:
-        """As the file holds it."""
+        """The form in which the file holds it."""
         body = {"format": FORMAT, "root": self.root, "time": self.time, "records": dict(self.records)}
         return json.dumps(body, indent=1, sort_keys=True).encode()
 
@@ -138,7 +138,8 @@ def restore(client: ZooKeeperSession, root: str, copy: Copy) -> int:
 
 
 def _with_parents(records: Mapping[str, str], made: set[str]) -> dict[str, bytes]:
-    """By name, each after the folders that it stands in; those in `made` are there, and what is added is put there."""
+    """Sort records by name, each after the folders that it stands in; those in `made` are there, and what is added is
+    put there."""
     found: dict[str, bytes] = {}
     for name in sorted(records):
         parts = name.split("/")

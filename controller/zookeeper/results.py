@@ -31,7 +31,8 @@ class TaskQueue(queue.SimpleQueue[Any]):
 
 
 class Result:
-    """kazoo's IAsyncResult.  Callbacks are run by the handler's completion worker, or at once if it is stopped."""
+    """Implements kazoo's IAsyncResult.  Callbacks are run by the handler's completion worker, or at once if it is
+    stopped."""
 
     __slots__ = ("_callbacks", "_exception", "_handler", "_waiting", "value")
 
@@ -52,7 +53,7 @@ class Result:
 
     @property
     def exception(self) -> BaseException | None:
-        """None if there is a value, or nothing yet."""
+        """The exception; None if there is a value, or nothing yet."""
         found: BaseException | None = self._exception if self._exception is not _NOT_YET else None
         return found
 
@@ -77,7 +78,7 @@ class Result:
         raise self._exception
 
     def get_nowait(self) -> Any:
-        """As `get` without waiting."""
+        """Like `get`, but without waiting."""
         return self.get(block=False)
 
     def wait(self, timeout: float | None = None) -> bool:

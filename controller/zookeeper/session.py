@@ -57,7 +57,7 @@ _NO_ANSWER = (
 
 
 class SessionState(StrEnum):
-    """Of a session."""
+    """The states of a session."""
 
     CONNECTED = "CONNECTED"
     SUSPENDED = "SUSPENDED"
@@ -85,7 +85,7 @@ class Stat:
 
 
 class Answer(Generic[T]):
-    """To a request that was sent."""
+    """The answer to a request that was sent."""
 
     __slots__ = ("_convert", "_result")
 
@@ -179,7 +179,7 @@ class ZooKeeperSession:
 
     @property
     def id(self) -> int | None:
-        """None before the first connection."""
+        """The id of the session; None before the first connection."""
         known = self._client.client_id
         return None if known is None else int(known[0])
 

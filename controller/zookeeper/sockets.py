@@ -59,7 +59,7 @@ class Connection:
         return len(self._out)
 
     def recv(self, size: int) -> bytes:
-        """As a socket's; what was gathered goes out before this waits or finds nothing."""
+        """Like a socket's `recv`; what was gathered goes out before this waits or finds nothing."""
         if self._at == len(self._came) and not self._ended:
             self.flush()
             self._read()
@@ -87,7 +87,7 @@ class Connection:
         return len(data)
 
     def sendall(self, data: bytes) -> None:
-        """As a socket's, at once."""
+        """Send at once, like a socket's `sendall`."""
         self._raw.sendall(bytes(self._out) + data)
         self._out.clear()
 

@@ -34,7 +34,7 @@ def key_store(folder: Path, target: Path) -> None:
 
 
 def client_lines(folder: Path, store: Path, host: str, port: int) -> list[str]:
-    """Of zoo.cfg, in place of clientPort and clientPortAddress; `store` as `key_store` has made it."""
+    """Lines of zoo.cfg, in place of clientPort and clientPortAddress; `store` as `key_store` has made it."""
     return [
         "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
         f"secureClientPort={port}",
@@ -45,7 +45,7 @@ def client_lines(folder: Path, store: Path, host: str, port: int) -> list[str]:
 
 
 def peer_lines(folder: Path, store: Path) -> list[str]:
-    """Of zoo.cfg, for servers that speak TLS among themselves; each asks for the other's name."""
+    """Lines of zoo.cfg for servers that speak TLS among themselves; each asks for the other's name."""
     return ["sslQuorum=true", *_stores("ssl.quorum", folder, store), "ssl.quorum.hostnameVerification=true"]
 
 

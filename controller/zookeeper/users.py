@@ -41,7 +41,7 @@ def root_above(path: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Of ZooKeeper's digest scheme."""
+    """A user of ZooKeeper's digest scheme."""
 
     name: str
     password: str = field(repr=False)

@@ -30,7 +30,7 @@ _ZLIB = b"\x78"
 
 
 def pack(data: bytes) -> bytes:
-    """As it goes into the znode."""
+    """Pack bytes as they go into the znode."""
     return data if len(data) <= PLAIN_BYTES else zlib.compress(data, _LEVEL)
 
 

@@ -15,7 +15,7 @@ log = logging.getLogger("reprise.engine")
 
 @dataclass(slots=True)
 class Drain:
-    """Of one driver's life."""
+    """The drain of one driver's life."""
 
     asked: bool = False
     """Set when the stream is to stop; never taken back in this driver's life."""

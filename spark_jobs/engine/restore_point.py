@@ -24,7 +24,7 @@ STORE_PATIENCE_S = 10.0
 
 @dataclass(slots=True)
 class RestorePoint:
-    """Of one driver's life.  `problems`: where trouble is said; `clock`: monotonic seconds."""
+    """The restore point of one driver's life.  `problems`: where trouble is said; `clock`: monotonic seconds."""
 
     resource: StreamTopology
     store: CheckpointStore
@@ -114,6 +114,7 @@ class RestorePoint:
                 self.problems.append(str(error))
 
     def _lower_newest(self) -> None:
-        """To the newest checkpoint that is not known to be damaged.  StoreError: the store cannot be asked now."""
+        """Lower the newest one to the newest checkpoint that is not known to be damaged.  StoreError: the store cannot
+        be asked now."""
         whole = [k for k in self.store.positions() if k not in self.bad]
         self.punctuations.newest = max(whole, default=0)

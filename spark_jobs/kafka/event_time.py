@@ -107,7 +107,7 @@ class Seen:
         return Seen(merged, active, max(marks, default=None))
 
     def tables(self) -> Tables:
-        """As checkpoints store it."""
+        """The form in which checkpoints store it."""
         logs = sorted(self.newest)
         table = pa.table(
             {

@@ -72,7 +72,7 @@ class SecretError(DataPlaneError):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """librdkafka settings as in the resource: text, or a reference."""
+    """Settings of librdkafka as in the resource: text, or a reference."""
 
     values: Mapping[str, str | Mapping[str, str]]
     defaults: Mapping[str, str | int] = field(default_factory=dict)

@@ -64,7 +64,7 @@ class Marker:
     digests: Mapping[int, str] = field(default_factory=dict)
 
     def encode(self) -> str:
-        """As metadata of a committed offset, below the 4096 bytes that brokers allow."""
+        """The text for the metadata of a committed offset, below the 4096 bytes that brokers allow."""
         digests = {str(b): d for b, d in sorted(self.digests.items())[-DIGESTS:]}
         return json.dumps(
             {"stream": self.owner.stream, "installation": self.owner.installation, "digests": digests},

@@ -228,7 +228,8 @@ class SourceRuntime(Runtime):
         return True
 
     def pending(self, target: str, applied: int, window: int) -> Iterator[tuple[Message, bytes]]:
-        """As for any partition; what is not in the buffer any more is read again from the source."""
+        """Messages that can be sent now, as for any partition; what is not in the buffer any more is read again from
+        the source."""
         buffer = self.buffers[target]
         last, again = min(applied + window, self.position), 0
         while buffer.cursor <= last and again < IN_FLIGHT:

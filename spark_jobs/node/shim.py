@@ -51,7 +51,7 @@ def node_host() -> str:
 
 
 def _connect(home: Path) -> Connection | None:
-    """To the host that is there; None when there is none.  A host that does not answer is there: HostLostError."""
+    """Connect to the host that is there; None when there is none.  A host that does not answer is there: HostLostError."""
     try:
         record = json.loads((home / HANDSHAKE).read_text())
         return meet(home, record["name"], bytes.fromhex(record["key"]))

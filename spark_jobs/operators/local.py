@@ -38,7 +38,7 @@ class _Sent:
 def run_local(
     resource: StreamTopology, batches: int | None = None
 ) -> Iterator[Mapping[str, pa.Table | None]]:
-    """For batch 1, 2, 3, ... the rows of every partition (None: no rows), up to and with the one that follows the
+    """Yield for batch 1, 2, 3, ... the rows of every partition (None: no rows), up to and with the one that follows the
     last of all sources (it closes every window), or up to `batches`.
 
     StepError, with operator, partition and batch, for whatever user code raises and for rows that cannot be routed.
@@ -97,7 +97,7 @@ def _step(operator: Operator, partition: Partition, state: Any, inbox: Inbox) ->
 
 @contextmanager
 def _named(partition: Partition, batch: int) -> Iterator[None]:
-    """As the data plane says it of code that raised; trouble that would pass there stays what it is."""
+    """Raise the data plane's StepError for code that raised; trouble that would pass there stays what it is."""
     try:
         yield
     except (SourceError, NotYetError):

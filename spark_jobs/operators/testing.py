@@ -34,7 +34,7 @@ def run(operator: Operator, inboxes: Sequence[Inbox]) -> list[pa.Table | None]:
 
 
 def check_recovery(operator: Operator, inboxes: Sequence[Inbox]) -> list[pa.Table | None]:
-    """As `run`, and for every batch k: a state frozen after k, encoded at the end and restored, goes on with
+    """Like `run`, and check for every batch k: a state frozen after k, encoded at the end and restored, goes on with
     equal bytes.
 
     AssertionError names the checkpoint and the batch at which outputs differ.

@@ -135,7 +135,7 @@ class BatchFiles(Sink):
         self._swept = False
 
     def name(self, batch: int) -> str:
-        """Of a batch's file."""
+        """The name of a batch's file."""
         return f"batch-{batch:08d}.{self.fmt}"
 
     def shown(self) -> list[tuple[int, float]]:

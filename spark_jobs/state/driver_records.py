@@ -10,12 +10,13 @@ from reprise.spark_jobs.storage.files import Files
 
 
 def record_name(folder: str, epoch: int) -> str:
-    """Of the record of the driver of this epoch."""
+    """The name of the record of the driver of this epoch."""
     return f"{folder}/{epoch:08d}.json"
 
 
 def record_epochs(files: Files, folder: str) -> list[int]:
-    """Of drivers that have a record there, in order; files of other names are somebody else's.  Raises StoreError."""
+    """Epochs of the drivers that have a record there, in order; files of other names are somebody else's.  Raises
+    StoreError."""
     names = [name.removesuffix(".json") for name in files.names(folder)]
     return sorted(int(name) for name in names if name.isdigit())
 

@@ -41,7 +41,7 @@ class Block:
     epoch: int = 0
 
     def encode(self) -> bytes:
-        """As the file holds it."""
+        """The form in which the file holds it."""
         record = {"last": self.last, "ended_at": self.ended_at, "epoch": self.epoch, "ranges": self.ranges}
         return json.dumps(record, separators=(",", ":")).encode()
 

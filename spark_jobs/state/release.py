@@ -68,7 +68,8 @@ class Release:
         self._pace, self._paced = 0.0, 0.0
 
     def _read(self) -> list[Anchor]:
-        """Of the newest driver that wrote them down; a file of an earlier version may hold the beginning alone."""
+        """The anchors of the newest driver that wrote them down; a file of an earlier version may hold the beginning
+        alone."""
         name, data = self._written.newest(CLOCK)
         if data is None:
             return []

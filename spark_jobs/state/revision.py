@@ -41,8 +41,9 @@ class RevisionError(CheckpointError):
 
 
 def revision_of(resource: StreamTopology, image: str = "") -> str:
-    """Of all that determines what is in a batch's output, and where: sources, operators, sink location, image by its name.
-    Code that changes below the same class and image name is not seen.  The batch interval only decides when."""
+    """The revision of all that determines what is in a batch's output, and where: sources, operators, sink location,
+    image by its name.  Code that changes below the same class and image name is not seen.  The batch interval only
+    decides when."""
     spec = json.loads(resource.document)["spec"]
     parts = [_effective(spec.get(name)) for name in EFFECTIVE]
     return hashlib.sha256(json.dumps([*parts, image], sort_keys=True).encode()).hexdigest()[:12]

@@ -23,7 +23,7 @@ class StateFile:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> StateFile:
-        """Of plain JSON values; raises KeyError, TypeError or ValueError."""
+        """Parse plain JSON values; raises KeyError, TypeError or ValueError."""
         return StateFile(data["path"], int(data["size"]), data["sha256"])
 
 
@@ -56,7 +56,7 @@ class Snapshot:
 
     @staticmethod
     def round(partition: str, position: int, file: StateFile | None = None) -> Snapshot:
-        """As it is stored for a global checkpoint at batch `position`."""
+        """The snapshot as it is stored for a global checkpoint at batch `position`."""
         return Snapshot(partition, position, file, Kind.ROUND, position, position + 1, position)
 
     def to_json(self) -> dict[str, Any]:

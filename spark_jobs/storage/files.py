@@ -90,7 +90,7 @@ class Files:
         self._server = self.name.partition("://")[2].partition("/")[0] if self.way is not Way.LINK else ""
 
     def path(self, relative: str) -> str:
-        """Of a file, in the words of the file system."""
+        """The path of a file, in the words of the file system."""
         return f"{self.root}/{relative}" if relative else self.root
 
     # -- reading -------------------------------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ def _priorities_fit(topology: StreamTopology) -> None:
 
 
 def _partitions_fit(topology: StreamTopology) -> None:
-    """As the coordinator counts: in thousandths of a core, under the cap."""
+    """Whether each partition fits a node, as the coordinator counts: in thousandths of a core, under the cap."""
     nodes, cap = topology.nodes, topology.recovery.cpu_cap
     whole = milli_cpu(nodes.cpu_cores)
     room = under_cap(cap, whole)

@@ -154,7 +154,7 @@ def _partitions(
     readers: Mapping[str, list[tuple[OperatorSpec, Grouping, bool]]],
     name: str,
 ) -> Iterator[Partition]:
-    """Of one operator; what is the same for all of them is one object."""
+    """The partitions of one operator; what is the same for all of them is one object."""
     spec = specs[name]
     inputs = spec.inputs if isinstance(spec, OperatorSpec) else ()
     read = [

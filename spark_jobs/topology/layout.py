@@ -129,7 +129,7 @@ def _height(rows: float) -> float:
 
 
 def _sort(names: list[str], pairs: Sequence[tuple[str, str]], y: Mapping[str, float]) -> None:
-    """By the mean height of the second of all pairs that a name is the first of."""
+    """Sort names by the mean height of the second of all pairs that a name is the first of."""
     mean = {}
     for name in names:
         near = [y[b] for a, b in pairs if a == name]

@@ -73,7 +73,7 @@ class Needs:
 
     @classmethod
     def of_stages(cls, stages: Sequence[SourceSpec | OperatorSpec]) -> Needs:
-        """As a resource says."""
+        """The needs that a resource describes."""
         inputs = {
             stage.name: [(spec.source, spec.grouping.mode is Mode.FORWARD) for spec in stage.inputs]
             for stage in stages

@@ -59,7 +59,7 @@ def load_text(
     folder: Path | None = None,
     data: bool = True,
 ) -> StreamTopology:
-    """As `load_topology`, from YAML text; `name` stands for the file in messages, `folder` is where it lies."""
+    """Like `load_topology`, but from YAML text; `name` stands for the file in messages, `folder` is where it lies."""
     node, obj = _parse(text, name)
     try:
         resource = from_object(obj)

@@ -135,7 +135,7 @@ class NodeSettings:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """As Kubernetes has it."""
+    """The field as Kubernetes has it."""
 
     key: str | None
     operator: str

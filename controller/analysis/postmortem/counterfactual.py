@@ -48,7 +48,8 @@ class Counterfactuals:
 
 
 def counterfactuals(story: Story) -> Counterfactuals | None:
-    """None for an incident without a plan: nothing was decided, so nothing could have been otherwise."""
+    """What other strategies would have done; None for an incident without a plan: nothing was decided, so nothing could
+    have been otherwise."""
     planned = [plan for plan in story.plans if plan.candidates]
     if not planned:
         return None

@@ -288,12 +288,12 @@ class EmbeddedCluster:
 
     @property
     def master_url(self) -> str:
-        """For `spark.master`."""
+        """The URL for `spark.master`."""
         return self._master_url
 
     @property
     def zk_hosts(self) -> str:
-        """For a ZooKeeper client."""
+        """The hosts for a ZooKeeper client."""
         return self.zookeeper.hosts
 
     def zk_environment(self, root: str | None = None) -> dict[str, str]:
@@ -333,15 +333,15 @@ class EmbeddedCluster:
         }
 
     def submit_arguments(self, *more: str) -> str:
-        """For PYSPARK_SUBMIT_ARGS, with `more` options; a driver without them is answered by nobody."""
+        """The value of PYSPARK_SUBMIT_ARGS, with `more` options; a driver without them is answered by nobody."""
         return shlex.join(self._secret.submit_arguments(*more))
 
     def executor_java_options(self) -> str:
-        """For `spark.executor.extraJavaOptions`."""
+        """The value of `spark.executor.extraJavaOptions`."""
         return " ".join(self._jvm.flags())
 
     def driver_java_options(self) -> str:
-        """For `spark.driver.extraJavaOptions`."""
+        """The value of `spark.driver.extraJavaOptions`."""
         return " ".join(self._jvm.flags())
 
     # inside
@@ -350,7 +350,7 @@ class EmbeddedCluster:
         return [*_DAEMON_OPTIONS, *self._secret.daemon_options()]
 
     def _daemon_environment(self, host: str) -> dict[str, str]:
-        """Of the master, and of an agent and the Worker below it."""
+        """The environment of the master, and of an agent and the Worker below it."""
         mark = self._running().environment()
         return self._jvm.environment(host) | mark | self._secret.daemon_environment()
 

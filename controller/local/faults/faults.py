@@ -146,7 +146,7 @@ def _require_nodes(faults: tuple[Fault, ...], file: str, nodes: int, topology: T
 
 
 def parse_faults(items: Any, file: str, nodes: int, folder: Path = Path()) -> tuple[Fault, ...]:
-    """As `load_faults`, from parsed YAML; whether nodes exist is not checked."""
+    """Like `load_faults`, but from parsed YAML; whether nodes exist is not checked."""
     if items is None:
         return ()
     if not isinstance(items, list):

@@ -106,7 +106,7 @@ def _from_events(events: list[tuple[float, str, str]], fleet: _Fleet, start_s: f
 
 
 def _from_counts(counts: list[tuple[float, int]], fleet: _Fleet, start_s: float) -> list[Change]:
-    """Of a fleet that shrinks, the nodes that came last are lost."""
+    """Choose who is lost: of a fleet that shrinks, the nodes that came last are lost."""
     if not counts:
         return []
     zero = counts[0][0]

@@ -72,7 +72,8 @@ def availability(
     done: bool,
     criterion: Criterion,
 ) -> Availability | None:
-    """None when nothing was written.  Queries that never wrote anything are unavailable throughout.
+    """Availability of each query over time; None when nothing was written.  Queries that never wrote anything are
+    unavailable throughout.
 
     `span`: when the stream began and when the run ended; `done`: the stream ended, so after the last batch that anybody
     wrote nothing is due.

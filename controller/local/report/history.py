@@ -35,7 +35,8 @@ class Writes:
 
 
 def read_events(path: Path) -> dict[str, Writes]:
-    """By query.  An unfinished last line (the driver was killed) is left out; ReportError for any other damage."""
+    """Read the writes of each query.  An unfinished last line (the driver was killed) is left out; ReportError for any
+    other damage."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except FileNotFoundError:

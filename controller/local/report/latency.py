@@ -71,7 +71,7 @@ class Series:
 
 
 def baseline(writes: Writes, failure: float | None) -> float:
-    """l_s: mean latency of the batches written before the failure (of all, without one), start-up left out."""
+    """The value l_s: mean latency of the batches written before the failure (of all, without one), start-up left out."""
     before = writes.latency if failure is None else writes.latency[writes.written < failure]
     settled = before[WARM_UP_BATCHES:] if before.size > 2 * WARM_UP_BATCHES else before
     recent = settled[-BASELINE_BATCHES:] if failure is not None else settled

@@ -19,7 +19,7 @@ from reprise.controller.local.run.services import Service
 
 
 def natural(name: str) -> tuple[str, int]:
-    """n2 before n10."""
+    """Sort n2 before n10."""
     match = re.fullmatch(r"(.*?)(\d*)", name)
     assert match is not None
     return match[1], int(match[2] or 0)

@@ -273,5 +273,5 @@ BY_NAME = {metric.name: metric for metric in METRICS}
 
 
 def priority_class(priority: int) -> str:
-    """Of a query's priority, 1 to 10."""
+    """The class of a query's priority, 1 to 10."""
     return next(name for name, least in PRIORITY_CLASSES.items() if priority >= least)

@@ -22,7 +22,7 @@ from reprise.spark_jobs.topology import Topology
 
 @dataclass(slots=True)
 class DriverMetrics:
-    """Of one driver process.  `session`: one of the catalogue's SESSIONS."""
+    """The metrics of one driver process.  `session`: one of the catalogue's SESSIONS."""
 
     engine: Engine
     session: Callable[[], str]

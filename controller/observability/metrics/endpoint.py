@@ -46,7 +46,7 @@ def controller_registry(
 
 @dataclass(slots=True)
 class RunMetrics:
-    """Of `reprise run`: is shown the run's state several times a second, and answers with the last one."""
+    """The metrics of `reprise run`: it is shown the run's state several times a second, and answers with the last one."""
 
     resource: StreamTopology
     since: float = field(default_factory=time.time)

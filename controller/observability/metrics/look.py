@@ -28,5 +28,5 @@ class Look:
 
     @property
     def name(self) -> str:
-        """As the label `topology` has it."""
+        """The value of the label `topology`."""
         return f"{self.resource.namespace}/{self.resource.name}"

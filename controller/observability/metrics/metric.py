@@ -14,7 +14,7 @@ PREFIX = "reprise_"
 
 
 class Kind(StrEnum):
-    """Of Prometheus' types, those that are used."""
+    """Those of Prometheus' types that are used."""
 
     GAUGE = "gauge"
     COUNTER = "counter"

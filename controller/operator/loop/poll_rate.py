@@ -36,7 +36,7 @@ LONGEST_S = {PollKind.POLL: 30.0, PollKind.DECIDE: 3.0, PollKind.RECONCILE: 30.0
 
 @dataclass(slots=True)
 class PollRate:
-    """Of one operator; used by several threads."""
+    """The poll rate of one operator; used by several threads."""
 
     _cost_s: dict[PollKind, float] = field(default_factory=lambda: dict.fromkeys(PollKind, 0.0))
     _count: dict[PollKind, int] = field(default_factory=lambda: dict.fromkeys(PollKind, 0))

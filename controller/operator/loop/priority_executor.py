@@ -34,7 +34,7 @@ class PriorityExecutor(Executor):
         return self._put(self._first, partial(work, *args, **kwargs))
 
     def later(self, work: Callable[[], T]) -> Future[T]:
-        """As `submit`, for what can wait until no decision does."""
+        """Like `submit`, but for what can wait until no decision does."""
         return self._put(self._later, work)
 
     def _put(self, queue: deque[_Job], work: Callable[[], T]) -> Future[T]:

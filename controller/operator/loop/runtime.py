@@ -42,7 +42,7 @@ WATCH_STUCK_S = 3 * WATCH_S
 
 @dataclass(frozen=True, slots=True)
 class Switches:
-    """For all topologies at once."""
+    """Cluster-wide switches from the ConfigMap."""
 
     paused: bool = False
     recommend: bool = False
@@ -154,7 +154,7 @@ class Runtime:
 
     @property
     def session(self) -> str:
-        """Of ZooKeeper, in the words of the metrics."""
+        """The state of the ZooKeeper session, in the words of the metrics."""
         return session_of(self.client.state)
 
     def looks(self) -> list[Look]:

@@ -29,7 +29,7 @@ log = logging.getLogger("reprise.operator")
 
 
 class TopologyLoop:
-    """Of one topology; `woken` is set when there is reason to look at everything at once."""
+    """The loop of one topology; `woken` is set when there is reason to look at everything at once."""
 
     def __init__(
         self, runtime: Runtime, controller: TopologyController, woken: asyncio.Event, stopped: kopf.DaemonStopped,
@@ -64,7 +64,7 @@ class TopologyLoop:
         return await self._look() if pause is None else pause
 
     async def _poll(self) -> float | None:
-        """None when everything must be looked at; also when something calls before it was this one's turn."""
+        """Poll; None when everything must be looked at; also when something calls before it was this one's turn."""
         poll = asyncio.wrap_future(
             self._runtime.deciding.later(lambda: self._controller.poll(self._body(), self._around()))
         )

@@ -76,7 +76,7 @@ class CapacityForecast:
     expected: tuple[Expected, ...] = ()
 
     def __str__(self) -> str:
-        """For people; empty when there is nothing to say."""
+        """One sentence for people; empty when there is nothing to say."""
         coming = sorted(e.in_s for e in self.expected if e.in_s is not None)
         stuck = [e for e in self.expected if e.in_s is None]
         parts = []
@@ -93,8 +93,8 @@ NOTHING_KNOWN = CapacityForecast(None)
 
 
 def load_view(pod: Mapping[str, Any]) -> Load:
-    """Of any pod: the greater of its containers' sum and its largest init container, and its overhead.  One that has
-    ended holds nothing."""
+    """What any pod requests: the greater of its containers' sum and its largest init container, and its overhead.  One
+    that has ended holds nothing."""
     meta, spec = pod.get("metadata", {}), pod.get("spec", {})
     ended = (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded")
     asked = max(
@@ -132,7 +132,7 @@ def _takes(machine: Machine, demand: Demand) -> bool:
 def expected_of(
     pods: Iterable[PodView], here: frozenset[str], said: Mapping[str, Said], room: int | None, now: float
 ) -> tuple[Expected, ...]:
-    """For each executor pod that is not `here` yet whether it will be, in order of name; `said` by pod."""
+    """Say for each executor pod that is not `here` yet whether it will be, in order of name; `said` by pod."""
     found, left = [], room or 0
     for pod in sorted(pods, key=lambda p: p.name):
         if pod.name in here or pod.ended or pod.deleted_at is not None:

@@ -31,7 +31,7 @@ _SELECTORS = ("spark.kubernetes.node.selector.", "spark.kubernetes.executor.node
 
 @dataclass(slots=True)
 class CapacityForecaster:
-    """Of one topology."""
+    """The capacity forecast of one topology."""
 
     api: Api
     namespace: str
@@ -66,7 +66,7 @@ class CapacityForecaster:
 
 
 def demand_of(resource: StreamTopology) -> Demand:
-    """Of one executor: what the topology says, and what its Spark settings say on top."""
+    """The requests of one executor: what the topology says, and what its Spark settings say on top."""
     kubernetes = resource.kubernetes
     tolerated = frozenset(t.key or "*" for t in kubernetes.tolerations)
     labels = dict(kubernetes.node_selector)

@@ -45,7 +45,7 @@ class Cluster:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def pods(self, topology: Key) -> dict[str, PodView]:
-        """By name; a copy."""
+        """The pods of a topology by name; a copy."""
         with self._lock:
             return dict(self._pods.get(topology, {}))
 

@@ -56,7 +56,7 @@ class Book(Protocol):
 
 @dataclass(slots=True)
 class Drain:
-    """Of one topology."""
+    """The drain of one topology's driver."""
 
     book: Book
     events: Events
@@ -115,8 +115,9 @@ class Drain:
         return resource, settings
 
     def _nothing_released(self) -> bool:
-        """By what is on record now: a report that is some seconds old may be of the driver before the one that has just
-        ended.  What is wrong here would be refused by the store, but only after the former spec is off the record."""
+        """Whether nothing was released, by what is on record now: a report that is some seconds old may be of the
+        driver before the one that has just ended.  What is wrong here would be refused by the store, but only after the
+        former spec is off the record."""
         now = self.book.observe()
         if not now.connected:
             raise SessionError("ZooKeeper does not answer, so it is not known whether the stream is drained")

@@ -43,7 +43,7 @@ AGAIN_S = 5.0
 
 @dataclass(slots=True)
 class DriverKeeper:
-    """Of one topology."""
+    """Keeps the driver of one topology."""
 
     api: Api
     settings: OperatorSettings
@@ -133,7 +133,7 @@ class DriverKeeper:
                 self.events.say("ZooKeeperUserRefused", no_user, warning=True)
 
     def _revision(self, resource: StreamTopology) -> str:
-        """Of the driver that is wanted; computed once for each spec."""
+        """The revision of the driver that is wanted; computed once for each spec."""
         if self._wanted is None or self._wanted[0] is not resource:
             self._wanted = resource, manifests.revision(resource, self.settings)
         return self._wanted[1]

@@ -21,7 +21,7 @@ _LOOKS = 4
 
 @dataclass(slots=True)
 class DriverSilence:
-    """Of the drivers of one topology; `limit_s` is the silence after which one is given up."""
+    """How long the drivers of one topology are silent; `limit_s` is the silence after which one is given up."""
 
     limit_s: float
     clock: Callable[[], float] = time.monotonic

@@ -19,7 +19,7 @@ OVERDUE_S = 10.0
 
 @dataclass(slots=True)
 class Endings:
-    """As one operator has seen them."""
+    """Pods that were told to end, as one operator has seen them."""
 
     clock: Callable[[], float] = time.monotonic
     _since: dict[str, float] = field(default_factory=dict)

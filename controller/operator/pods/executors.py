@@ -27,7 +27,7 @@ FORGET_S = 300.0
 
 @dataclass(slots=True)
 class ExecutorKeeper:
-    """Of one topology."""
+    """The executors of one topology."""
 
     api: Api
     namespace: str

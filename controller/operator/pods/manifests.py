@@ -106,7 +106,7 @@ def revision(resource: StreamTopology, settings: OperatorSettings) -> str:
 
 
 def output_revision(resource: StreamTopology, settings: OperatorSettings) -> str:
-    """As the driver computes it."""
+    """The revision as the driver computes it."""
     return revision_of(resource, resource.kubernetes.image or settings.image)
 
 

@@ -59,7 +59,7 @@ def manifest(
 
 
 def digest(resource: StreamTopology, settings: OperatorSettings) -> str:
-    """Of what the policy says; empty where the operator makes none."""
+    """The digest of what the policy says; empty where the operator makes none."""
     if not settings.network_policies:
         return ""
     spec = manifest(resource, settings, {}, {})["spec"]

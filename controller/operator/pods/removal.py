@@ -24,7 +24,7 @@ GIVE_UP_S = 90.0
 
 @dataclass(slots=True)
 class Removal:
-    """Of the pods of one topology."""
+    """The removal of one topology's pods."""
 
     api: Api
     events: Events

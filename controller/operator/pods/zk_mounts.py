@@ -34,7 +34,7 @@ AGAIN_S, SOON_S = 300.0, 10.0
 
 
 def name(resource: StreamTopology, settings: OperatorSettings, uid: str) -> str:
-    """Of the topology's Secret, which its uid and its user determine; empty without users."""
+    """The name of the topology's Secret, which its uid and its user determine; empty without users."""
     if settings.zk_keys is None:
         return ""
     user = settings.zk_keys.topology(root_of(resource.namespace, resource.name))

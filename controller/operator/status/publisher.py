@@ -49,7 +49,7 @@ class _Written:
 
 @dataclass(slots=True)
 class Publisher:
-    """Of one topology."""
+    """Publishes the status objects of one topology."""
 
     api: Api
     namespace: str

@@ -35,7 +35,7 @@ _GOOD = frozenset({"Ready", "Valid", "Observed"})
 
 @dataclass(slots=True)
 class StatusReporter:
-    """Of one topology."""
+    """Reports the state of one topology."""
 
     name: str
     publisher: Publisher
@@ -60,7 +60,7 @@ class StatusReporter:
 
     @property
     def recovering(self) -> bool:
-        """By the condition that stands."""
+        """Whether an incident is open, by the condition that stands."""
         conditions = {c.get("type"): c.get("status") for c in self.standing.get("conditions") or []}
         return conditions.get("Recovering") == "True"
 
