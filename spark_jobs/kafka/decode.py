@@ -67,16 +67,20 @@ def decode(decoder: Decoder, values: Sequence[bytes]) -> Decoded:
         return Decoded(table, rows, {})
     except DecodeError:
         pass
-    tables, counts, bad = [], np.zeros(len(values), np.int64), {}
+    tables: list[pa.Table] = []
+    counts, bad = np.zeros(len(values), np.int64), dict[int, str]()
     for index, value in enumerate(values):
         try:
             table, rows = decoder.table([value])
-            tables.append(table)
-            counts[index] = rows[0]
         except DecodeError as error:
             bad[index] = str(error)
-    empty, _ = decoder.table([])
-    return Decoded(pa.concat_tables([empty, *tables]), counts, bad)
+            continue
+        if tables and not table.schema.equals(tables[0].schema):
+            bad[index] = f"columns {table.column_names} are not those of the messages before"
+            continue
+        tables.append(table)
+        counts[index] = rows[0]
+    return Decoded(pa.concat_tables(tables) if tables else decoder.table([])[0], counts, bad)
 
 
 class Raw(Decoder):
@@ -96,13 +100,17 @@ class Json(Decoder):
     def table(self, values: Sequence[bytes]) -> tuple[pa.Table, Counts]:
         if not values:
             return self._schema.empty_table(), np.zeros(0, np.int64)
-        joined = b"\n".join(values)
-        if joined.count(b"\n") != len(values) - 1 or not all(values):
-            joined = b"\n".join(_one_line(value) for value in values)
+        # Arrow reads objects, not lines.  Where every line begins and ends with a brace no object goes over the end of a
+        # line, so each line has at least one, and as many rows as lines means one each.
+        joined = b"\n".join(
+            value if value[:1] == b"{" and value[-1:] == b"}" and b"\n" not in value else _one_line(value)
+            for value in values
+        )
         block = pa.json.ReadOptions(use_threads=False, block_size=max(1 << 20, len(joined) + 1))
         try:
             table = pa.json.read_json(io.BytesIO(joined), block, self._options)
-        except pa.ArrowInvalid as error:
+            table.validate(full=True)  # Arrow's reader takes text that is not UTF-8
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise DecodeError(f"not JSON with these columns: {error}") from None
         if table.num_rows != len(values):
             raise DecodeError("not one JSON object")
@@ -111,9 +119,12 @@ class Json(Decoder):
 
 def _one_line(value: bytes) -> bytes:
     try:
-        return json.dumps(json.loads(value), separators=(",", ":")).encode()
-    except ValueError as error:
+        found = json.loads(value.decode())
+    except (ValueError, RecursionError) as error:
         raise DecodeError(f"not JSON: {error}") from None
+    if not isinstance(found, dict):  # `null` alone ends the process inside Arrow
+        raise DecodeError(f"not a JSON object but {type(found).__name__}")
+    return json.dumps(found, separators=(",", ":")).encode()
 
 
 class Arrow(Decoder):
@@ -127,7 +138,7 @@ class Arrow(Decoder):
         empty = [] if self._schema is None else [self._schema.empty_table()]
         try:
             table = pa.concat_tables([*empty, *tables]) if empty or tables else pa.table({})
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise DecodeError(f"columns differ from message to message: {error}") from None
         return table, np.array([t.num_rows for t in tables], np.int64)
 
@@ -135,8 +146,9 @@ class Arrow(Decoder):
         try:
             with pa.ipc.open_stream(value) as reader:
                 table = reader.read_all()
+            table.validate(full=True)
             return table if self._schema is None else table.select(self._schema.names).cast(self._schema)
-        except (pa.ArrowInvalid, pa.ArrowKeyError, KeyError, OSError, ValueError) as error:
+        except (ValueError, TypeError, LookupError, OSError, pa.ArrowNotImplementedError) as error:
             raise DecodeError(f"not an Arrow stream with these columns: {error}") from None
 
 
@@ -164,7 +176,7 @@ class Avro(Decoder):
             records.append(record)
         try:
             table = pa.Table.from_pylist(records, schema=self._schema)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, OverflowError, pa.ArrowNotImplementedError) as error:
             raise DecodeError(f"the record does not fit the columns: {error}") from None
         return table, np.ones(len(values), np.int64)
 
@@ -174,7 +186,7 @@ def local_schema(schema: Any) -> Callable[[bytes], tuple[Any, int]]:
     try:
         raw = json.loads(Path(schema).read_text(encoding="utf-8")) if isinstance(schema, str) else schema
         parsed = fastavro.parse_schema(raw)
-    except (OSError, ValueError, KeyError, fastavro.schema.SchemaParseException) as error:
+    except (OSError, ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as error:
         raise SpecError("avro.schema", f"is not an Avro schema or a file with one: {error}") from None
     return lambda _value: (parsed, 0)
 

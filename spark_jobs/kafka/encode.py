@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from reprise.spark_jobs.errors import EncodeError, SpecError
 from reprise.spark_jobs.kafka.decode import local_schema
+from reprise.spark_jobs.operators.parameters import whole
 
 Keyed = list[tuple[bytes | None, bytes | None]]
 ARROW_BYTES = 500_000
@@ -52,7 +53,12 @@ class Raw(Encoder):
         column = table["value"]
         if column.null_count:
             raise EncodeError("column `value` has nulls")
-        found: list[bytes] = column.cast(pa.binary()).to_pylist()
+        try:
+            found: list[bytes] = column.cast(pa.binary()).to_pylist()
+        except pa.ArrowNotImplementedError:
+            raise EncodeError(
+                f"column `value` holds {column.type}; format raw writes text or bytes"
+            ) from None
         return found
 
 
@@ -85,7 +91,7 @@ class Avro(Encoder):
             stream = io.BytesIO()
             try:
                 fastavro.schemaless_writer(stream, self._schema, row)
-            except (ValueError, TypeError, KeyError, AttributeError) as error:
+            except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
                 raise EncodeError(f"a row does not fit the Avro schema: {error}") from None
             found.append(self._head + stream.getvalue())
         return found
@@ -100,7 +106,10 @@ def make_encoder(kind: str, avro: Any) -> Encoder:
         return plain[kind]()
     if not isinstance(avro, Mapping) or not {"schema"} <= set(avro) <= {"schema", "id"}:
         raise SpecError("avro", "expected {schema: FILE or SCHEMA, id: NUMBER in a registry}")
-    return Avro(avro["schema"], avro.get("id"))
+    number = avro.get("id")
+    if number is not None and whole(number, "avro.id", least=0) >= 1 << 32:
+        raise SpecError("avro.id", f"ids of a registry have 32 bits, found {number}")
+    return Avro(avro["schema"], number)
 
 
 def keys(table: pa.Table, columns: Sequence[str]) -> Sequence[bytes | None]:
@@ -122,7 +131,24 @@ def _text(value: Any) -> bytes | None:
     return str(value).encode()
 
 
+def deletions(table: pa.Table, name: str) -> list[bool]:
+    """Which rows say that their key is deleted; null does not.  EncodeError unless the column holds booleans."""
+    if name not in table.column_names:
+        raise EncodeError(
+            f"delete column {name!r} is not in the output; its columns are {table.column_names}"
+        )
+    kind = table[name].type
+    if not (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind)):
+        raise EncodeError(f"delete column {name!r} holds {kind}; expected booleans")
+    return [bool(value) for value in table[name].to_pylist()]
+
+
 def upserts(found: Keyed, deleted: Sequence[bool]) -> Keyed:
-    """The last message of each key, where the last one stood; a deleted key's value is null, a tombstone."""
+    """The last message of each key, where the last one stood; a deleted key's value is null, a tombstone.
+
+    EncodeError for a row without a key: brokers refuse it in a compacted topic, and would each time.
+    """
+    if any(key is None for key, _ in found):
+        raise EncodeError("a key is null; mode upsert needs a key in each row")
     last = {key: index for index, (key, _) in enumerate(found)}
     return [(key, None if deleted[i] else value) for i, (key, value) in enumerate(found) if last[key] == i]

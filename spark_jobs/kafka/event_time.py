@@ -70,7 +70,15 @@ class Clock:
         if pa.types.is_timestamp(column.type):
             return column.cast(pa.timestamp("us"), safe=False).cast(pa.int64()).to_numpy(zero_copy_only=False)
         times_, by = UNITS[self.unit]
-        return column.cast(pa.int64()).to_numpy(zero_copy_only=False) * times_ // by
+        try:
+            given = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise EventTimeError(f"column {self.column!r} does not hold event times: {error}") from None
+        if given.size and max(-int(given.min()), int(given.max())) * times_ >= 1 << 63:
+            raise EventTimeError(
+                f"column {self.column!r} has times beyond 64 bits of microseconds; is its unit really {self.unit}?"
+            )
+        return given * times_ // by
 
 
 def _runs(names: Sequence[str], ends: Any) -> dict[str, tuple[int, int]]:

@@ -26,7 +26,7 @@ from reprise.spark_jobs.errors import (
     StepError,
 )
 from reprise.spark_jobs.kafka import transactions
-from reprise.spark_jobs.kafka.encode import Encoder, Keyed, keys, make_encoder, upserts
+from reprise.spark_jobs.kafka.encode import Encoder, Keyed, deletions, keys, make_encoder, upserts
 from reprise.spark_jobs.kafka.settings import PRODUCER_OWN, parse_clusters, parse_settings
 from reprise.spark_jobs.kafka.transactions import Headers, Session, TooLargeError, Written
 from reprise.spark_jobs.operators.parameters import choice, names
@@ -242,7 +242,7 @@ class KafkaSink(Sink):
             return Written(batch, [])
         deleted: Sequence[bool] = [False] * table.num_rows
         if self.delete is not None:
-            deleted = [bool(d) for d in table[self.delete].to_pylist()]
+            deleted = deletions(table, self.delete)
             table = table.drop_columns([self.delete])
         values = self.encoder.values(table)
         messages: Keyed = list(

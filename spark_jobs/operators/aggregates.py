@@ -28,6 +28,8 @@ Partials = dict[str, Array]
 ROWS = "rows"
 """The accumulator that every keyed state has: how many rows a slot holds."""
 _FORM = re.compile(r"^\s*(count|sum|mean|min|max)\s*\(\s*([^()]*?)\s*\)\s*$")
+_LIMIT = 1 << 63
+_TOO_LARGE = "a sum of integers is beyond 64 bits; make them floats first, e.g. `x * 1.0 AS x` in a Map"
 _COMBINE: dict[str, Callable[[Array, Array], Array]] = {"min": np.minimum, "max": np.maximum}
 
 
@@ -104,7 +106,7 @@ def partials(table: pa.Table, codes: Ints, size: int, aggregates: Sequence[Aggre
                     f"{function} of {name!r} needs numbers or times; the column holds {table[name].type}"
                 )
             else:
-                result[accumulator] = _reduce(function, values, own, size)
+                result[accumulator] = _reduce(accumulator, values, own, size)
     return result
 
 
@@ -125,14 +127,29 @@ def _numbers(table: pa.Table, name: str) -> tuple[Array | None, Bools | None]:
     return array.drop_null().to_numpy(zero_copy_only=False), valid
 
 
-def _reduce(function: str, values: Array, codes: Ints, size: int) -> Array:
+def _reduce(accumulator: str, values: Array, codes: Ints, size: int) -> Array:
+    function = accumulator.partition(":")[0]
     if function == "sum" and values.dtype == np.float64:
         # Without a single value bincount forgets the weights' type.
         return np.bincount(codes, weights=values, minlength=size).astype(np.float64, copy=False)
+    if function == "sum":
+        _require_room(accumulator, values, codes, size)
     result = np.full(size, identity(function, values.dtype), values.dtype)
     ufunc = {"sum": np.add, "min": np.minimum, "max": np.maximum}[function]
     ufunc.at(result, codes, values)
     return result
+
+
+def _require_room(accumulator: str, values: Ints, codes: Ints, size: int) -> None:
+    """ColumnError when a sum of integers does not fit into 64 bits; numpy would wrap around without a word."""
+    if not len(values) or max(-int(values.min()), int(values.max())) * len(values) < _LIMIT:
+        return
+    low, high = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    np.add.at(low, codes, values & 0xFFFFFFFF)
+    np.add.at(high, codes, values >> 32)
+    high += low >> 32
+    if np.any((high < -(1 << 31)) | (high >= 1 << 31)):
+        raise ColumnError(f"{accumulator}: {_TOO_LARGE}")
 
 
 def identity(name: str, dtype: npt.DTypeLike) -> Any:
@@ -149,4 +166,9 @@ def identity(name: str, dtype: npt.DTypeLike) -> Any:
 def combine(name: str, left: Array, right: Array) -> Array:
     """Two accumulators of one name put together, `left` first."""
     merge = _COMBINE.get(name.partition(":")[0])
-    return merge(left, right) if merge else left + right
+    if merge:
+        return merge(left, right)
+    total = left + right
+    if total.dtype == np.int64 and np.any((left ^ total) & (right ^ total) < 0):
+        raise ColumnError(f"{name}: {_TOO_LARGE}")
+    return total

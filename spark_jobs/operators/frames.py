@@ -85,14 +85,17 @@ def times(table: pa.Table, name: str) -> Ints:
         )
     if array.null_count:
         raise ColumnError(f"time column {name!r} has {array.null_count} nulls")
-    values: Ints = array.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    try:
+        values: Ints = array.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid as error:
+        raise ColumnError(f"time column {name!r}: {error}") from None
     return values
 
 
 def inbox_table(inbox: Inbox, operator: str | None = None) -> pa.Table | None:
     """The inbox's rows in order (of one upstream, or of all), in canonical types; None when there are none.
 
-    ColumnError when upstreams send different columns.
+    A column that some upstreams do not send is null in their rows.  ColumnError for one that has another type.
     """
     tables = [canonical(i.table) for i in inbox.inputs if operator in (None, i.operator) and i.table.num_rows]
     if len(tables) <= 1:
@@ -110,11 +113,15 @@ def rows(columns: dict[str, Any]) -> pa.Table | None:
 
 
 def concat(tables: Sequence[pa.Table | None]) -> pa.Table | None:
-    """The rows of several outputs one after the other; None when there are none."""
+    """The rows of several outputs one after the other; None when there are none.  ColumnError when their columns
+    differ."""
     some = [t for t in tables if t is not None and t.num_rows]
     if len(some) <= 1:
         return some[0] if some else None
-    return pa.concat_tables(some).combine_chunks()
+    try:
+        return pa.concat_tables(some).combine_chunks()
+    except pa.ArrowInvalid as error:
+        raise ColumnError(f"columns changed between batches: {error}") from error
 
 
 def later(before: int | None, now: int) -> int:

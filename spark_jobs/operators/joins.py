@@ -18,6 +18,7 @@ from reprise.spark_jobs.contract import LATE_ROWS, Columns, Inbox, Operator, Pla
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators.frames import (
     Ints,
+    column,
     concat,
     inbox_table,
     later,
@@ -213,6 +214,8 @@ class StreamTableJoin(LatestRowsOperator):
     def _with_columns(self, stream: pa.Table, state: LatestRows, slots: Ints) -> pa.Table:
         if not state.index.size:
             for name in self.columns or ():
+                if name in self.keys:
+                    continue
                 stream = stream.append_column(self._name(stream, name), pa.nulls(stream.num_rows))
             return stream
         matched = state.rows(np.maximum(slots, 0))
@@ -220,7 +223,7 @@ class StreamTableJoin(LatestRowsOperator):
         for name in matched.column_names if self.columns is None else self.columns:
             if name in self.keys:
                 continue
-            values = matched.column(name).combine_chunks()
+            values = column(matched, name)
             if self.how == "left":
                 values = pc.if_else(missing, pa.scalar(None, values.type), values)
             stream = stream.append_column(self._name(stream, name), values)

@@ -15,9 +15,14 @@ from itertools import repeat
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from reprise.spark_jobs.operators.chunks import ChunkStore
-from reprise.spark_jobs.operators.frames import Ints, column
+from reprise.spark_jobs.operators.frames import ColumnError, Ints, column
+
+_NAN = float("nan")
+"""The one NaN of dicts: two different ones are never equal."""
+_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,24 +38,42 @@ class Groups:
 
 
 def group(table: pa.Table, by: Sequence[str]) -> Groups:
-    """Rows by the key columns `by`; null is a key like others.  Without columns all rows form one group."""
+    """Rows by the key columns `by`; null is a key like others, NaN is one key, and so are 0.0 and -0.0.  Without
+    columns all rows form one group.  ColumnError for a column of lists or other nested values."""
     if not by:
         return Groups(np.zeros(table.num_rows, np.int64), pa.table({}), 1 if table.num_rows else 0)
-    arrays = [column(table, name) for name in by]
+    arrays = [_plain_zeros(column(table, name)) for name in by]
     if len(arrays) == 1:
-        encoded = arrays[0].dictionary_encode(null_encoding="encode")
+        encoded = _encoded(arrays[0], by[0])
         codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         return Groups(codes, pa.table([encoded.dictionary], names=list(by)), len(encoded.dictionary))
-    codes, first = _combined(arrays)
+    codes, first = _combined([_encoded(array, name) for array, name in zip(arrays, by, strict=True)])
     keys = pa.table([a.take(pa.array(first)) for a in arrays], names=list(by))
     return Groups(codes, keys, len(first))
 
 
-def _combined(arrays: Sequence[pa.Array]) -> tuple[Ints, Ints]:
+def _plain_zeros(array: pa.Array) -> pa.Array:
+    """Without -0.0, which a dict takes for the same key as 0.0, and Arrow for another."""
+    return pc.add(array, pa.scalar(0.0, array.type)) if _has_zeros(array.type) else array
+
+
+def _has_zeros(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_float32(kind) or pa.types.is_float64(kind))
+
+
+def _encoded(array: pa.Array, name: str) -> pa.DictionaryArray:
+    try:
+        return array.dictionary_encode(null_encoding="encode")
+    except pa.ArrowNotImplementedError:
+        raise ColumnError(
+            f"key column {name!r} holds {array.type}; use strings, numbers, times or booleans"
+        ) from None
+
+
+def _combined(columns: Sequence[pa.DictionaryArray]) -> tuple[Ints, Ints]:
     """Codes over several columns by first appearance, and the row in which each code appears first."""
-    total = np.zeros(len(arrays[0]), np.int64)
-    for array in arrays:
-        encoded = array.dictionary_encode(null_encoding="encode")
+    total = np.zeros(len(columns[0]), np.int64)
+    for encoded in columns:
         total = total * len(encoded.dictionary) + encoded.indices.to_numpy(zero_copy_only=False)
         # Renumber densely after each column: products of column sizes cannot overflow.
         _, first, total = np.unique(total, return_index=True, return_inverse=True)
@@ -114,5 +137,20 @@ class KeyIndex:
 def _values(keys: pa.Table, by: Sequence[str], count: int) -> list[Hashable]:
     if not by:
         return [()] * count
-    columns = [keys.column(name).to_pylist() for name in by]
+    columns = [_hashable(keys.column(name)) for name in by]
     return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+
+
+def _hashable(column: pa.ChunkedArray) -> list[Hashable]:
+    """Values that a dict finds again exactly when they are the same key.
+
+    As datetimes the two instants of a repeated hour are equal where clocks are put back, so times are numbers.
+    """
+    kind = column.type
+    if pa.types.is_floating(kind):
+        return [_NAN if value != value else value for value in column.to_pylist()]  # noqa: PLR0124
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind) or pa.types.is_time64(kind):
+        unit = _NANOSECONDS[kind.unit]
+        return [None if value is None else value * unit for value in column.cast(pa.int64()).to_pylist()]
+    found: list[Hashable] = column.to_pylist()
+    return found

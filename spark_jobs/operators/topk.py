@@ -16,7 +16,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from reprise.spark_jobs.contract import Columns, Inbox, Operator, Place, Tables
-from reprise.spark_jobs.operators.frames import Bools, ColumnError, Ints, column, inbox_table, one_row, rows
+from reprise.spark_jobs.operators.frames import (
+    Bools,
+    ColumnError,
+    Ints,
+    column,
+    inbox_table,
+    one_row,
+    rows,
+    select,
+)
 from reprise.spark_jobs.operators.keys import KeyIndex, group
 from reprise.spark_jobs.operators.parameters import choice, names, whole
 from reprise.spark_jobs.topology.columns import merged, require
@@ -81,7 +90,7 @@ class TopK(Operator):
         value, listed = self._values(table)
         groups = group(table, self.per)
         chosen, rank = _best(self.k, np.flatnonzero(listed), value, groups.codes)
-        picked = table.select([*self.all, self.by]).take(pa.array(chosen))
+        picked = select(table, [*self.all, self.by]).take(pa.array(chosen))
         return rows({**{n: picked.column(n) for n in picked.column_names}, "rank": rank})
 
     def _of_stream(self, state: TopState, table: pa.Table) -> pa.Table | None:
@@ -168,7 +177,9 @@ def _best(k: int, candidates: Ints, value: Values, group_of: Ints) -> tuple[Ints
         least = np.partition(own, len(own) - k)[len(own) - k]
         few = np.flatnonzero(own >= least)
         candidates, own, groups = candidates[few], own[few], groups[few]
-    order = np.lexsort((candidates, -own, groups))
+    # Not -own: the least integer has no opposite in 64 bits.
+    falling = ~own if own.dtype == np.int64 else -own
+    order = np.lexsort((candidates, falling, groups))
     starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
     position = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
     top = position < k

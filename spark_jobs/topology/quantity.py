@@ -51,7 +51,7 @@ _MAX_LENGTH = 64
 
 def parse_duration(text: str) -> float:
     """Seconds of a duration such as `500ms`, `1.5s` or `1h30m`.  ValueError says what was expected."""
-    if len(text) > _MAX_LENGTH or not _DURATION.match(text):
+    if len(text) > _MAX_LENGTH or not _DURATION.fullmatch(text):
         found = repr(text[:_MAX_LENGTH])
         raise ValueError(f"{found} is not a duration: write a number and a unit, e.g. 500ms, 10s or 1m30s")
     return float(
@@ -65,9 +65,9 @@ def parse_duration_us(text: str) -> int:
 
 
 def _parse_quantity(text: str, example: str) -> Decimal:
-    if len(text) <= _MAX_LENGTH and _EXPONENT.match(text):
+    if len(text) <= _MAX_LENGTH and _EXPONENT.fullmatch(text):
         return Decimal(text)
-    match = _QUANTITY.match(text) if len(text) <= _MAX_LENGTH else None
+    match = _QUANTITY.fullmatch(text) if len(text) <= _MAX_LENGTH else None
     if match is None or match[2] not in _QUANTITY_UNITS:
         raise ValueError(
             f"{text[:_MAX_LENGTH]!r} is not a quantity: write a number and optionally a unit, e.g. {example}"

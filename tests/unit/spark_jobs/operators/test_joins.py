@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators import StreamTableJoin, WindowedJoin
+from reprise.spark_jobs.operators.frames import ColumnError
 from reprise.spark_jobs.operators.testing import PLACE, inbox, run
 
 S = 1_000_000
@@ -114,3 +115,111 @@ def test_the_two_inputs_must_differ() -> None:
         StreamTableJoin(stream="a", table="a", keys=["k"])
     with pytest.raises(SpecError, match="within"):
         WindowedJoin(left="a", right="b", keys=["k"], within="soon")
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(sides, sides, st.none() | st.integers(0, 12)), min_size=1, max_size=6),
+    st.integers(0, 2),
+    st.integers(0, 2),
+)
+def test_rows_in_time_meet_and_what_nobody_can_meet_is_let_go(
+    stream: list[tuple[Side, Side, int | None]], within: int, lateness: int
+) -> None:
+    join = WindowedJoin(left="l", right="r", keys=["key"], within=f"{within}s", lateness=f"{lateness}s")
+    state, closed, late, number = join.initial(PLACE), None, 0, 0
+    kept: dict[str, list[tuple[int, str, int]]] = {"l": [], "r": []}
+    for batch, (left, right, mark) in enumerate(stream, 1):
+        fresh: dict[str, list[tuple[int, str, int]]] = {"l": [], "r": []}
+        tables = {"l": table(left, "x", number), "r": table(right, "y", number + len(left))}
+        for side, rows in (("l", left), ("r", right)):
+            for t, key in rows:
+                if closed is None or t >= closed:
+                    fresh[side].append((t, key, number))
+                else:
+                    late += 1
+                number += 1
+        state, out = join.step(state, inbox(batch, tables, None if mark is None else mark * S))
+        old = {side: list(rows) for side, rows in kept.items()}
+        kept = {side: kept[side] + fresh[side] for side in kept}
+        pairs = [
+            (i, j, max(s, t) * S)
+            for first, second in ((old["l"], fresh["r"]), (fresh["l"], kept["r"]))
+            for s, k, i in first
+            for t, m, j in second
+            if k == m and abs(s - t) <= within
+        ]
+        found = [] if out is None else [(r["x"], r["y"], r["time"]) for r in out.to_pylist()]
+        assert found == pairs  # in this order: by left row, then by right row
+        if mark is not None:
+            closed = mark - lateness if closed is None else max(closed, mark - lateness)
+            kept = {side: [r for r in rows if r[0] >= closed - within] for side, rows in kept.items()}
+        counts = {"late_rows": late, "left_rows": len(kept["l"]), "right_rows": len(kept["r"])}
+        assert join.counters(state) == counts
+
+
+def test_null_keys_meet_nothing_and_zeros_and_not_a_number_meet_themselves() -> None:
+    def rows(name: str, keys: list[float | None]) -> pa.Table:
+        return pa.table(
+            {"time": [0] * len(keys), "key": pa.array(keys, pa.float64()), name: range(len(keys))}
+        )
+
+    join = WindowedJoin(left="l", right="r", keys=["key"], within="0s")
+    keys = [None, 0.0, float("nan"), 1.0]
+    (out,) = run(join, [inbox(1, {"l": rows("x", keys), "r": rows("y", [None, -0.0, float("nan"), 2.0])})])
+    assert out is not None
+    assert [(r["x"], r["y"]) for r in out.to_pylist()] == [(1, 1), (2, 2)]
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.tuples(sides, sides), min_size=1, max_size=5),
+    st.sampled_from(["inner", "left"]),
+    st.sampled_from([None, ["y"], ["key", "y"], ["time", "y"]]),
+)
+def test_a_lookup_gives_what_a_dict_of_the_latest_rows_gives(
+    stream: list[tuple[Side, Side]], how: str, columns: list[str] | None
+) -> None:
+    join = StreamTableJoin(stream="s", table="t", keys=["key"], how=how, columns=columns)
+    latest: dict[str, dict[str, object]] = {}
+    state = join.initial(PLACE)
+    for batch, (rows, updates) in enumerate(stream, 1):
+        sent = {"s": table(rows, "x", 0), "t": table(updates, "y", batch * 10)}
+        state, out = join.step(state, inbox(batch, sent))
+        latest.update({str(r["key"]): r for r in sent["t"].to_pylist()})
+        wanted = [c for c in (columns or ["time", "y"]) if c != "key"]
+        added = {c: "time_table" if c == "time" else c for c in wanted}
+        if columns is None and not latest:
+            added = {}
+        expected = [
+            {**r, **{name: latest.get(str(r["key"]), {}).get(c) for c, name in added.items()}}
+            for r in sent["s"].to_pylist()
+            if how == "left" or r["key"] in latest
+        ]
+        assert ([] if out is None else out.to_pylist()) == expected
+        declared = join.output_columns({"s": ("time", "key", "x"), "t": ("time", "key", "y")})
+        assert out is None or not latest or tuple(out.column_names) == declared
+        assert out is None or columns is None or tuple(out.column_names) == declared
+
+
+def test_a_column_that_the_table_does_not_have_is_named() -> None:
+    join = StreamTableJoin(stream="s", table="t", keys=["key"], columns=["z"])
+    with pytest.raises(ColumnError, match="column 'z' is not in the input; its columns are time, key, y"):
+        run(join, [inbox(1, {"s": table([(0, "a")], "x", 0), "t": table([(0, "a")], "y", 0)})])
+
+
+def test_rows_whose_columns_change_are_named_and_not_joined() -> None:
+    join = WindowedJoin(left="l", right="r", keys=["key"], within="1s")
+    texts = pa.table({"time": [0], "key": ["a"], "x": ["text"]})
+    with pytest.raises(ColumnError, match="columns changed between batches"):
+        run(join, [inbox(1, {"l": table([(0, "a")], "x", 0)}), inbox(2, {"l": texts})])
+
+
+@pytest.mark.parametrize("columns", [["key", "y"], ["y"], ["y", "key"]])
+def test_a_left_join_has_the_same_columns_before_the_table_has_rows(columns: list[str]) -> None:
+    join = StreamTableJoin(stream="s", table="t", keys=["key"], how="left", columns=columns)
+    rows = table([(0, "a")], "x", 0)
+    before, after = run(join, [inbox(1, {"s": rows}), inbox(2, {"s": rows, "t": table([(0, "a")], "y", 1)})])
+    assert before is not None
+    assert after is not None
+    assert before.column_names == after.column_names == ["time", "key", "x", "y"]

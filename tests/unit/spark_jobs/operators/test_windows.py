@@ -242,3 +242,55 @@ def test_wrong_rows_are_named(aggregate: dict[str, str], rows: dict[str, object]
     window = TumblingWindow(size="1s", aggregate=aggregate)
     with pytest.raises(ColumnError, match=message):
         run(window, [inbox(1, pa.table(rows), S)])
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    batches=st.lists(
+        st.tuples(
+            st.lists(st.tuples(st.integers(-20, 20), st.sampled_from("ab")), max_size=5),
+            st.none() | st.integers(-24, 24),
+        ),
+        min_size=1,
+        max_size=6,
+    ),
+    size=st.sampled_from([1, 2, 4]),
+    lateness=st.integers(0, 3),
+)
+def test_late_rows_and_complete_windows_follow_from_the_greatest_watermark_less_lateness(
+    batches: list[tuple[list[tuple[int, str]], int | None]], size: int, lateness: int
+) -> None:
+    """In half seconds, from before 1970 on; watermarks may be unknown, and may go back, which changes nothing."""
+    half = S // 2
+    window = SlidingWindow(
+        size=f"{size * 500}ms",
+        slide="500ms",
+        keys=["key"],
+        aggregate={"n": "count()"},
+        lateness=f"{lateness * 500}ms",
+    )
+    state, closed, late, seen, shown = window.initial(PLACE), None, 0, [], set()
+    for number, (rows, mark) in enumerate(batches, 1):
+        for t, key in rows:
+            ends = [end for end in range(t + 1, t + size + 1) if closed is None or end > closed]
+            late += not ends
+            seen += [(end, key) for end in ends]
+        if mark is not None:
+            closed = mark - lateness if closed is None else max(closed, mark - lateness)
+        events = pa.table(
+            {
+                "time": pa.array([t * half for t, _ in rows], pa.int64()),
+                "key": pa.array([k for _, k in rows], pa.string()),
+            }
+        )
+        state, out = window.step(state, inbox(number, events, None if mark is None else mark * half))
+        due = {
+            (e, k): seen.count((e, k))
+            for e, k in seen
+            if closed is not None and e <= closed and e not in shown
+        }
+        assert {(end // half, key): n for end, key, n in rows_of(out, "window_end", "key", "n")} == due
+        assert [end for end, _ in rows_of(out, "window_end", "n")] == sorted(e * half for e, _ in due)
+        shown |= set() if closed is None else set(range(-100, closed + 1))
+        assert window.counters(state)["late_rows"] == late
+        assert all(pane + size * half > (closed or 0) * half - half for pane in state.panes) or closed is None

@@ -1,0 +1,216 @@
+"""Messages that are wrong in every way: each is told from the good ones by itself, whatever stands beside it."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.kafka.decode import Decoded, DecodeError, Decoder, decode, make_decoder, parse_columns
+from reprise.spark_jobs.kafka.encode import make_encoder
+
+COLUMNS = parse_columns({"id": "int64", "name": "string", "share": "double", "ok": "boolean"})
+RECORD = {
+    "type": "record",
+    "name": "Row",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "name", "type": ["null", "string"]},
+        {"name": "share", "type": ["null", "double"]},
+        {"name": "ok", "type": ["null", "boolean"]},
+    ],
+}
+AVRO = {"schema": RECORD}
+KINDS: list[tuple[str, Any]] = [("json", None), ("avro", AVRO), ("arrow", None)]
+row = st.fixed_dictionaries(
+    {
+        "id": st.integers(-(2**63), 2**63 - 1),
+        "name": st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=4),
+        "share": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+        "ok": st.none() | st.booleans(),
+    }
+)
+
+
+def alone(decoder: Decoder, value: bytes) -> list[dict[str, Any]] | None:
+    """The rows of a message that is decoded by itself; None when it is refused."""
+    try:
+        return decoder.table([value])[0].to_pylist()  # type: ignore[no-any-return]
+    except DecodeError:
+        return None
+
+
+def check(decoder: Decoder, values: list[bytes]) -> Decoded:
+    """Together each message gives what it gives by itself."""
+    found = decode(decoder, values)
+    each = [alone(decoder, value) for value in values]
+    assert set(found.bad) == {i for i, rows in enumerate(each) if rows is None}
+    assert found.rows.tolist() == [len(rows or ()) for rows in each]
+    assert repr(found.table.to_pylist()) == repr(
+        [r for rows in each for r in rows or ()]
+    )  # NaN equals nothing
+    assert all(found.bad.values())
+    return found
+
+
+@pytest.mark.parametrize(("kind", "avro"), KINDS)
+@settings(max_examples=50, deadline=None)
+@given(rows=st.lists(row, max_size=5))
+def test_every_row_comes_back_as_it_was_written(kind: str, avro: Any, rows: list[dict[str, Any]]) -> None:
+    table = pa.Table.from_pylist(rows, COLUMNS)
+    values = make_encoder(kind, avro).values(table)
+    found = decode(make_decoder(kind, COLUMNS, avro), values)
+    assert not found.bad
+    assert found.table.equals(table)
+    assert found.rows.sum() == len(rows)
+
+
+ODD = [
+    b"", b" ", b"{", b"}", b"{}", b" {} ", b"{} {}", b"{}{}", b'{"id": 1', b', "name": "x"}', b'{"id": {}', b"{}}",
+    b'{"x": [{}', b"]}", b"null", b"1", b"[{}]", b'{"id": 9223372036854775808}', b'{"id": 1.5}', b'{"id": "1"}',
+    b'{"name": "\xff"}', b'{"name": "\\ud800"}', b'{"other": "\xff"}', b'{"id":\n1}', b"{\n}\n{}", b"\n{}",
+    b'{"name": "a\nb"}',
+    b"\xef\xbb\xbf{}", '{"id": 1}'.encode("utf-16"), b'{"id": 1, "id": 2}', b'{"id": 1, "id":\n2}', b"{}\r{}", b"{}\0",
+    b'{"share": NaN}', b'{"share": 1e999}', b'{"x":\n' + b"[" * 50_000 + b"]" * 50_000 + b"}",
+]  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.sampled_from(ODD) | row.map(lambda r: json.dumps(r).encode()), max_size=5))
+def test_a_message_of_json_is_read_or_refused_by_itself(values: list[bytes]) -> None:
+    check(make_decoder("json", COLUMNS, None), values)
+
+
+def test_messages_do_not_run_into_each_other() -> None:
+    """Three messages that read one after the other are three objects, though none of them is one."""
+    found = check(
+        make_decoder("json", COLUMNS, None), [b'{"id": 1', b', "name": "x"}', b'{"id": 3} {"id": 4}']
+    )
+    assert set(found.bad) == {0, 1, 2}
+    assert set(check(make_decoder("json", COLUMNS, None), [b'{"id": 3} {"id": 4}', b" "]).bad) == {0, 1}
+
+
+@pytest.mark.parametrize("value", [b"null", b" null ", b"null\n", b"[]", b"0", b'"x"', b"true"])
+def test_json_that_is_no_object_is_refused_and_does_not_end_the_process(value: bytes) -> None:
+    found = check(make_decoder("json", COLUMNS, None), [b"{}", value])
+    assert "not a JSON object but" in found.bad[1]
+
+
+def test_text_that_is_not_utf_8_is_refused_before_it_becomes_a_column() -> None:
+    found = check(make_decoder("json", COLUMNS, None), [b'{"name": "\xe4"}', '{"name": "ä"}'.encode()])
+    assert "UTF8" in found.bad[0]
+    assert found.table["name"].to_pylist() == ["ä"]
+
+
+@pytest.mark.parametrize(("kind", "avro"), KINDS)
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_a_message_with_damaged_bytes_is_refused_or_read_and_the_others_stay(
+    kind: str, avro: Any, data: st.DataObject
+) -> None:
+    encoder, decoder = make_encoder(kind, avro), make_decoder(kind, COLUMNS, avro)
+    good = encoder.values(
+        pa.Table.from_pylist([{"id": 7, "name": "seven", "share": 0.5, "ok": True}], COLUMNS)
+    )[0]
+    damaged = bytearray(good)
+    for _ in range(data.draw(st.integers(1, 3))):
+        damaged[data.draw(st.integers(0, len(good) - 1))] ^= data.draw(st.integers(1, 255))
+    found = check(decoder, [good, bytes(damaged), good])
+    assert {0, 2} & set(found.bad) == set()
+    assert found.table["id"].to_pylist()[0] == found.table["id"].to_pylist()[-1] == 7
+
+
+@pytest.mark.parametrize(("kind", "avro"), KINDS)
+def test_a_message_that_was_cut_off_is_refused_at_every_length(kind: str, avro: Any) -> None:
+    table = pa.Table.from_pylist([{"id": 7, "name": "seven", "share": 0.5, "ok": True}], COLUMNS)
+    (good,) = make_encoder(kind, avro).values(table)
+    decoder = make_decoder(kind, COLUMNS, avro)
+    read = [n for n in range(len(good)) if (rows := alone(decoder, good[:n])) and rows != table.to_pylist()]
+    assert read == []
+    assert kind == "arrow" or not any(alone(decoder, good[:n]) for n in range(len(good)))
+
+
+def test_arrow_messages_without_columns_have_those_of_the_first() -> None:
+    encoder, decoder = make_encoder("arrow", None), make_decoder("arrow", None, None)
+    (ints,) = encoder.values(pa.table({"id": [1]}))
+    (texts,) = encoder.values(pa.table({"id": ["x"]}))
+    assert decode(decoder, [ints, ints]).table.to_pylist() == [{"id": 1}, {"id": 1}]
+    found = decode(decoder, [b"nonsense", ints, texts, ints])
+    assert found.table.to_pylist() == [{"id": 1}, {"id": 1}]
+    assert found.rows.tolist() == [0, 1, 0, 1]
+    assert set(found.bad) == {0, 2}
+    assert found.bad[2] == "columns ['id'] are not those of the messages before"
+
+
+@pytest.mark.parametrize(
+    "table",
+    [pa.table({"id": [1]}), pa.table({"id": ["x"], "name": ["x"], "share": [0.5], "ok": [True]})],
+    ids=["missing", "text"],
+)
+def test_arrow_messages_with_other_columns_are_refused(table: pa.Table) -> None:
+    (value,) = make_encoder("arrow", None).values(table)
+    assert set(check(make_decoder("arrow", COLUMNS, None), [value]).bad) == {0}
+    nested = pa.table({"id": [[1]], "name": ["x"], "share": [0.5], "ok": [True]})
+    (value,) = make_encoder("arrow", None).values(nested)
+    assert set(check(make_decoder("arrow", COLUMNS, None), [value]).bad) == {0}
+
+
+def test_an_arrow_message_with_text_that_is_not_utf_8_is_refused() -> None:
+    text = pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")]
+    )
+    (value,) = make_encoder("arrow", None).values(pa.table({"name": text}))
+    assert "UTF8" in decode(make_decoder("arrow", None, None), [value]).bad[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [("int8", 300), ("int32", 2**40), ("string", 5), ("timestamp[us]", "soon"), ("int16", 40_000)],
+)
+def test_avro_records_that_do_not_fit_the_columns_are_refused(kind: str, value: Any) -> None:
+    name = {int: "long", str: "string", float: "double"}[type(value)]
+    schema = {"schema": {"type": "record", "name": "R", "fields": [{"name": "id", "type": name}]}}
+    (message,) = make_encoder("avro", schema).values(pa.table({"id": [value]}))
+    found = decode(make_decoder("avro", parse_columns({"id": kind}), schema), [message])
+    assert "the record does not fit the columns" in found.bad[0]
+
+
+def test_an_avro_message_that_is_no_record_is_refused() -> None:
+    found = decode(make_decoder("avro", COLUMNS, {"schema": {"type": "long"}}), [b"\x02"])
+    assert set(found.bad) == {0}
+
+
+def test_times_of_avro_records_keep_their_microseconds() -> None:
+    field = {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}}
+    schema = {"schema": {"type": "record", "name": "R", "fields": [field]}}
+    at = datetime(2026, 11, 22, 1, 2, 3, 456789, UTC)
+    values = make_encoder("avro", schema).values(
+        pa.table({"at": pa.array([at], pa.timestamp("us", tz="UTC"))})
+    )
+    found = decode(make_decoder("avro", parse_columns({"at": "timestamp[us]"}), schema), values)
+    assert found.table["at"].cast(pa.int64()).to_pylist() == [round(at.timestamp() * 1_000_000)]
+
+
+def test_columns_have_arrows_types_or_their_short_names() -> None:
+    found = parse_columns({"a": "long", "b": "int", "c": "timestamp[ms]", "d": "boolean", "e": "double"})
+    assert found is not None
+    assert found.types == [pa.int64(), pa.int32(), pa.timestamp("ms"), pa.bool_(), pa.float64()]
+    assert parse_columns(None) is None
+    with pytest.raises(SpecError, match="there is no Arrow type 'list<'") as caught:
+        parse_columns({"a": "long", "b": "list<"})
+    assert caught.value.field == "columns.b"
+    for wrong in ({}, ["id"], "id", 5):
+        with pytest.raises(SpecError, match="expected a mapping from column to type"):
+            parse_columns(wrong)
+
+
+def test_numbers_that_json_has_no_word_for_are_read_as_arrow_reads_them() -> None:
+    (value,) = decode(make_decoder("json", COLUMNS, None), [b'{"share": NaN}']).table["share"].to_pylist()
+    assert math.isnan(value)

@@ -1,0 +1,142 @@
+"""Rows to messages: one line of JSON a row whatever the text, sizes of Arrow messages, keys, upserts and tombstones."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reprise.spark_jobs.errors import EncodeError, SpecError
+from reprise.spark_jobs.kafka import KafkaSink
+from reprise.spark_jobs.kafka.encode import ARROW_BYTES, deletions, keys, make_encoder, upserts
+
+RECORD = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), max_size=5))
+def test_a_row_is_one_line_of_json_whatever_its_text(texts: list[str]) -> None:
+    values = make_encoder("json", None).values(pa.table({"s": pa.array(texts, pa.string())}))
+    assert [json.loads(value) for value in values] == [{"s": text} for text in texts]
+    assert not any(b"\n" in value for value in values)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 40), st.sampled_from([1, 10, 100_000, 300_000]))
+def test_arrow_messages_hold_every_row_once_and_no_more_than_fits(count: int, width: int) -> None:
+    table = pa.table(
+        {"n": pa.array(range(count), pa.int64()), "s": pa.array(["x" * width] * count, pa.string())}
+    )
+    values = make_encoder("arrow", None).values(table)
+    read = [pa.ipc.open_stream(value).read_all() for value in values]
+    assert [n for part in read for n in part["n"].to_pylist()] == list(range(count))
+    assert all(part.num_rows == 1 or part.nbytes <= ARROW_BYTES + 2 * width for part in read)
+    assert len(values) <= 1 + 2 * table.nbytes // ARROW_BYTES + (width >= ARROW_BYTES // 2) * count
+
+
+def test_the_same_rows_in_other_chunks_give_the_same_bytes() -> None:
+    whole = pa.table({"id": [1, 2, 3]})
+    pieces = pa.concat_tables([whole.slice(0, 1), whole.slice(1)])
+    for kind, avro in (("json", None), ("arrow", None), ("avro", {"schema": RECORD})):
+        assert make_encoder(kind, avro).values(whole) == make_encoder(kind, avro).values(pieces)
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (pa.array([1]), "column `value` holds int64; format raw writes text or bytes"),
+        (pa.array(["a", None]), "column `value` has nulls"),
+        (pa.array([["a"]]), "column `value` holds list<item: string>"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_written_raw_is_named(column: pa.Array, message: str) -> None:
+    with pytest.raises(EncodeError, match=message):
+        make_encoder("raw", None).values(pa.table({"value": column}))
+
+
+@pytest.mark.parametrize("row", [{"id": None}, {"id": "x"}, {"other": 1}, {"id": 2**63}])
+def test_a_row_that_does_not_fit_the_avro_schema_is_refused(row: dict[str, Any]) -> None:
+    table = pa.table({k: pa.array([v], pa.uint64() if v == 2**63 else None) for k, v in row.items()})
+    with pytest.raises(EncodeError, match="a row does not fit the Avro schema"):
+        make_encoder("avro", {"schema": RECORD}).values(table)
+
+
+@pytest.mark.parametrize(
+    ("avro", "field"),
+    [
+        ({"schema": RECORD, "id": "7"}, "avro.id"),
+        ({"schema": RECORD, "id": True}, "avro.id"),
+        ({"schema": RECORD, "id": -1}, "avro.id"),
+        ({"schema": RECORD, "id": 2**32}, "avro.id"),
+        ({"schema": RECORD, "number": 1}, "avro"),
+        ({"id": 1}, "avro"),
+        ({"schema": 5}, "avro.schema"),
+        ({"schema": "/nowhere/at/all.avsc"}, "avro.schema"),
+        ("file.avsc", "avro"),
+        (None, "avro"),
+    ],
+)
+def test_what_is_no_avro_schema_is_refused_at_load(avro: Any, field: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        make_encoder("avro", avro)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("number", [0, 1, 2**32 - 1])
+def test_the_id_of_a_schema_stands_before_the_record(number: int) -> None:
+    (value,) = make_encoder("avro", {"schema": RECORD, "id": number}).values(pa.table({"id": [-1]}))
+    assert value == b"\0" + number.to_bytes(4, "big") + b"\x01"
+
+
+def test_keys_of_bytes_and_of_numbers() -> None:
+    table = pa.table({"b": [b"\xff"], "n": [2**62], "f": [0.5], "t": pa.array([0], pa.timestamp("us"))})
+    assert keys(table, ["b"]) == [b"\xff"]
+    assert keys(table, ["n"]) == [b"4611686018427387904"]
+    assert keys(table, ["n", "f", "t"]) == [b'[4611686018427387904,0.5,"1970-01-01 00:00:00"]']
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.sampled_from([b"a", b"b", b""]), st.binary(max_size=1), st.booleans())))
+def test_who_applies_the_upserts_of_a_batch_holds_what_all_its_rows_make(
+    rows: list[tuple[bytes, bytes, bool]],
+) -> None:
+    found = upserts([(key, value) for key, value, _ in rows], [gone for _, _, gone in rows])
+    held: dict[bytes, bytes | None] = {}
+    for key, value, gone in rows:
+        held[key] = None if gone else value
+    assert len(found) == len({key for key, _ in found})
+    assert dict(found) == held
+
+
+def test_an_upsert_without_a_key_is_refused_and_not_sent_again_and_again() -> None:
+    sink = KafkaSink(brokers="127.0.0.1:1", topic="t", key=["id"], mode="upsert")
+    with pytest.raises(EncodeError, match="a key is null; mode upsert needs a key in each row"):
+        sink._encode(1, pa.table({"id": pa.array([1, None])}))
+
+
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        (pa.array([True, False, None]), [True, False, False]),
+        (pa.array([1, 0, None]), [True, False, False]),
+        (pa.nulls(2), [False, False]),
+    ],
+    ids=str,
+)
+def test_which_keys_are_deleted(column: pa.Array, told: list[bool]) -> None:
+    assert deletions(pa.table({"gone": column}), "gone") == told
+
+
+def test_text_in_the_delete_column_deletes_nothing() -> None:
+    """`false` as text is true to Python: every key would go."""
+    with pytest.raises(EncodeError, match="delete column 'gone' holds string; expected booleans"):
+        deletions(pa.table({"gone": ["false"]}), "gone")
+    with pytest.raises(
+        EncodeError, match=r"delete column 'gone' is not in the output; its columns are \['id'\]"
+    ):
+        deletions(pa.table({"id": [1]}), "gone")

@@ -1,0 +1,134 @@
+"""Tables between libraries: canonical types, event times, and what is said of columns that do not fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reprise.spark_jobs.operators.frames import (
+    ColumnError,
+    canonical,
+    column,
+    concat,
+    inbox_table,
+    later,
+    rows,
+    select,
+    split_rows,
+    times,
+    to_arrow,
+    to_polars,
+)
+from reprise.spark_jobs.operators.testing import inbox
+
+texts = st.lists(st.none() | st.text("aä\0\U0001f680", max_size=3), max_size=6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(texts, st.integers(0, 6))
+def test_rows_come_back_from_polars_as_they_went(values: list[str | None], cut: int) -> None:
+    array = pa.chunked_array([pa.array(values[:cut], pa.string()), pa.array(values[cut:], pa.string())])
+    there = pa.table({"s": array, "n": pa.array(range(len(values)), pa.int64())})
+    for sent in (there, there.set_column(0, "s", array.cast(pa.large_string()))):
+        back = to_arrow(to_polars(sent))
+        assert back.to_pylist() == there.to_pylist()
+        assert back.schema.equals(there.schema)
+    assert column(there, "s").to_pylist() == values
+
+
+def test_a_table_that_needs_no_change_is_the_same_object() -> None:
+    table = pa.table({"s": ["a"], "n": [1]})
+    assert canonical(table) is table
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        (pa.array([1, -2], pa.int8()), [1, -2]),
+        (pa.array([1, 2], pa.uint64()), [1, 2]),
+        (pa.array([1, -1], pa.timestamp("s")), [1_000_000, -1_000_000]),
+        (pa.array([1, 2], pa.timestamp("ms", tz="Asia/Tokyo")), [1000, 2000]),
+        (pa.array([1999, -1], pa.timestamp("ns")), [1, -1]),
+        (pa.array([], pa.timestamp("us")), []),
+    ],
+    ids=str,
+)
+def test_event_times_are_microseconds(values: pa.Array, told: list[int]) -> None:
+    found = times(pa.table({"t": values}), "t")
+    assert found.dtype == np.int64
+    assert [abs(a - b) <= (values.type == pa.timestamp("ns")) for a, b in zip(found, told, strict=True)] == [
+        True
+    ] * len(told)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (pa.array([1.5]), "time column 't' holds double; expected integer microseconds or timestamps"),
+        (pa.array([1], pa.date32()), r"time column 't' holds date32\[day\]"),
+        (pa.array([1, None, None]), "time column 't' has 2 nulls"),
+        (pa.array([2**63], pa.uint64()), "time column 't': Integer value 9223372036854775808 not in range"),
+    ],
+    ids=str,
+)
+def test_what_is_no_event_time_is_named(values: pa.Array, message: str) -> None:
+    with pytest.raises(ColumnError, match=message):
+        times(pa.table({"t": values}), "t")
+
+
+def test_a_column_that_one_upstream_does_not_send_is_null_there() -> None:
+    both = inbox(
+        1, {"a": pa.table({"x": [1], "y": ["p"]}), "b": pa.table({"y": ["q"]}), "c": pa.table({"z": []})}
+    )
+    found = inbox_table(both)
+    assert found is not None
+    assert found.to_pylist() == [{"x": 1, "y": "p"}, {"x": None, "y": "q"}]
+    only = inbox_table(both, "b")
+    assert only is not None
+    assert only.to_pylist() == [{"y": "q"}]
+    assert inbox_table(both, "c") is None
+    assert inbox_table(both, "nobody") is None
+
+
+def test_a_column_of_another_type_is_refused_by_name() -> None:
+    with pytest.raises(ColumnError, match="Field x has incompatible types: int64 vs string"):
+        inbox_table(inbox(1, {"a": pa.table({"x": [1]}), "b": pa.table({"x": ["1"]})}))
+    with pytest.raises(ColumnError, match="columns changed between batches"):
+        concat([pa.table({"x": [1]}), pa.table({"x": ["1"]})])
+
+
+def test_outputs_are_put_together_and_nothing_is_none() -> None:
+    empty = pa.table({"x": pa.array([], pa.int64())})
+    assert concat([None, empty]) is None
+    one = pa.table({"x": [1]})
+    assert concat([None, one, empty]) is one
+    joined = concat([one, None, one])
+    assert joined is not None
+    assert (joined["x"].to_pylist(), joined["x"].num_chunks) == ([1, 1], 1)
+    assert rows({"x": np.zeros(0)}) is None
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 5), max_size=6))
+def test_slices_are_consecutive(sizes: list[int]) -> None:
+    table = pa.table({"n": np.arange(sum(sizes))})
+    parts = [part["n"].to_pylist() for part in split_rows(table, sizes)]
+    assert [len(part) for part in parts] == sizes
+    assert [n for part in parts for n in part] == list(range(sum(sizes)))
+
+
+def test_each_column_once_and_a_missing_one_is_named_with_those_there_are() -> None:
+    table = pa.table({"a": [1], "b": [2]})
+    assert select(table, ["b", "a", "b"]).column_names == ["b", "a"]
+    with pytest.raises(ColumnError, match="column 'c' is not in the input; its columns are a, b"):
+        select(table, ["a", "c"])
+
+
+@pytest.mark.parametrize(("before", "now", "told"), [(None, -5, -5), (3, 2, 3), (3, 4, 4), (0, -1, 0)])
+def test_time_does_not_go_back(before: Any, now: int, told: int) -> None:
+    assert later(before, now) == told
