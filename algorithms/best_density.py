@@ -1,4 +1,4 @@
-"""BestDensity (the paper, Algorithm 3), line by line: the reference that the fast version must agree with.
+"""BestDensity (Su and Zhou, Algorithm 3), line by line: the reference that the fast version must agree with.
 
 Corrections and departures:
 - Definition 3 sums over the partitions of Q_i (printed: Q_j); lines 14-18 open a new candidate for each pair.

@@ -1,4 +1,4 @@
-"""Exact planning by dynamic programming: Algorithm 4 (the paper, appendix B), as printed in idea and as fast
+"""Exact planning by dynamic programming: Algorithm 4 (Su and Zhou, appendix B), as printed in idea and as fast
 as numpy.
 
 `dp_literal` follows the printed lines: candidate plans grow in order of the capacity they use. `dp` answers

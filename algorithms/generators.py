@@ -1,6 +1,6 @@
 """Random instances for tests and benchmarks; the caller supplies the generator of random numbers.
 
-`topology` follows the query generator of the paper, section 7.3, which is described by its parameters only:
+`topology` follows the query generator of Su and Zhou, section 7.3, which is described by its parameters only:
 number and size of queries, distribution of priorities, and how often a partition is shared (at most a given
 frequency, or by Zipf's law with exponent s). What it leaves open is chosen here: costs are uniform, and a
 topology is drawn partition by partition, first how many queries share it, then which. `sukp` draws from the

@@ -1,7 +1,7 @@
 """What a planner is asked and what it answers: values only.
 
 A failed query is worth its priority once *all* of its failed partitions are restored, and partitions are
-shared, so the choice is a set-union knapsack problem (the paper, Definition 2; He et al. 2018): query = item,
+shared, so the choice is a set-union knapsack problem (Su and Zhou, Definition 2; He et al. 2018): query = item,
 partition = element, free capacity = budget. Everything is an integer: costs and capacities are milli-CPU when
 they come from the scheduler, and decimals of a file times `Instance.scale`; sums and comparisons are exact,
 so a plan never depends on rounding.
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 DEFAULT_PRIORITY = 1
-"""Priority of a query that states none (the paper, section 2.3)."""
+"""Priority of a query that states none (Su and Zhou, section 2.3)."""
 
 MAX_TOTAL = 2**50
 """Largest sum of costs or capacities. Below 2**53 a float64 holds every integer exactly, so numpy and the

@@ -1,4 +1,4 @@
-"""OC, the operator-centric baseline (the paper, sections 2.2.3 and 7.3).
+"""OC, the operator-centric baseline (Su and Zhou, sections 2.2.3 and 7.3).
 
 "A greedy algorithm that always tries to recover the partition with minimum recovery cost in topological
 order": of the partitions whose upstream partitions are restored or alive, the cheapest comes next, whether or

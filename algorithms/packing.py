@@ -1,7 +1,7 @@
 """Plans that fit node by node: partitions are indivisible, so room in sum is not yet room.
 
-The paper puts each partition on the node with most free capacity (end of its section 5). That spreads
-load well and strands room: two nodes with 5 free take 3, 3 but then no 4. So the paper's rule goes first, and
+Su and Zhou put each partition on the node with most free capacity (end of their section 5). That spreads
+load well and strands room: two nodes with 5 free take 3, 3 but then no 4. So the rule of Su and Zhou goes first, and
 where it fails best-fit and an exact search with a step limit try; a set of partitions is called unpackable
 only by the last.
 """
@@ -39,7 +39,7 @@ def pack(costs: Sequence[tuple[int, int]], free: Sequence[int], search: bool = T
 
 
 def most_free(order: Sequence[tuple[int, int]], free: list[int]) -> Placement | None:
-    """The paper's rule, in the order given; what is placed is taken off `free`."""
+    """Su and Zhou's rule, in the order given; what is placed is taken off `free`."""
     placement: Placement = {}
     heap = [(-room, node) for node, room in enumerate(free)]
     heapq.heapify(heap)

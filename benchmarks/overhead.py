@@ -38,7 +38,7 @@ KEYS = {"10k": 10_000, "1m": 1_000_000}
 MEMORY = {"10k": 512, "1m": 1024}
 """MiB of an executor's JVM: Structured Streaming keeps its state there, Reprise in a process beside it."""
 CHECKPOINT = "20s"
-"""As in the paper, appendix C."""
+"""As in Su and Zhou, appendix C."""
 THROUGHPUT_MODES = ("idle", "off", "ordered", "structured", "large", "empty")
 LATENCY_MODES = ("idle", "off", "ordered", "structured", "large")
 

@@ -1,7 +1,7 @@
 """The input of all contestants: parquet files of equal size, one file a batch, written once.
 
 The first files hold every hashtag once, so that the state has its full size before anything is measured; the others come
-from the generator with the statistics of the paper's data set (section 7).  Modification times rise by a second from
+from the generator with the statistics of Su and Zhou's data set (section 7).  Modification times rise by a second from
 file to file, as Structured Streaming takes files in that order.
 """
 

@@ -26,7 +26,7 @@ PAPER = {
     "off": "12,000 (fig. 18)",
     "ordered": "12,000 (fig. 18)",
 }
-"""The paper, appendix C: most tuples a second of its topology on ten m3.large nodes; for context, not for comparison."""
+"""Su and Zhou, appendix C: most tuples a second of its topology on ten m3.large nodes; for context, not for comparison."""
 
 
 @dataclass(frozen=True, slots=True)

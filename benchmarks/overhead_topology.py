@@ -1,4 +1,4 @@
-"""Hashtags counted as in Topology 1 of the paper: source -> parser -> count by hashtag, without windows.
+"""Hashtags counted as in Topology 1 of Su and Zhou: source -> parser -> count by hashtag, without windows.
 
 Running counts and not windows, as that is the aggregation whose state can be set to a number of keys, and the one that means
 the same in Structured Streaming (`groupBy("tag").count()` in update mode).

@@ -2,9 +2,9 @@
 
     python -m benchmarks.planners_time [--seeds 3]
 
-CPU seconds of one core for the choice of queries alone and for the whole plan with its explanation, kernels loaded before.
-Shapes: topologies as in fig. 16 (the paper, 7.3) and the dense instances of He et al. (2018), where each query needs a tenth
-or a seventh of all partitions.  This is no test: the exit code is 0 whatever comes out.
+CPU seconds of one core for the choice of queries alone and for the whole plan with its explanation, kernels loaded
+before.  Shapes: topologies as in fig. 16 (Su and Zhou, 7.3) and the dense instances of He et al. (2018), where each
+query needs a tenth or a seventh of all partitions.  This is no test: the exit code is 0 whatever comes out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Figures 12 and 15 of the paper done again: how fast queries come back after several nodes are lost at once.
+"""Figures 12 and 15 of Su and Zhou done again: how fast queries come back after several nodes are lost at once.
 
     python -m benchmarks.recovery --out DIR [--seeds 3] [--nodes 10] [--kill 8] [--order nodes|topological|reverse]
 

@@ -1,7 +1,7 @@
 """The faults of one benchmark run: which nodes are lost, and when new ones arrive.
 
-Every strategy of a seed gets the same schedule.  Arrivals are those of the paper, section 7.1: each new node is asked for at
-once and takes two to six minutes, evenly drawn (its fig. 7), here `speedup` times as fast.
+Every strategy of a seed gets the same schedule.  Arrivals are those of Su and Zhou, section 7.1: each new node is asked
+for at once and takes two to six minutes, evenly drawn (its fig. 7), here `speedup` times as fast.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 ACQUIRE_S = (120.0, 360.0)
-"""Least and greatest time to get a node, the paper, fig. 7."""
+"""Least and greatest time to get a node: Su and Zhou, fig. 7."""
 OUTPUTS = tuple(f"o{i}" for i in range(15))
 """Operators O0..O14 of Topology 2 in topological order."""
 ALL = ("source", "parser", *OUTPUTS)

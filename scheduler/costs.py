@@ -1,7 +1,7 @@
 """What each partition takes of a node, as plans count it; status, page and metrics show what is computed here.
 
-In normal running: the greater of what is declared and what is measured, at least 1 milli-CPU. The paper plans under the
-assumption that the cluster was not overloaded before the failure (Su and Zhou, section 4.4); where measurement says that a
+In normal running: the greater of what is declared and what is measured, at least 1 milli-CPU. Su and Zhou plan under the
+assumption that the cluster was not overloaded before the failure (section 4.4); where measurement says that a
 node was, the measured part is scaled down until its partitions fit under its cap. So an arrangement that ran
 can run again on as many nodes of the same size. For the same reason the measured part never exceeds what one
 node of the topology has under the cap: a hot partition is not lost for ever, it gets a node for itself.

@@ -39,7 +39,7 @@ class Policy:
 
     strategy: Strategy = Strategy.INCREMENTAL
     correlated_nodes: int = 2
-    """X: nodes lost since the last global checkpoint from which a failure is correlated (the paper, 4.2.1)."""
+    """X: nodes lost since the last global checkpoint from which a failure is correlated (Su and Zhou, 4.2.1)."""
     window_s: float = 120.0
     """Losses further apart than this are not counted together."""
     cpu_cap: float = 0.8

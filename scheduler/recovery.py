@@ -1,7 +1,7 @@
 """How failed partitions come back: the strategies of a correlated failure, and all-or-nothing below X nodes.
 
 One signature, `(situation, first) -> decision or None`; None means that nothing has changed since the last
-plan. Survivors stay where they are: a plan only adds to the assignment (design section 6, O1), and what it
+plan. Survivors stay where they are: a plan only adds to the assignment (O1 in docs/recovery.md), and what it
 adds fits under the cap of each node (C1).
 """
 
@@ -27,7 +27,7 @@ def recover(s: Situation, first: bool) -> Decision | None:
 
 
 def plan_by_plan(s: Situation, first: bool) -> Decision | None:
-    """The paper, section 4.4: the first plan rolls the survivors back, the following only add."""
+    """Su and Zhou, section 4.4: the first plan rolls the survivors back, the following only add."""
     view, before = s.view, s.desired
     lost = [p for p in view.failed if p in before.assignment]
     rollback = first or (bool(lost) and not view.snapshot.topology.deterministic)

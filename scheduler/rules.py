@@ -1,6 +1,6 @@
 """The rules: each looks at a situation and answers with a decision, or with None when it does not apply.
 
-Design section 4, points 1 to 6, plus what those take for granted: the start, a driver that starts anew, a
+What docs/recovery.md describes under "The rules", and what that takes for granted: the start, a driver that starts anew, a
 damaged checkpoint, user code that raises.
 """
 

@@ -4,7 +4,7 @@ User code is plain Python over Arrow: a partition's whole life is `initial` (or 
 `step` for batch 1, 2, 3, ... in order, each exactly once.  The data plane promises that the inbox of batch b is identical,
 row for row, in every replay; an operator that is a function of (state, inbox) alone is therefore deterministic, and its
 output after recovery is the output it would have had.  An operator for which that cannot hold says `deterministic = False`
-and pays with a rollback of the whole topology at each failure (the paper, section 4.3).
+and pays with a rollback of the whole topology at each failure (Su and Zhou, section 4.3).
 
 Times are event times in integer microseconds since the epoch.  Tables are `pyarrow.Table`; rows keep their order.
 """

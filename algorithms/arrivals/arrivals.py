@@ -1,6 +1,6 @@
 """Planning over a sequence of node arrivals.
 
-What users feel is the area under priority-weighted available queries over time. The paper plans myopically:
+What users feel is the area under priority-weighted available queries over time. Su and Zhou plan myopically:
 at each arrival the best set for what is free now (section 4.4). A set that is best now can be a detour: its
 partitions stay where they are, and a better set later may not contain them. Anticipatory planning chooses now
 with expected arrivals in mind, and plans again at each arrival, so a forecast is only ever trusted for one
@@ -72,7 +72,7 @@ def myopic(
     best: Best,
     seconds: Seconds | None = None,
 ) -> Schedule:
-    """At each arrival the best set for the capacity there is: the paper's rule."""
+    """At each arrival the best set for the capacity there is: the rule of Su and Zhou."""
     times, capacities = _timeline(instance, arrivals, horizon)
     field_ = _field(instance, horizon, best, seconds)
     return _schedule(field_, instance, field_.follow(Restored(), capacities), times, "myopic")

@@ -1,4 +1,4 @@
-"""BestDensity's candidates (the paper, Algorithm 3, lines 9-31), one after the other.
+"""BestDensity's candidates (Su and Zhou, Algorithm 3, lines 9-31), one after the other.
 
 A candidate keeps for every query its residual cost and its residual share (the denominator of Definition 3), side
 by side; restoring a partition takes its part off the queries that share it and touches no other. Three facts save

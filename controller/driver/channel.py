@@ -1,6 +1,6 @@
 """The driver's side of the ZooKeeper tree: desired state and nodes in, progress, stats and checkpoints out.
 
-Loss of ZooKeeper is not loss of nodes (design, section 4): while the session is suspended the last known nodes and desired
+Loss of ZooKeeper is not loss of nodes: while the session is suspended the last known nodes and desired
 state stand, and nothing is written; when it is back, everything is read again and progress is published anew.  For a while
 after that a node that is absent still stands, as its own session is being renewed: a server that slept forgets them all.
 So does, for as long, a node whose heartbeat alone is gone, while the driver hears its executor (`hears`).

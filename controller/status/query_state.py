@@ -1,11 +1,11 @@
 """How each query stands: derived from an observation alone, so `run` and `status` cannot disagree.
 
-A query is available when all of its partitions are at work (the paper, Def. 1: not before all are) and, while an incident is
-open, it is back as the incident's record says, or near the newest batch if the incident has not touched it
+A query is available when all of its partitions are at work (Su and Zhou, Def. 1: not before all are) and, while an
+incident is open, it is back as the incident's record says, or near the newest batch if the incident has not touched it
 (`reprise.scheduler.back`).  Outside of incidents a query that is behind is slow, not down; but in and out of incidents
-its output must advance where batches are due (`reprise.controller.zookeeper.advance`).  It is recovering when everything
-it needs is placed on living nodes but not yet there, or behind; it waits when something it needs has no place, and then
-the newest plan says why.
+its output must advance where batches are due (`reprise.controller.zookeeper.advance`).  It is recovering when
+everything it needs is placed on living nodes but not yet there, or behind; it waits when something it needs has no
+place, and then the newest plan says why.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Punctuations: the batches after which every partition stores its state, and which of those checkpoints are complete.
 
-A punctuation is announced before its batch is released, so nobody can have passed it (the paper, section 4.1, with the batch
-barrier as the carrier).  The final batch of a bounded stream always is one.
+A punctuation is announced before its batch is released, so nobody can have passed it (Su and Zhou, section 4.1, with
+the batch barrier as the carrier).  The final batch of a bounded stream always is one.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Normal running: an entry is dropped as soon as its target is known to have applied it, so a buffer holds what is in flight
 and no more (invariant M1).  From the first plan of an incident (`retain`), entries stay until the next global checkpoint
-covers them (the paper, section 4.2), so that a partition restored later, or lost again, can be fed from its upstreams.
+covers them (Su and Zhou, section 4.2), so that a partition restored later, or lost again, can be fed from its upstreams.
 Memory is bounded (R1): past the node's budget, the oldest entries move to files in the node's spill folder.  When that is
 full, too, a batch is refused (it waits), and `relieve` may drop what its target has applied: that target cannot be fed
 from here any more if it is lost before the next checkpoint, and `rewind` says so.

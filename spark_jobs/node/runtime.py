@@ -1,6 +1,6 @@
 """One partition at work: its operator, state, position, inbox and output buffers.
 
-The one rule of progress (design, section 3): batch b is applied when every upstream's output for b is here (b - 1 over a
+The one rule of progress: batch b is applied when every upstream's output for b is here (b - 1 over a
 feedback edge), in the order of the upstreams, exactly once.  What was applied is skipped when it comes again.
 A batch counts as applied only when its output is in the buffers and, for an output partition, in the sink; until then the
 stepped batch waits in `unfinished`, so that a full disk delays a batch and never loses one.  What was done of a batch is
@@ -299,7 +299,7 @@ class OperatorRuntime(Runtime):
             self.sink.close()
 
     def deliver(self, message: Message) -> None:
-        """Take in a message; one that was applied before is skipped (the paper, Algorithm 1, lines 3-4)."""
+        """Take in a message; one that was applied before is skipped (Su and Zhou, Algorithm 1, lines 3-4)."""
         delay = next((d for u, d in self.needs if u == message.source), None)
         if delay is None or message.batch + delay <= self.position:
             return

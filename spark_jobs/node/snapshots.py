@@ -1,8 +1,9 @@
 """Checkpoint writing off the critical path: a frozen state is encoded and stored by one background thread.
 
 `freeze` runs on the processing thread and must be quick; what it returns is immutable, so processing goes on at once
-(design, section 3).  The queue is bounded by the punctuations that are under way, which the driver limits.  A store that
-refuses (a full disk) is asked again for as long as the punctuation is open: a checkpoint is late then, and not lost.
+(docs/decisions/0020-global-checkpoints.md).  The queue is bounded by the punctuations that are under way, which the
+driver limits.  A store that refuses (a full disk) is asked again for as long as the punctuation is open: a checkpoint
+is late then, and not lost.
 
 A snapshot belongs to one installation of its partition.  When that is dropped (a rollback, a move), what is queued of it is
 forgotten: it is the state of a history that does not count any more.  File names hold the installation, so that a snapshot

@@ -87,7 +87,7 @@ class Latest(LatestRowsOperator):
     """Keeps the latest row of each key and emits, each batch, the new latest rows of the keys that it
     touched.
 
-    This is "holds the state of what it subscribes to" (operators O4..O14 of the paper, section 7.2).  With
+    This is "holds the state of what it subscribes to" (operators O4..O14 of Su and Zhou, section 7.2).  With
     several upstream operators the later in `inputs` wins within a batch; add a column that tells them apart
     to `keys` to keep both.
     """

@@ -72,7 +72,7 @@ class GeneratorSource(Source):
 
 
 class HashtagSource(GeneratorSource):
-    """Tweets with the statistics of the paper's data set (section 7): on average 1.57 hashtags,
+    """Tweets with the statistics of Su and Zhou's data set (section 7): on average 1.57 hashtags,
     Zipf-distributed.
 
     Columns: `time` (int64), `tweet` (int64), `hashtags` (list of strings).  `tags`: how many different ones;

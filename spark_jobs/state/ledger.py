@@ -1,7 +1,7 @@
 """The ledger of source ranges: what each batch reads, written ahead of the first read.
 
 Replay is identical only if batch b is the same offsets every time; so the driver asks the sources once, writes the answer
-below the checkpoint location, and only then releases the batch (design, section 3).  Ranges are written in blocks of
+below the checkpoint location, and only then releases the batch.  Ranges are written in blocks of
 `AHEAD` batches, so that the write costs one small file every so many batches; where a source is live a block holds the
 batches that are due.  Blocks behind the oldest kept checkpoint are then removed.
 

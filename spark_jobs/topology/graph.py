@@ -8,7 +8,7 @@ the same ones share one tuple of them, and queries that need the same partitions
 
 Invariants: `partitions` is in topological order (feedback edges left aside); an edge appears in `upstream` of its target
 exactly when it appears in `downstream` of its origin; `queries[p]` is closed under upstream, feedback edges included
-(the paper, Def. 1).
+(Su and Zhou, Def. 1).
 """
 
 from __future__ import annotations

@@ -151,7 +151,8 @@ class RecoveryModel(Closed):
     """`recommend` writes plans down and carries none out until it is approved (Kubernetes). Not used by `reprise run`,
     which always acts."""
     correlated_nodes: Annotated[int, Field(ge=1, le=10_000, strict=True)] = 2
-    """Nodes lost since the last global checkpoint from which a failure counts as correlated (X in the paper)."""
+    """Nodes lost since the last global checkpoint from which a failure counts as correlated (X in Su and Zhou, section
+    4.2.1)."""
     window: Duration = "120s"
     """Losses further apart than this are not counted together."""
     cpu_cap: Annotated[int, Field(ge=1, le=100, strict=True)] = 80

@@ -35,7 +35,7 @@ def cluster(nodes: int, cpu_milli: int = 200) -> EmbeddedCluster:
 
 
 def topology2(nodes: int = 10, **more: Any) -> StreamTopology:
-    """Topology 2 of the paper (15 queries), slowed down to what a test needs."""
+    """Topology 2 of Su and Zhou (15 queries), slowed down to what a test needs."""
     changes: dict[str, Any] = {
         "sources[source].with.batches": BATCHES,
         "sources[source].with.rate": 100,

@@ -1,5 +1,5 @@
 """A topology in virtual time: nodes, a driver that behaves as the engine does, records with versions, and any
-number of coordinators. It holds each of them to the invariants of design section 6 while it runs."""
+number of coordinators. It holds each of them to the invariants of docs/recovery.md while it runs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Relative latency and availability of queries, as in the paper, section 7.2.
+"""Relative latency and availability of queries, as in Su and Zhou, section 7.2.
 
 A query's latency is the write time of a batch less the time it was due; l_s is its mean before the failure, RL = l / l_s.
-A query is available when the mean latency over a window is below 1.2 l_s.  The paper's latencies are seconds to minutes;
+A query is available when the mean latency over a window is below 1.2 l_s.  Su and Zhou's latencies are seconds to minutes;
 here l_s is a fraction of a second, and one garbage collection or one more JVM on the machine is more than a fifth of it.
 So a fixed tolerance is added: available means mean latency < 1.2 l_s + tolerance, and both numbers are in every report.
 
@@ -20,7 +20,7 @@ import numpy as np
 from reprise.controller.local.report.history import Seconds, Writes
 
 THETA = 1.2
-"""Of the paper, section 7.2."""
+"""Of Su and Zhou, section 7.2."""
 BASELINE_BATCHES = 30
 """l_s is taken over so many batches before the failure, of which those of the start-up are left out."""
 WARM_UP_BATCHES = 5

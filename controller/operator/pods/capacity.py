@@ -1,8 +1,8 @@
 """What room machines have for more executors, and which of those that were asked for will come, when, and why not.
 
-Three witnesses: Node objects (allocatable CPU, taints, labels), the requests of all pods on them, and what the scheduler
-and an autoscaler have said of pods that wait.  Plans are made for the executors that are there (the paper, section 4): this
-view changes no plan.  It tells people, beside the reason why a query waits, whether waiting will help.
+Three witnesses:  Node objects (allocatable CPU, taints, labels), the requests of all pods on them, and what the
+scheduler and an autoscaler have said of pods that wait.  Plans are made for the executors that are there (Su and Zhou,
+section 4): this view changes no plan.  It tells people, beside the reason why a query waits, whether waiting will help.
 
 Invariant: what may not be read is None, never nothing and never plenty.
 """

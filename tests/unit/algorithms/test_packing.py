@@ -1,4 +1,4 @@
-"""Placing partitions on nodes: by hand where the paper's rule strands room, by properties elsewhere."""
+"""Placing partitions on nodes: by hand where the rule of Su and Zhou strands room, by properties elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Correlated failures: design section 4, points 2 to 6, and the strategies."""
+"""Correlated failures: what docs/recovery.md promises of them, and the strategies."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def topology(*items: dict[str, Any]) -> Topology:
 
 
 def figure_1() -> Topology:
-    """Fig. 1 of the paper: S1 -> O1 -> O3, S2 -> O2 -> O4, (O3, O4) -> O5; two partitions of each operator."""
+    """Fig. 1 of Su and Zhou: S1 -> O1 -> O3, S2 -> O2 -> O4, (O3, O4) -> O5; two partitions of each operator."""
     two = {"parallelism": 2}
     return topology(
         source("s1"),
