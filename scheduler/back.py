@@ -43,13 +43,15 @@ def lag(progress: Progress, incident: Incident | None, partition: str) -> int:
 
 
 def behind(progress: Progress, incident: Incident | None, partition: str) -> int:
-    """Batches between a partition and the last one that is due, released or not: what a reader misses."""
-    return _to(progress.newest, progress, incident, partition)
+    """Batches between a partition and the last one that is due, released or not: what a reader misses.  One that is not
+    there has shown what is before the checkpoint from which it comes back."""
+    checkpoint = incident.checkpoint if incident else progress.checkpoint
+    return _to(progress.newest, progress, incident, partition, checkpoint)
 
 
-def _to(newest: int, progress: Progress, incident: Incident | None, partition: str) -> int:
+def _to(newest: int, progress: Progress, incident: Incident | None, partition: str, absent: int = 0) -> int:
     newest = max(newest, incident.horizon) if incident else newest
-    return max(0, newest - progress.positions.get(partition, 0))
+    return max(0, newest - progress.positions.get(partition, absent))
 
 
 def near(progress: Progress, incident: Incident, partition: str) -> bool:
@@ -124,11 +126,11 @@ def recovery_of(times: QueryTimeline, end: float) -> Recovery:
 def spread(recoveries: Iterable[Recovery], closed: bool) -> str:
     """All of an incident in one sentence that leaves none out.
 
-    For example `7 of 15 back in 20.7 to 51.4 s; 8 not measured (at least 60.0 s)`."""
+    For example `7 of 15 back, down for 20.7 to 51.4 s; 8 not measured (at least 60.0 s)`."""
     every = list(recoveries)
     back = sorted(r.seconds for r in every if r.measured)
     others = sorted(r.seconds for r in every if not r.measured)
-    parts = [f"{len(back)} of {len(every)} back" + (f" in {_range(back)}" if back else "")]
+    parts = [f"{len(back)} of {len(every)} back" + (f", down for {_range(back)}" if back else "")]
     if others:
         parts.append(
             f"{len(others)} {'not measured' if closed else 'still down'} (at least {_range(others)})"

@@ -165,8 +165,8 @@ def _not_yet(s: Situation, planned: Planned, candidates: tuple[str, ...]) -> Dec
 
 
 def _summary(planned: Planned) -> str:
-    chosen = len(planned.plan.queries)
+    chosen, added = len(planned.plan.queries), len(planned.added)
     return (
-        f"restores {len(planned.added)} partitions and {chosen} of {chosen + len(planned.left_out)} queries "
-        f"within {sum(planned.free.values())} milli-CPU"
+        f"restores {added} partition{'s' if added != 1 else ''} and brings back {chosen} of "
+        f"{chosen + len(planned.left_out)} queries; {sum(planned.free.values())} milli-CPU were free"
     )

@@ -284,5 +284,5 @@ def _opened(s: Situation, kind: Kind) -> Incident:
         costs=normal_costs(s.view),
         steady=s.view.snapshot.steady,
         horizon=s.view.snapshot.progress.horizon if s.view.snapshot.progress else 0,
-        events=(Event(s.now, EventName.OPENED, f"desired seq {desired.seq}"),),
+        events=(Event(s.now, EventName.OPENED, f"newest checkpoint {s.view.newest_checkpoint}"),),
     )

@@ -67,6 +67,10 @@ class Part:
     sample: Sample
     times: int = 1
 
+    def __str__(self) -> str:
+        known = self.sample.range is not None
+        return f"{self.what} {self.sample}" if known else f"{self.what.removesuffix(' took')}: {self.sample}"
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
@@ -228,7 +232,7 @@ def _why_unknown(capacity: Capacity) -> str:
 
 def _sum(parts: list[Part], spent: float) -> Expected:
     """The ranges added up less what has passed of the first; unknown when one of them is."""
-    basis = "; ".join(f"{part.what} {part.sample}" for part in parts)
+    basis = "; ".join(map(str, parts))
     low, high = 0.0, 0.0
     open_end = False
     for part, passed in zip(parts, (spent, *[0.0] * len(parts)), strict=False):

@@ -17,6 +17,7 @@ from reprise.controller.status.model import IncidentView, StatusDocument
 from reprise.controller.topology_view import policy_of, silent_operators, view_of
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler.errors import SchedulerError
+from reprise.scheduler.incident import EventName
 from reprise.scheduler.model import Snapshot, TopologyView
 from reprise.scheduler.simulation.run import Change, Durations, SimulationResult, run_simulation
 from reprise.spark_jobs.topology import StreamTopology, expand
@@ -197,7 +198,9 @@ def _stages(found: SimulationResult, topology: TopologyView, now: StatusDocument
         elif entry.what == "queries-back":
             up |= set(entry.queries)
         share = sum(priorities[q] for q in up) / total
-        stages.append(Stage(round(entry.at, 1), entry.what, entry.detail, entry.queries, round(share, 4)))
+        # no batches are simulated, so the number of the checkpoint would be made up
+        detail = "the next global checkpoint is complete" if entry.what == EventName.CLOSED else entry.detail
+        stages.append(Stage(round(entry.at, 1), entry.what, detail, entry.queries, round(share, 4)))
     return tuple(stages)
 
 

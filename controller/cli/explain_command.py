@@ -86,14 +86,15 @@ def _when(expected: Expected) -> str:
 def _capacity(capacity: Capacity) -> list[tuple[str, str]]:
     free = "unknown" if capacity.free is None else f"{capacity.free}m"
     lines = [("needs", f"{capacity.needs}m CPU; {free} is free beside the newest plan")]
-    if capacity.enters_at is not None:
+    in_sum = capacity.missing == 0  # there is enough, and no node has room for its largest partition
+    if capacity.enters_at is not None and not in_sum:
         how = "exactly" if capacity.exact else "at the latest, beside all that is chosen now"
         lines.append(("comes in at", f"{capacity.enters_at}m free in sum, {how}"))
     if capacity.missing is not None:
         nodes = ""
         if capacity.nodes_needed is not None:
             nodes = f": {capacity.nodes_needed} more of {capacity.node_size}m each"
-        lines.append(("missing", f"{capacity.missing}m{nodes}"))
+        lines.append(("missing", f"{'room on one node' if in_sum else f'{capacity.missing}m'}{nodes}"))
     if capacity.competes_with:
         lines.append(("competes", f"with {', '.join(capacity.competes_with)}"))
     return lines

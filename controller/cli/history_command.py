@@ -72,7 +72,8 @@ def _print_report(console: Console, report: dict[str, Any], plans: bool) -> None
         if plans:
             _left_out(console, incident)
     if "lost_s" in report and report["failure"] is not None:
-        text = f"availability lost, weighted by priority: {report['lost_s']:.1f} s; {_criterion(report['criterion'])}"
+        lost = f"availability lost by what was written, weighted by priority: {report['lost_s']:.1f} s of all queries"
+        text = f"{lost}; {_criterion(report['criterion'])}"
         console.print(f"\n{text}", highlight=False, soft_wrap=True)
 
 
@@ -87,7 +88,7 @@ def incident_history(incident: IncidentView, plans: bool) -> RenderableType:
     for event in incident.events:
         parts.append(Text(f"{event.time - incident.opened_at:8.2f} s  {event.name}  {event.detail}".rstrip()))
     table = plain_table()
-    for name in ("query", "priority", "lost at", "restored after", "back after", "relapses"):
+    for name in ("query", "priority", "lost at", "restored after", "downtime", "relapses"):
         table.add_column(name, justify="left" if name == "query" else "right")
     for query in incident.queries:
         restored = None if query.restored_at is None else query.restored_at - query.lost_at
@@ -134,7 +135,7 @@ def queries_table(incident: dict[str, Any], measured: dict[str, Any]) -> Table:
         "priority",
         "lost at",
         "restored after",
-        "back after",
+        "downtime",
         "relapses",
         "output normal after fault",
     ):
@@ -167,8 +168,8 @@ def _back(query: dict[str, Any]) -> str:
 
 def _criterion(found: dict[str, Any]) -> str:
     return (
-        f"available: mean latency over {found['window_s']:g} s below {found['theta']:g} times the usual"
-        f" plus {found['tolerance_s']:g} s"
+        f"a query counts as available while the mean latency of its output over {found['window_s']:g} s is below"
+        f" {found['theta']:g} times the usual plus {found['tolerance_s']:g} s"
     )
 
 

@@ -50,6 +50,9 @@ def status_page(
     head += _counters(document, wide)
     head += [_line("problem", text, "bold red") for text in document.problems[: None if wide else 2]]
     tail = _last(document, actions)
+    if wide:
+        for line in (*head, *tail):
+            line.no_wrap, line.overflow = False, "fold"
     room = len(document.queries.items) if wide else max(3, height - len(head) - len(tail) - 4)
     return Group(*head, Text(), *_table(document, room, wide), *([Text()] if tail else []), *tail)
 

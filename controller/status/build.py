@@ -79,10 +79,10 @@ def _counters(seen: Observation) -> tuple[CounterView, ...]:
 
 
 def _one_look(seen: Observation, queries: QueriesView) -> str:
-    """What a look alone cannot say of queries that are further behind than usual: whether they advance."""
+    """What a look alone cannot say of queries that are further behind than usual, and miss nothing: whether they advance."""
     if seen.watched_since != seen.time or not seen.connected:
         return ""
-    behind = [q.lag for q in queries.items if q.lag > FEW and q.id in seen.still]
+    behind = [q.lag for q in queries.items if q.lag > FEW and q.id in seen.still and not q.missing_total]
     many = f"{counted(len(behind), 'query is', 'queries are')} up to {max(behind)}" if behind else ""
     return f"{many} batches behind; one look cannot say whether they advance, so look again" if many else ""
 

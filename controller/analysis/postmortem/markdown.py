@@ -49,7 +49,7 @@ def _head(story: Story) -> list[str]:
                 ("plans", str(len(story.plans))),
                 (
                     "availability lost",
-                    f"{least}{story.lost_s:.1f} s of the whole topology, weighted by priority",
+                    f"{least}{story.lost_s:.1f} s of the whole topology, weighted by priority, by the times below",
                 ),
             ],
         ),

@@ -146,6 +146,13 @@ def test_a_partition_that_is_not_at_work_is_behind_by_all_there_is() -> None:
     assert back.lag(report(40, 40), None, "elsewhere.0") == 40
 
 
+def test_a_reader_of_an_output_that_is_not_there_misses_what_came_after_the_checkpoint() -> None:
+    """A complete checkpoint holds what every output has shown."""
+    assert back.behind(report(40, 40), None, "elsewhere.0") == 40 - 15
+    found = replace(incident(horizon=40), checkpoint=20)
+    assert back.behind(report(50, 50), found, "elsewhere.0") == 50 - 20
+
+
 def test_a_query_that_is_near_for_a_moment_is_not_back() -> None:
     flicker = [(float(k), 50 + k, 50 + k if k % 2 else 40) for k in range(1, 9)]
     assert times(course(incident(), *flicker)).caught_up_at is None
@@ -273,10 +280,10 @@ def test_a_summary_leaves_no_query_out() -> None:
     seven = [Recovery(20.7, True), *[Recovery(30.0, True)] * 5, Recovery(51.4, True, 2)]
     others = [Recovery(60.0, False)] * 8
     assert spread([*seven, *others], closed=True) == (
-        "7 of 15 back in 20.7 to 51.4 s; 8 not measured (at least 60.0 s); 2 relapses"
+        "7 of 15 back, down for 20.7 to 51.4 s; 8 not measured (at least 60.0 s); 2 relapses"
     )
     assert spread([Recovery(3.0, False)], closed=False) == "0 of 1 back; 1 still down (at least 3.0 s)"
-    assert spread([Recovery(3.0, True, 1)], closed=True) == "1 of 1 back in 3.0 s; 1 relapse"
+    assert spread([Recovery(3.0, True, 1)], closed=True) == "1 of 1 back, down for 3.0 s; 1 relapse"
     assert str(Recovery(42.3, True, 1)) == "42.3 s, down again once"
     assert str(Recovery(42.3, True, 3)) == "42.3 s, down again 3 times"
     assert str(Recovery(60.0, False)) == "at least 60.0 s"

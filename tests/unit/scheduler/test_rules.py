@@ -89,7 +89,7 @@ def test_a_failure_opens_an_incident_with_all_that_held_before_it() -> None:
     assert incident.costs == {p.id: 50 for p in w.topology.partitions}
     assert incident.lost == (LostNode("n1#1", w.now),)
     assert [(e.time, e.name) for e in incident.events[:2]] == [(w.now, "opened"), (w.now, "node-lost")]
-    assert [e.detail for e in incident.events[:2]] == [f"desired seq {before.seq}", "n1#1"]
+    assert [e.detail for e in incident.events[:2]] == [f"newest checkpoint {incident.checkpoint}", "n1#1"]
     assert after.punctuate is False
     assert after.plan is None
     assert after.assignment == before.assignment
@@ -366,7 +366,7 @@ def test_a_report_of_before_the_last_order_is_not_believed_about_failures_and_re
     """It tells of the partitions as they were under another order: one lost then may have been installed again since."""
     w = world()
     assert w.desired is not None
-    lost = {"sink.0": "its host is another one"}
+    lost = {"sink.0": Failure.parse("its host is another one")}
     assert reported(w, failed=lost).rule == "failure-detected"
     assert reported(w, failed=lost, seq=w.desired.seq - 1).rule != "failure-detected"
     w.kill("n1")

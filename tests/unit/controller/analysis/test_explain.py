@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from reprise.controller.analysis.explain import Expected, Part, _sum, explain
-from reprise.controller.analysis.measured import measured
+from reprise.controller.analysis.measured import Sample, measured
 from reprise.controller.cli.explain_command import _missing, _when, explanation_page
 from reprise.controller.status import StatusDocument, document
 from reprise.controller.status.model import QueryTimesView
@@ -168,3 +168,16 @@ def test_what_was_not_measured_to_its_end_makes_an_answer_a_lower_bound(burst: S
     expected = _sum([Part("catching up took", found)], 0.0)
     assert (expected.low, expected.high) == (20.0, None)
     assert _when(expected) == "at least 20s"
+
+
+def test_enough_in_sum_that_fits_on_no_node_is_not_said_to_be_too_little(one_came: StatusDocument) -> None:
+    """And a time that was never measured is told in whole words."""
+    found = explain(one_came, "count.1")
+    assert found.capacity is not None
+    fragmented = replace(found.capacity, needs=70, free=170, missing=0, enters_at=490)
+    page = StringIO()
+    Console(file=page, width=120).print(explanation_page(replace(found, capacity=fragmented)))
+    assert "comes in at" not in page.getvalue()
+    assert "missing      room on one node: 1 more of 80m each" in page.getvalue()
+    never = Part("catching up took", Sample(()))
+    assert _sum([never], 0.0).basis == "unknown: catching up: not measured yet"

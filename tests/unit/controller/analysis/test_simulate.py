@@ -24,6 +24,16 @@ def test_a_burst_with_two_arrivals() -> None:
     assert any("never measured" in line for line in found.assumptions)
 
 
+def test_no_number_is_said_of_batches_that_nobody_simulates() -> None:
+    found = simulate(oncall.resource(), oncall.steady(), ["n2", "n3"], [(30.0, 2)])
+    (closed,) = [stage for stage in found.timeline if stage.what == "closed"]
+    assert closed.detail == "the next global checkpoint is complete"
+    assert any(
+        "restores 1 partition " in s.detail or "partitions and brings back" in s.detail
+        for s in found.timeline
+    )
+
+
 def test_it_goes_on_from_an_open_incident_with_its_times() -> None:
     found = simulate(oncall.resource(), oncall.after_the_burst(), arrivals=[(10.0, 1)])
     assert [plan.trigger for plan in found.plans] == ["arrival"]

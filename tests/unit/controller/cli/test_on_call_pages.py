@@ -83,6 +83,14 @@ def test_the_head_says_what_is_down_and_what_is_possible(found: StatusDocument) 
         assert words in text
 
 
+def test_wide_leaves_nothing_out_where_lines_are_short(found: StatusDocument) -> None:
+    problem = "3 queries are up to 30 batches behind; one look cannot say whether they advance, so look again"
+    said = replace(found, problems=(problem,))
+    narrow = " ".join(shown(status_page(said, 24, wide=True), width=60))
+    assert "so look again" in narrow and "…" not in narrow.partition("query ")[0]
+    assert "so look again" not in " ".join(shown(status_page(said, 24), width=60)), "a line each"
+
+
 def test_wide_leaves_nothing_out(found: StatusDocument) -> None:
     lines = shown(status_page(_many(found, 60), 24, wide=True), width=300)
     assert sum(line.startswith("query-") for line in lines) == 60

@@ -121,7 +121,7 @@ def test_what_needs_the_page_says_how_to_reach_it(
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["status", "oncall"], "count.1         2    20  waiting"),
+        (["status", "oncall"], "count.1         2     5  waiting"),
         (["queries", "oncall"], "count.1"),
         (["explain", "oncall", "count.1"], "1 node needed; nodes came every"),
         (["plan", "oncall"], "inc-000002-p2  arrival"),

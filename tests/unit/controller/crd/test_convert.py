@@ -95,7 +95,7 @@ def test_the_status_of_an_incident_counts_and_names() -> None:
     assert "closedAt" not in found
     closed = incident_status(replace(INCIDENT, closed_at=1_760_000_200.0), "flights", None, {})
     assert closed["closedAt"].endswith(":40.000000Z") and closed["waiting"] == []
-    assert closed["queries"]["recovery"].startswith("1 of 3 back in ")
+    assert closed["queries"]["recovery"].startswith("1 of 3 back, down for ")
     assert "2 not measured (at least " in closed["queries"]["recovery"]
 
 

@@ -278,6 +278,10 @@ def test_a_look_alone_says_that_it_cannot_tell_whether_what_is_behind_advances(t
     assert alone[0].endswith("batches behind; one look cannot say whether they advance, so look again")
     assert document(topology, replace(behind, watched_since=WELL.time - 5)).problems == ()
     assert document(topology, replace(WELL, watched_since=WELL.time)).problems == ()
+    lost = replace(PROGRESS, horizon=57, positions={"tweets.0": 57, "count.0": 6, "count.1": 57})
+    restored = document(topology, replace(behind, progress=lost, watched_since=WELL.time))
+    assert [q.missing for q in restored.queries.items if q.id == "count.0"] == [("clean.0",)]
+    assert restored.problems == (), "why it is behind is known"
 
 
 def test_a_plan_record_that_is_no_plan_leaves_its_fields_unknown(topology: Topology) -> None:

@@ -99,7 +99,7 @@ def test_a_run_says_of_every_query_how_long_it_was_down_or_how_long_at_least(
     }
     closed = replace(INCIDENT, queries=queries)
     entry = incident_entry(closed, {}, {"count.0": 5, "count.1": 1}, 1000.0, 1099.0)
-    assert entry["recovery"] == "1 of 2 back in 8.0 s; 1 not measured (at least 10.5 s); 1 relapse"
+    assert entry["recovery"] == "1 of 2 back, down for 8.0 s; 1 not measured (at least 10.5 s); 1 relapse"
     assert (entry["queries"]["count.1"]["recovery_s"], entry["queries"]["count.1"]["at_least_s"]) == (
         None,
         10.5,
