@@ -15,7 +15,8 @@ Both add Python's own `process_*` and `python_gc_*`. Values are read when somebo
 scrapes but the two histograms of the driver. Alerts that rest on these metrics are in [alerts.md](alerts.md).
 
 Units are base units. `topology` is `namespace/name` in one label, as scrapers put a label `namespace` of their own on what
-they find. There is no label by partition or node. Counters of incidents and plans begin with what ZooKeeper has on record.
+they find. There is no label by partition or node. Counters of incidents and plans begin with what ZooKeeper has on record
+and do not fall when old records leave it.
 """
 
 

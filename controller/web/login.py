@@ -82,12 +82,17 @@ class Token:
         return bearer or self.equals(headers.get(HEADER, ""))
 
     def equals(self, shown: str) -> bool:
-        return hmac.compare_digest(shown.encode(), self._value())
+        return hmac.compare_digest(_bytes(shown), self._value())
 
     def signed_in(self, request: web.Request) -> bool:
         """Whether this is a browser that has shown the token before."""
         shown = request.cookies.get(COOKIE, "")
-        return hmac.compare_digest(shown.encode(), self.cookie().encode())
+        return hmac.compare_digest(_bytes(shown), self.cookie().encode())
+
+
+def _bytes(shown: str) -> bytes:
+    """Whatever came: a header may be of any bytes, and those that are no text stand in it as surrogates."""
+    return shown.encode(errors="surrogatepass")
 
 
 def ask_for(token: Token) -> Middleware:
@@ -118,7 +123,10 @@ def _up(path: str) -> str:
 async def _sign_in(request: web.Request, token: Token) -> web.StreamResponse:
     if (request.content_length or 0) > _LONGEST_FORM:
         raise web.HTTPRequestEntityTooLarge(_LONGEST_FORM, request.content_length or 0)
-    shown = (await request.post()).get("token", "")
+    try:
+        shown = (await request.post()).get("token", "")
+    except (ValueError, LookupError) as error:  # no text, no form, or in an encoding that nobody knows
+        raise web.HTTPBadRequest(text="this is no form\n") from error
     if not isinstance(shown, str) or not token.equals(shown.strip()):
         return _form("That is not the token.", 403)
     answer = web.HTTPSeeOther("./")

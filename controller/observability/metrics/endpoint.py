@@ -15,6 +15,7 @@ from reprise.controller.observability.metrics.control import topology_samples
 from reprise.controller.observability.metrics.look import Look
 from reprise.controller.observability.metrics.metric import Sample
 from reprise.controller.observability.metrics.process import own_samples, registry_of
+from reprise.controller.observability.metrics.totals import Totals
 from reprise.controller.status.query_state import RunState
 from reprise.controller.topology_view import view_of
 from reprise.scheduler.model import TopologyView
@@ -52,6 +53,7 @@ class RunMetrics:
     since: float = field(default_factory=time.time)
     _topology: TopologyView = field(init=False)
     _state: RunState | None = None
+    _totals: Totals = field(default_factory=Totals)
 
     def __post_init__(self) -> None:
         self._topology = view_of(self.resource)
@@ -61,7 +63,7 @@ class RunMetrics:
 
     def looks(self) -> list[Look]:
         state = self._state
-        return [] if state is None else [Look(self.resource, self._topology, state, self.since)]
+        return [] if state is None else [Look(self.resource, self._topology, state, self.since, self._totals)]
 
     @property
     def session(self) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reprise.algorithms.cpu import milli_cpu
+from reprise.controller.observability.metrics.totals import Totals
 from reprise.controller.status.query_state import RunState
 from reprise.scheduler.model import Policy, TopologyView
 from reprise.spark_jobs.topology import StreamTopology
@@ -19,6 +20,8 @@ class Look:
     state: RunState
     since: float
     """Unix seconds: when this process saw the topology for the first time."""
+    totals: Totals = field(default_factory=Totals)
+    """What this process has counted since."""
 
     @property
     def policy(self) -> Policy:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from reprise.controller.observability.metrics import catalogue
@@ -18,9 +17,9 @@ def recovery_samples(look: Look, now: float) -> Iterator[Sample]:
     """Without the label `topology`, which the caller adds."""
     seen = look.state.observation
     yield from _incident(seen.incident, now)
-    kinds = Counter(incident.kind.value for incident in seen.closed.values())
+    look.totals.add(seen)
     for kind in catalogue.KINDS:
-        yield Sample("reprise_incidents_total", {"kind": kind}, kinds[kind])
+        yield Sample("reprise_incidents_total", {"kind": kind}, look.totals.incidents[kind])
     yield from _plans(look)
     yield from _capacity(look)
     yield Sample("reprise_recovery_progress_batches", {}, _progress(look))
@@ -39,29 +38,16 @@ def _incident(incident: Incident | None, now: float) -> Iterator[Sample]:
 
 
 def _plans(look: Look) -> Iterator[Sample]:
-    seen = look.state.observation
-    plans = seen.plans.values()
-    counts = Counter((_algorithm(plan), _outcome(plan)) for plan in plans)
+    seen, totals = look.state.observation, look.totals
     for algorithm in catalogue.PLANNED_BY:
         for outcome in catalogue.OUTCOMES:
             labels = {"algorithm": algorithm, "outcome": outcome}
-            yield Sample("reprise_plans_total", labels, counts[algorithm, outcome])
-    yield Sample("reprise_planning_seconds", observations=tuple(plan.seconds for plan in plans))
+            yield Sample("reprise_plans_total", labels, totals.plans[algorithm, outcome])
+    yield Sample("reprise_planning_seconds", observations=tuple(totals.seconds))
     yield Sample("reprise_plan_gap_ratio", {}, _gap(seen.newest_plan))
     current = current_plan(seen)
     infeasible = current is not None and not current.added and bool(current.left_out)
     yield Sample("reprise_plan_infeasible", {}, infeasible)
-
-
-def _algorithm(plan: PlanRecord) -> str:
-    name = str(plan.plan.get("algorithm"))
-    return name if name in catalogue.PLANNED_BY else "other"
-
-
-def _outcome(plan: PlanRecord) -> str:
-    if not plan.added:
-        return "nothing"
-    return "partial" if plan.left_out else "complete"
 
 
 def _gap(plan: PlanRecord | None) -> float:

@@ -24,6 +24,7 @@ from reprise.controller.kubernetes.api import Api
 from reprise.controller.kubernetes.errors import BudgetError, OperatorError
 from reprise.controller.kubernetes.events import Events
 from reprise.controller.observability.metrics import look as metrics_look
+from reprise.controller.observability.metrics.totals import Totals
 from reprise.controller.operator.loop.poll_rate import PollKind, PollRate
 from reprise.controller.operator.permitted import permit
 from reprise.controller.operator.pods.capacity import NOTHING_KNOWN, CapacityForecast
@@ -83,6 +84,7 @@ class TopologyController:
     board: Board | None = None
     """Where the web page finds what was seen."""
     _since: float = field(default_factory=time.time)
+    _totals: Totals = field(default_factory=Totals)
     _spec: _Spec | None = None
     _invalid: tuple[int, str] = (-1, "")
     _records: Records | None = None
@@ -134,7 +136,7 @@ class TopologyController:
         if spec is None or records is None:
             return None
         state = state_of(spec.view.queries, records.last)
-        return metrics_look.Look(spec.resource, spec.view, state, self._since)
+        return metrics_look.Look(spec.resource, spec.view, state, self._since, self._totals)
 
     @property
     def quiet(self) -> bool:
