@@ -3,12 +3,15 @@
 It retries for ever, and stays silent while a server is away.
 """
 
+from __future__ import annotations
+
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kazoo.client import KazooClient, TransactionRequest
+from kazoo.interfaces import IAsyncResult
 from kazoo.security import ACL
 
 from reprise.controller.zookeeper.access import client_options
@@ -22,7 +25,7 @@ Allowed = Callable[[str], list[ACL]]
 """Who may do what with the znode of a path."""
 
 
-class Client(KazooClient):  # type: ignore[misc]
+class Client(KazooClient):
     """Like its base, which has one ACL for all that a session makes; here it follows from the path."""
 
     def __init__(self, *arguments: Any, allowed: Allowed | None = None, **options: Any) -> None:
@@ -30,12 +33,14 @@ class Client(KazooClient):  # type: ignore[misc]
         super().__init__(*arguments, **options)
         self._allowed = allowed
 
-    def create_async(self, path: str, value: bytes = b"", acl: Any = None, **more: Any) -> Any:
-        if acl is None and self._allowed is not None:
-            acl = self._allowed(path)
-        return super().create_async(path, value, acl, **more)
+    def create_async(
+        self, path: str, value: bytes = b"", acl: Sequence[ACL] | None = None, ephemeral: bool = False,
+        sequence: bool = False, makepath: bool = False, include_data: bool = False,
+    ) -> IAsyncResult[str]:  # fmt: skip
+        acl = self.allowed(path) if acl is None else acl
+        return super().create_async(path, value, acl, ephemeral, sequence, makepath, include_data)
 
-    def ensure_path_async(self, path: str, acl: Any = None) -> Any:
+    def ensure_path_async(self, path: str, acl: Sequence[ACL] | None = None) -> IAsyncResult[bool]:
         """Each folder with its own ACL.  `acl` is that of what is made below them (`makepath`), and not theirs."""
         return super().ensure_path_async(path, None if self._allowed is not None else acl)
 
@@ -47,9 +52,14 @@ class Client(KazooClient):  # type: ignore[misc]
         return None if self._allowed is None else self._allowed(path)
 
 
-class _Transaction(TransactionRequest):  # type: ignore[misc]
-    def create(self, path: str, value: bytes = b"", acl: Any = None, **more: Any) -> None:
-        super().create(path, value, self.client.allowed(path) if acl is None else acl, **more)
+class _Transaction(TransactionRequest):
+    client: Client
+
+    def create(
+        self, path: str, value: bytes = b"", acl: Sequence[ACL] | None = None, ephemeral: bool = False,
+        sequence: bool = False,
+    ) -> None:  # fmt: skip
+        super().create(path, value, self.client.allowed(path) if acl is None else acl, ephemeral, sequence)
 
 
 def make_client(

@@ -35,7 +35,7 @@ _Events = dict[int, int]
 _OURS = (Connection, WakeReceiver)
 
 
-class PollHandler(SequentialThreadingHandler):  # type: ignore[misc]
+class PollHandler(SequentialThreadingHandler):
     """Like its base class, but for any number of open files."""
 
     queue_impl = TaskQueue

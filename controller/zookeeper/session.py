@@ -19,7 +19,8 @@ from kazoo import exceptions
 from kazoo.client import KazooClient, TransactionRequest
 from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import ZnodeStat
+from kazoo.interfaces import IAsyncResult
+from kazoo.protocol.states import WatchedEvent, ZnodeStat
 from kazoo.security import ACL
 
 from reprise.controller.zookeeper.errors import (
@@ -89,7 +90,7 @@ class Answer(Generic[T]):
 
     __slots__ = ("_convert", "_result")
 
-    def __init__(self, result: Any, convert: Callable[[Any], T]) -> None:
+    def __init__(self, result: IAsyncResult[Any], convert: Callable[[Any], T]) -> None:
         self._result, self._convert = result, convert
 
     def get(self, timeout: float = ANSWER_S) -> T:
@@ -224,7 +225,11 @@ class ZooKeeperSession:
 
     def watch_data(self, path: str, call: Callable[[Stat | None], None]) -> None:
         """Have it called now and after each change with what ZooKeeper says of the znode; None: there is none."""
-        self._client.DataWatch(path, lambda _data, stat, _event=None: call(_maybe_stat(stat)))
+
+        def seen(_data: bytes | None, stat: ZnodeStat | None, _event: WatchedEvent | None) -> None:
+            call(_maybe_stat(stat))
+
+        self._client.DataWatch(path, seen)
 
     # -- writing -------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,26 @@
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Any
+
+class KazooTimeoutError(Exception): ...
+
+class SequentialThreadingHandler:
+    timeout_exception: type[Exception]
+    queue_impl: Callable[[], Any]
+    completion_queue: SimpleQueue[Any]
+    callback_queue: SimpleQueue[Any]
+
+    @property
+    def running(self) -> bool: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def async_result(self) -> Any: ...
+    def create_connection(self, *args: Any, **kwargs: Any) -> Any: ...
+    def create_socket_pair(self) -> tuple[Any, Any]: ...
+    def select(
+        self,
+        rlist: Sequence[Any],
+        wlist: Sequence[Any],
+        _xlist: Sequence[Any] = ...,
+        timeout: float | None = ...,
+    ) -> tuple[list[Any], list[Any], list[Any]]: ...
