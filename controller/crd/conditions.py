@@ -1,6 +1,6 @@
 """Conditions of an object, merged so that `lastTransitionTime` moves only when `status` does.
 
-An unchanged claim must come out unchanged: the status is written only when it differs, and a time that moved by itself
+A condition that has not changed must come out unchanged: the status is written only when it differs, and a time that moved by itself
 would turn every look into a write.
 """
 
@@ -23,8 +23,8 @@ class Truth(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """One condition as it is now."""
+class ConditionUpdate:
+    """What one condition is to say now; times and generation are added when it is merged."""
 
     type: str
     truth: Truth
@@ -33,21 +33,23 @@ class Claim:
 
 
 def merged(
-    old: Sequence[Mapping[str, Any]], claims: Iterable[Claim], generation: int, now: float
+    old: Sequence[Mapping[str, Any]], updates: Iterable[ConditionUpdate], generation: int, now: float
 ) -> list[dict[str, Any]]:
-    """The conditions of `claims` in their order, with the times of those in `old` that have the same status; what is
-    no longer claimed goes. `now` in seconds since the epoch."""
+    """The conditions of `updates` in their order, with the times of those in `old` that have the same status; a condition
+    without an update goes. `now` in seconds since the epoch."""
     before = {entry.get("type"): entry for entry in old}
-    return [_condition(before.get(claim.type, {}), claim, generation, now) for claim in claims]
+    return [_condition(before.get(update.type, {}), update, generation, now) for update in updates]
 
 
-def _condition(before: Mapping[str, Any], claim: Claim, generation: int, now: float) -> dict[str, Any]:
-    same = before.get("status") == claim.truth.value and isinstance(before.get("lastTransitionTime"), str)
+def _condition(
+    before: Mapping[str, Any], update: ConditionUpdate, generation: int, now: float
+) -> dict[str, Any]:
+    same = before.get("status") == update.truth.value and isinstance(before.get("lastTransitionTime"), str)
     return {
-        "type": claim.type,
-        "status": claim.truth.value,
-        "reason": claim.reason,
-        "message": cut(claim.message, 1024),
+        "type": update.type,
+        "status": update.truth.value,
+        "reason": update.reason,
+        "message": cut(update.message, 1024),
         "lastTransitionTime": before["lastTransitionTime"] if same else rfc3339(now),
         "observedGeneration": generation,
     }

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reprise.controller.crd.base import TopologyReference
-from reprise.controller.crd.conditions import Claim, Truth, merged
+from reprise.controller.crd.conditions import ConditionUpdate, Truth, merged
 from reprise.controller.crd.convert import (
     incident_object,
     incident_status,
@@ -97,7 +97,9 @@ class Publisher:
             body = plan_object(plan, self.reference, self.namespace, self.priorities, self.outlook)
             body["metadata"]["name"] = name
             self._create("recoveryplans", name, body)
-            self._plan_status(name, {"state": "Proposed"}, Claim("Approved", Truth.FALSE, "AwaitingApproval"))
+            self._plan_status(
+                name, {"state": "Proposed"}, ConditionUpdate("Approved", Truth.FALSE, "AwaitingApproval")
+            )
         self._proposed = name
         return name
 
@@ -120,12 +122,14 @@ class Publisher:
         status = incident_status(incident, self.reference.name, newest, self.priorities)
         closed = incident.phase is Phase.CLOSED or incident.closed_at is not None
         restored = closed or incident.phase is Phase.VERIFYING
-        claims = [
-            Claim("Correlated", _truth(incident.kind is Kind.CORRELATED), incident.kind.value.capitalize()),
-            Claim("Restored", _truth(restored), incident.phase.value.capitalize()),
-            Claim("Closed", _truth(closed), incident.phase.value.capitalize()),
+        updates = [
+            ConditionUpdate(
+                "Correlated", _truth(incident.kind is Kind.CORRELATED), incident.kind.value.capitalize()
+            ),
+            ConditionUpdate("Restored", _truth(restored), incident.phase.value.capitalize()),
+            ConditionUpdate("Closed", _truth(closed), incident.phase.value.capitalize()),
         ]
-        status["conditions"] = self._merge(name, claims)
+        status["conditions"] = self._merge(name, updates)
         status["observedGeneration"] = 1
         urgent = [incident.phase.value, incident.kind.value, len(incident.lost), len(incident.plans)]
         written = self._write(self._path("incidents", name), _kind("Incident", name, status), urgent)
@@ -149,17 +153,17 @@ class Publisher:
         elif not newest and plan.rollback is False and restored == 0:
             status = {"state": "Superseded", "restored": restored}
         done = status["state"] != "Executing"
-        claims = [
-            Claim("Approved", Truth.TRUE, "Carried"),
-            Claim("Executed", _truth(status["state"] == "Done"), status["state"]),
+        updates = [
+            ConditionUpdate("Approved", Truth.TRUE, "Carried"),
+            ConditionUpdate("Executed", _truth(status["state"] == "Done"), status["state"]),
         ]
         if done:
             status["finishedAt"] = rfc3339(time.time())
-        if self._plan_status(name, status, *claims) and done:
+        if self._plan_status(name, status, *updates) and done:
             self._done.add(f"finished {name}")
 
-    def _plan_status(self, name: str, status: dict[str, Any], *claims: Claim) -> bool:
-        body = {**status, "observedGeneration": 1, "conditions": self._merge(name, claims)}
+    def _plan_status(self, name: str, status: dict[str, Any], *updates: ConditionUpdate) -> bool:
+        body = {**status, "observedGeneration": 1, "conditions": self._merge(name, updates)}
         path = self._path("recoveryplans", name)
         return self._write(path, _kind("RecoveryPlan", name, body), status["state"])
 
@@ -197,8 +201,8 @@ class Publisher:
         self._written[path] = _Written(digest, pressing, time.monotonic())
         return True
 
-    def _merge(self, name: str, claims: Any) -> list[dict[str, Any]]:
-        found = merged(self._conditions.get(name, []), claims, 1, time.time())
+    def _merge(self, name: str, updates: Any) -> list[dict[str, Any]]:
+        found = merged(self._conditions.get(name, []), updates, 1, time.time())
         self._conditions[name] = found
         return found
 
@@ -221,8 +225,8 @@ class Publisher:
 
 def _pressing(status: Mapping[str, Any]) -> object:
     """What of a topology's status people must see at once."""
-    claims = [[c.get("type"), c.get("status"), c.get("reason")] for c in status.get("conditions") or []]
-    return [claims, status.get("queries"), status.get("incident")]
+    updates = [[c.get("type"), c.get("status"), c.get("reason")] for c in status.get("conditions") or []]
+    return [updates, status.get("queries"), status.get("incident")]
 
 
 def _restored(plan: PlanRecord, seen: Observation) -> int:

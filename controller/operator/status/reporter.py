@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from reprise.controller.crd.conditions import Claim, Truth
+from reprise.controller.crd.conditions import ConditionUpdate, Truth
 from reprise.controller.kubernetes.api import Api
 from reprise.controller.kubernetes.budget import Urgency
 from reprise.controller.kubernetes.errors import BudgetError, OperatorError
@@ -88,12 +88,12 @@ class StatusReporter:
             log.warning("event=not-published topology=%s reason=%r", self.name, str(error))
 
     def _tell(self, now: Situation) -> None:
-        status, claims = status_of(now, self.standing)
+        status, updates = status_of(now, self.standing)
         seen = now.observation
         self.publisher.outlook = str(now.outlook)
         self.publisher.status(status, self.standing)
         self.standing = status
-        self._announce(claims)
+        self._announce(updates)
         if seen is not None and seen.connected:
             self._name_culprits(seen)
             self.publisher.recoveries(seen)
@@ -131,13 +131,15 @@ class StatusReporter:
             self._checkpoint = position, known or time.time()
         return self._checkpoint[1] if position else None
 
-    def _announce(self, claims: Sequence[Claim]) -> None:
+    def _announce(self, updates: Sequence[ConditionUpdate]) -> None:
         """An Event for each condition that has changed; the first look tells only what people would ask about."""
-        for claim in claims:
-            now, before = (claim.truth.value, claim.reason), self._said.get(claim.type)
-            self._said[claim.type] = now
-            good = claim.truth.value == ("True" if claim.type in _GOOD else "False")
-            if now == before or (before is None and (good or claim.truth is Truth.UNKNOWN)):
+        for update in updates:
+            now, before = (update.truth.value, update.reason), self._said.get(update.type)
+            self._said[update.type] = now
+            good = update.truth.value == ("True" if update.type in _GOOD else "False")
+            if now == before or (before is None and (good or update.truth is Truth.UNKNOWN)):
                 continue
-            text = f"{claim.type} is {claim.truth.value}" + (f": {claim.message}" if claim.message else "")
-            self.events.say(claim.reason, text, warning=not good)
+            text = f"{update.type} is {update.truth.value}" + (
+                f": {update.message}" if update.message else ""
+            )
+            self.events.say(update.reason, text, warning=not good)

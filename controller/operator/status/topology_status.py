@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reprise.controller.crd.base import WaitingQuery
-from reprise.controller.crd.conditions import Claim, Truth, merged
+from reprise.controller.crd.conditions import ConditionUpdate, Truth, merged
 from reprise.controller.crd.convert import cut, object_name, rfc3339, waiting_queries
 from reprise.controller.crd.topology_status import (
     CheckpointStatus,
@@ -57,15 +57,15 @@ class Situation:
 
 def status_of(
     now: Situation, before: Mapping[str, Any], moment: float | None = None
-) -> tuple[dict[str, Any], list[Claim]]:
-    """The new status and what it claims; `before` is the one that stands, whose times are kept."""
+) -> tuple[dict[str, Any], list[ConditionUpdate]]:
+    """The new status and what it updates; `before` is the one that stands, whose times are kept."""
     moment = time.time() if moment is None else moment
-    claims = claims_of(now)
-    conditions = merged(before.get("conditions") or [], claims, now.generation, moment)
+    updates = condition_updates(now)
+    conditions = merged(before.get("conditions") or [], updates, now.generation, moment)
     seen, resource = now.observation, now.resource
     status: dict[str, Any] = {"observedGeneration": now.generation, "conditions": conditions}
     if resource is None or now.state is None or seen is None:
-        return {**{k: v for k, v in before.items() if k not in status}, **status}, claims
+        return {**{k: v for k, v in before.items() if k not in status}, **status}, updates
     started = before.get("startedAt")
     if started is None and seen.progress is not None and seen.progress.horizon > 0:
         started = rfc3339(moment)
@@ -90,37 +90,42 @@ def status_of(
     )
     found = model.model_dump(mode="json", by_alias=True, exclude_none=True)
     found.pop("conditions", None)
-    return {**found, **status}, claims
+    return {**found, **status}, updates
 
 
-def claims_of(now: Situation) -> list[Claim]:
+def condition_updates(now: Situation) -> list[ConditionUpdate]:
     """The conditions, most telling first."""
     state, seen = now.state, now.observation
     current = seen is not None and seen.connected and not now.problem
-    observed = Claim("Observed", Truth.TRUE, "UpToDate")
+    observed = ConditionUpdate("Observed", Truth.TRUE, "UpToDate")
     if not current:
-        observed = Claim("Observed", Truth.FALSE, "NoAnswer", now.problem or "ZooKeeper does not answer")
+        observed = ConditionUpdate(
+            "Observed", Truth.FALSE, "NoAnswer", now.problem or "ZooKeeper does not answer"
+        )
     valid = (
-        Claim("Valid", Truth.FALSE, "SpecRefused", now.invalid)
+        ConditionUpdate("Valid", Truth.FALSE, "SpecRefused", now.invalid)
         if now.invalid
-        else Claim("Valid", Truth.TRUE, "Accepted")
+        else ConditionUpdate("Valid", Truth.TRUE, "Accepted")
     )
     paused = (
-        Claim("Paused", Truth.TRUE, "Asked", now.paused_by) if now.paused_by else _no("Paused", "Running")
+        ConditionUpdate("Paused", Truth.TRUE, "Asked", now.paused_by)
+        if now.paused_by
+        else _no("Paused", "Running")
     )
     if state is None or seen is None or not current:
         unknown = [
-            Claim(t, Truth.UNKNOWN, "NotObserved", now.problem) for t in ("Ready", "Recovering", "Degraded")
+            ConditionUpdate(t, Truth.UNKNOWN, "NotObserved", now.problem)
+            for t in ("Ready", "Recovering", "Degraded")
         ]
         if state is None and now.invalid:
-            unknown[0] = Claim("Ready", Truth.FALSE, "SpecRefused", now.invalid)
+            unknown[0] = ConditionUpdate("Ready", Truth.FALSE, "SpecRefused", now.invalid)
         return [*unknown, paused, valid, observed]
     available = state.count(Status.AVAILABLE)
     missing = len(state.queries) - available
     return [_ready(now, missing), _recovering(now, seen), _degraded(now, missing), paused, valid, observed]
 
 
-def _ready(now: Situation, missing: int) -> Claim:
+def _ready(now: Situation, missing: int) -> ConditionUpdate:
     seen = now.observation
     if seen is None or seen.desired is None:
         waits = seen.waits if seen is not None else ""
@@ -132,8 +137,8 @@ def _ready(now: Situation, missing: int) -> Claim:
     if missing:
         return _no("Ready", "QueriesDown", _down(missing, seen))
     if unwatched := _unwatched(seen, now.state):
-        return Claim("Ready", Truth.UNKNOWN, "NotWatchedYet", unwatched)
-    return Claim("Ready", Truth.TRUE, "AllQueriesAvailable")
+        return ConditionUpdate("Ready", Truth.UNKNOWN, "NotWatchedYet", unwatched)
+    return ConditionUpdate("Ready", Truth.TRUE, "AllQueriesAvailable")
 
 
 def _down(missing: int, seen: Observation) -> str:
@@ -174,28 +179,28 @@ def _starting(now: Situation) -> str:
     return cut(f"{ready} of {wanted} nodes are there{_newest_problem(now.observation)}", 512)
 
 
-def _recovering(now: Situation, seen: Observation) -> Claim:
+def _recovering(now: Situation, seen: Observation) -> ConditionUpdate:
     if seen.incident is None:
         return _no("Recovering", "NoIncident")
     name = object_name(now.resource.name if now.resource else "", seen.incident.id)
     phase = seen.incident.phase.value.capitalize()
     outlook = f"; {now.outlook}" if str(now.outlook) else ""
-    return Claim(
+    return ConditionUpdate(
         "Recovering", Truth.TRUE, phase, cut(f"incident {name}: {seen.incident.kind.value}{outlook}")
     )
 
 
-def _degraded(now: Situation, missing: int) -> Claim:
+def _degraded(now: Situation, missing: int) -> ConditionUpdate:
     if now.driver_problem:
-        return Claim("Degraded", Truth.TRUE, "DriverDown", now.driver_problem)
+        return ConditionUpdate("Degraded", Truth.TRUE, "DriverDown", now.driver_problem)
     if now.observation is not None and now.observation.waits:
-        return Claim("Degraded", Truth.TRUE, "DriverWaits", cut(now.observation.waits, 512))
+        return ConditionUpdate("Degraded", Truth.TRUE, "DriverWaits", cut(now.observation.waits, 512))
     if now.observation is not None and now.observation.undecided:
-        return Claim("Degraded", Truth.TRUE, "CannotDecide", cut(now.observation.undecided))
+        return ConditionUpdate("Degraded", Truth.TRUE, "CannotDecide", cut(now.observation.undecided))
     if now.state is not None and now.state.stalled:
-        return Claim("Degraded", Truth.TRUE, "NotAdvancing", _stalled(now.state))
+        return ConditionUpdate("Degraded", Truth.TRUE, "NotAdvancing", _stalled(now.state))
     if missing and now.observation is not None and now.observation.desired is not None:
-        return Claim("Degraded", Truth.TRUE, "QueriesDown", _down(missing, now.observation))
+        return ConditionUpdate("Degraded", Truth.TRUE, "QueriesDown", _down(missing, now.observation))
     return _no("Degraded", "NothingIsDown")
 
 
@@ -238,5 +243,5 @@ def _epoch(seen: Observation) -> int:
     return int(seen.progress.driver) if seen.progress and seen.progress.driver.isdigit() else 0
 
 
-def _no(kind: str, reason: str, message: str = "") -> Claim:
-    return Claim(kind, Truth.FALSE, reason, message)
+def _no(kind: str, reason: str, message: str = "") -> ConditionUpdate:
+    return ConditionUpdate(kind, Truth.FALSE, reason, message)

@@ -18,7 +18,7 @@ from reprise.controller.kubernetes.events import AGAIN_S, Events
 from reprise.controller.operator.status import reporter
 from reprise.controller.operator.status.publisher import Publisher
 from reprise.controller.operator.status.reporter import StatusReporter
-from reprise.controller.operator.status.topology_status import claims_of
+from reprise.controller.operator.status.topology_status import condition_updates
 from reprise.scheduler import Incident, Kind, Phase
 from reprise.scheduler.failure import Failure
 from tests.support.fake_api import FakeApi
@@ -45,7 +45,7 @@ def test_an_incident_is_one_event_a_transition_however_often_it_is_looked_at() -
     seen = [replace(STEADY, incident=replace(INCIDENT, phase=phase)) for phase in PHASES]
     for look in (STEADY, *seen, STEADY):
         for _ in range(50):
-            one._announce(claims_of(situation(look)))
+            one._announce(condition_updates(situation(look)))
     reasons = [reason for reason, _ in said(api)]
     assert [r for r in reasons if r in {"Settling", "Waiting", "Recovering", "Verifying", "NoIncident"}] == [
         "Settling", "Waiting", "Recovering", "Verifying", "NoIncident",
@@ -55,7 +55,7 @@ def test_an_incident_is_one_event_a_transition_however_often_it_is_looked_at() -
 
 def test_an_operator_that_starts_in_the_middle_tells_what_is_wrong_and_not_what_is_well() -> None:
     api = FakeApi()
-    teller(api)._announce(claims_of(situation(replace(STEADY, incident=INCIDENT))))
+    teller(api)._announce(condition_updates(situation(replace(STEADY, incident=INCIDENT))))
     assert said(api) == [("Settling", 1)]
 
 

@@ -14,7 +14,7 @@ from reprise.controller.crd.base import TopologyReference
 from reprise.controller.crd.topology_status import TopologyStatus
 from reprise.controller.operator.pods.verdict import State, Verdict
 from reprise.controller.operator.status.publisher import Publisher, proposal_digest
-from reprise.controller.operator.status.topology_status import Situation, claims_of, status_of
+from reprise.controller.operator.status.topology_status import Situation, condition_updates, status_of
 from reprise.controller.status.query_state import run_state
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler import Desired, Incident, Kind, LostNode, Node, Phase, PlanRecord, Progress
@@ -51,7 +51,7 @@ def situation(seen: Observation | None = STEADY, **more: Any) -> Situation:
 
 
 def truths(now: Situation) -> dict[str, tuple[str, str]]:
-    return {claim.type: (claim.truth.value, claim.reason) for claim in claims_of(now)}
+    return {claim.type: (claim.truth.value, claim.reason) for claim in condition_updates(now)}
 
 
 def test_all_is_well() -> None:
@@ -85,11 +85,11 @@ def test_a_refused_spec_says_so_and_the_old_one_goes_on() -> None:
 def test_a_start_says_what_it_waits_for() -> None:
     pending = {"e1": Verdict(State.PENDING, "Unschedulable: 0/3 nodes are available")}
     starting = replace(STEADY, desired=None)
-    ready = next(c for c in claims_of(situation(starting, verdicts=pending)) if c.type == "Ready")
+    ready = next(c for c in condition_updates(situation(starting, verdicts=pending)) if c.type == "Ready")
     assert ready.reason == "Starting"
     assert "0/3 nodes are available" in ready.message
     alive = {"e1": Verdict(State.ALIVE)}
-    ready = next(c for c in claims_of(situation(starting, verdicts=alive)) if c.type == "Ready")
+    ready = next(c for c in condition_updates(situation(starting, verdicts=alive)) if c.type == "Ready")
     assert ready.message == "1 of 3 nodes are there"
 
 
@@ -100,7 +100,7 @@ def test_what_the_driver_reports_stands_beside_what_is_not_there(desired: Desire
     seen = replace(
         STEADY, nodes={}, desired=desired, incident=INCIDENT if desired else None, problems=(problem,)
     )
-    claims = {c.type: c for c in claims_of(situation(seen))}
+    claims = {c.type: c for c in condition_updates(situation(seen))}
     assert claims["Ready"].truth.value == "False"
     assert claims["Ready"].message.endswith(f"; the driver's newest problem: {problem}")
     if desired is not None:
@@ -226,7 +226,7 @@ def test_a_proposal_is_one_object_and_another_plan_supersedes_it() -> None:
 
 def test_a_coordinator_that_cannot_write_down_what_it_decides_degrades() -> None:
     said = "/reprise/default/minimal: 2,000,000 bytes, and ZooKeeper takes 1,000,000 at once"
-    claims = {c.type: c for c in claims_of(situation(replace(STEADY, undecided=said)))}
+    claims = {c.type: c for c in condition_updates(situation(replace(STEADY, undecided=said)))}
     assert (claims["Degraded"].reason, claims["Degraded"].message) == ("CannotDecide", said)
 
 
@@ -241,7 +241,7 @@ def test_a_topology_that_runs_and_shows_nothing_is_not_ready_and_says_since_when
     )
     assert truths(situation(seen))["Ready"] == ("True", "AllQueriesAvailable")  # slow, as it moves
     standing = replace(seen, still=dict.fromkeys(PARTITIONS, 970.0))
-    ready, degraded = (c for c in claims_of(situation(standing)) if c.type in ("Ready", "Degraded"))
+    ready, degraded = (c for c in condition_updates(situation(standing)) if c.type in ("Ready", "Degraded"))
     assert (ready.truth.value, ready.reason) == ("False", "NotAdvancing")
     assert "shows nothing after batch 8 since 00:16:10 UTC" in ready.message
     assert "KeyError: 'tagg'" in ready.message
