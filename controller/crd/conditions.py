@@ -1,7 +1,7 @@
 """Conditions of an object, merged so that `lastTransitionTime` moves only when `status` does.
 
-A condition that has not changed must come out unchanged: the status is written only when it differs, and a time that moved by itself
-would turn every look into a write.
+A condition that has not changed must come out unchanged: the status is written only when it differs, and a time that
+moved by itself would turn every look into a write.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class PodView:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class KubernetesNode:
     """One Node object."""
 
     name: str
@@ -92,11 +92,11 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
     )
 
 
-def machine_view(node: Mapping[str, Any]) -> Machine:
+def kubernetes_node(node: Mapping[str, Any]) -> KubernetesNode:
     """Read a Node object."""
     spec, status = node.get("spec", {}), node.get("status", {})
     ready = next((c.get("status") for c in status.get("conditions") or [] if c.get("type") == "Ready"), None)
-    return Machine(
+    return KubernetesNode(
         name=str(node.get("metadata", {}).get("name", "")),
         ready={"True": True, "False": False}.get(str(ready)),
         schedulable=not spec.get("unschedulable", False),

@@ -71,7 +71,7 @@ class Fence:
 
 
 def claim_epoch(location: str, propose: Callable[[int], int]) -> Fence:
-    """ConditionUpdate a location for a new driver.  `propose` gives an epoch that is at least its argument, and greater than all that
+    """Claim a location for a new driver.  `propose` gives an epoch that is at least its argument, and greater than all that
     it has given (the counter in ZooKeeper); it is asked again when another driver was quicker.
 
     StoreError: the location cannot be read or written; nothing is claimed, or a claim that does no harm.

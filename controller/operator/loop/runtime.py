@@ -15,7 +15,7 @@ from reprise.controller.crd.convert import TOPOLOGY_LABEL
 from reprise.controller.kubernetes.api import Api, collection
 from reprise.controller.kubernetes.errors import OperatorError
 from reprise.controller.kubernetes.informer import WATCH_S, Informer
-from reprise.controller.kubernetes.pods import ROLE_LABEL, machine_view, pod_view
+from reprise.controller.kubernetes.pods import ROLE_LABEL, kubernetes_node, pod_view
 from reprise.controller.observability.metrics.look import Look
 from reprise.controller.observability.metrics.process import session_of
 from reprise.controller.operator.loop.burst_gate import BurstGate
@@ -107,7 +107,7 @@ class Runtime:
                 Informer(self.api, path, pod_view, self.cluster.pod_changed, labelSelector=mine)
             )
         if self.settings.nodes:
-            nodes = Informer(self.api, collection("", "nodes"), machine_view, self.cluster.machine_changed)
+            nodes = Informer(self.api, collection("", "nodes"), kubernetes_node, self.cluster.machine_changed)
             self._informers.append(nodes)
         if self.settings.capacity:
             loads = Informer(self.api, collection("", "pods"), load_view, self.cluster.load_changed)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reprise.controller.kubernetes.pods import Machine, PodView, milli, seconds
+from reprise.controller.kubernetes.pods import KubernetesNode, PodView, milli, seconds
 
 START_S = 15.0
 """From a machine to an executor that is a node: image there, JVM, registration."""
@@ -109,7 +109,10 @@ def _asked(container: Mapping[str, Any]) -> int:
 
 
 def room_for(
-    demand: Demand, machines: Iterable[Machine], used: Mapping[str, int], taken: frozenset[str] = frozenset()
+    demand: Demand,
+    machines: Iterable[KubernetesNode],
+    used: Mapping[str, int],
+    taken: frozenset[str] = frozenset(),
 ) -> int:
     """How many more executors fit, machine by machine; `used`: promised CPU by machine, milli; `taken`: machines that have
     one of the topology's executors."""
@@ -121,7 +124,7 @@ def room_for(
     return found
 
 
-def _takes(machine: Machine, demand: Demand) -> bool:
+def _takes(machine: KubernetesNode, demand: Demand) -> bool:
     if not (machine.reachable and machine.schedulable):
         return False
     if any(machine.labels.get(key) != value for key, value in demand.labels.items()):

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from reprise.controller.kubernetes.pods import Machine, PodView
+from reprise.controller.kubernetes.pods import KubernetesNode, PodView
 from reprise.controller.operator.pods.capacity import Load
 
 Key = tuple[str, str]
@@ -23,7 +23,7 @@ class ClusterView:
 
     pods: Mapping[str, PodView]
     """Of this topology, by name."""
-    machines: Mapping[str, Machine] | None
+    machines: Mapping[str, KubernetesNode] | None
     """None: Node objects may not be read."""
     paused: bool = False
     recommend: bool = False
@@ -36,7 +36,7 @@ class Cluster:
     """`wake` is called with each topology to which something has happened."""
 
     wake: Callable[[Key], None]
-    machines: dict[str, Machine] = field(default_factory=dict)
+    machines: dict[str, KubernetesNode] = field(default_factory=dict)
     used: dict[str, int] = field(default_factory=dict)
     """CPU promised to all pods of each machine, milli; filled by `load_changed` alone."""
     _pods: dict[Key, dict[str, PodView]] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Cluster:
         for key in touched:
             self.wake(key)
 
-    def machine_changed(self, before: Machine | None, now: Machine | None) -> None:
+    def machine_changed(self, before: KubernetesNode | None, now: KubernetesNode | None) -> None:
         if before is not None and (now is None or now.name != before.name):
             self.machines.pop(before.name, None)
         if now is not None:

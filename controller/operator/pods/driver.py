@@ -21,7 +21,7 @@ from typing import Any
 from reprise.controller.kubernetes.api import Api, collection
 from reprise.controller.kubernetes.errors import ConflictError
 from reprise.controller.kubernetes.events import Events
-from reprise.controller.kubernetes.pods import Machine, PodView
+from reprise.controller.kubernetes.pods import KubernetesNode, PodView
 from reprise.controller.operator.pods import manifests, network_policy, zk_mounts
 from reprise.controller.operator.pods.drain import WAY_OUT, Drain, nothing_released
 from reprise.controller.operator.pods.driver_silence import DriverSilence
@@ -97,7 +97,7 @@ class DriverKeeper:
         self,
         resource: StreamTopology,
         pod: PodView | None,
-        machines: Mapping[str, Machine] | None,
+        machines: Mapping[str, KubernetesNode] | None,
         recovering: bool,
         seen: Observation | None = None,
     ) -> None:
@@ -271,7 +271,7 @@ class DriverKeeper:
         path = f"{collection(resource.namespace, 'pods')}/{pod.name}"
         self.api.delete(path, uid=pod.uid, grace_s=grace_s)
 
-    def _lost(self, pod: PodView, machines: Mapping[str, Machine] | None) -> str | None:
+    def _lost(self, pod: PodView, machines: Mapping[str, KubernetesNode] | None) -> str | None:
         """Why nobody will end this pod, though it must end; None while somebody may.
 
         Kubernetes marks the pods of a machine that it cannot reach for deletion after the time that their tolerations
@@ -288,7 +288,7 @@ class DriverKeeper:
         return None
 
 
-def _without_machine(pod: PodView, machines: Mapping[str, Machine] | None) -> str | None:
+def _without_machine(pod: PodView, machines: Mapping[str, KubernetesNode] | None) -> str | None:
     """A machine that does not exist, or one that is not reachable when Kubernetes has given up on the pod as well."""
     if machines is None or not pod.machine:
         return None

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from reprise.controller.kubernetes.api import Api, collection
 from reprise.controller.kubernetes.errors import NotFoundError
 from reprise.controller.kubernetes.events import Events
-from reprise.controller.kubernetes.pods import Machine, PodView
+from reprise.controller.kubernetes.pods import KubernetesNode, PodView
 from reprise.controller.operator.heartbeat import Heartbeat
 from reprise.controller.operator.pods.endings import Endings
 from reprise.controller.operator.pods.verdict import State, Verdict, judge
@@ -44,7 +44,7 @@ class ExecutorKeeper:
     def __post_init__(self) -> None:
         self._endings = Endings(self.clock)
 
-    def look(self, pods: Mapping[str, PodView], machines: Mapping[str, Machine] | None) -> None:
+    def look(self, pods: Mapping[str, PodView], machines: Mapping[str, KubernetesNode] | None) -> None:
         """Judge all and end the lost.  Raises SessionError and OperatorError."""
         beats = self.records.heartbeats()
         names = {*pods, *(beats or {})}

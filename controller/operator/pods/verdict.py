@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from reprise.controller.kubernetes.pods import Machine, PodView
+from reprise.controller.kubernetes.pods import KubernetesNode, PodView
 from reprise.controller.operator.heartbeat import Heartbeat
 
 
@@ -45,7 +45,7 @@ class Verdict:
 
 def judge(
     pod: PodView | None,
-    machines: Mapping[str, Machine] | None,
+    machines: Mapping[str, KubernetesNode] | None,
     beat: Heartbeat | None,
     overdue: bool,
     patience_s: float,
@@ -89,7 +89,7 @@ def _silent(pod: PodView, beat: Heartbeat, patience_s: float) -> Verdict:
     return Verdict(State.LOST, f"no heartbeat for {beat.gone_s:.1f} s")
 
 
-def _unreachable(pod: PodView, machines: Mapping[str, Machine] | None) -> str:
+def _unreachable(pod: PodView, machines: Mapping[str, KubernetesNode] | None) -> str:
     """Why the pod's machine is gone; empty when it is not, or nothing is known of machines."""
     if machines is None or not pod.machine:
         return ""

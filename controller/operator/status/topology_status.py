@@ -58,7 +58,7 @@ class Situation:
 def status_of(
     now: Situation, before: Mapping[str, Any], moment: float | None = None
 ) -> tuple[dict[str, Any], list[ConditionUpdate]]:
-    """The new status and what it updates; `before` is the one that stands, whose times are kept."""
+    """The new status and its conditions; `before` is the one that stands, whose times are kept."""
     moment = time.time() if moment is None else moment
     updates = condition_updates(now)
     conditions = merged(before.get("conditions") or [], updates, now.generation, moment)

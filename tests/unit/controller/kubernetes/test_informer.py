@@ -12,7 +12,7 @@ import pytest
 from reprise.controller.kubernetes import informer as module
 from reprise.controller.kubernetes.errors import ExpiredError, UnknownError
 from reprise.controller.kubernetes.informer import Informer
-from reprise.controller.kubernetes.pods import Machine, PodView, machine_view
+from reprise.controller.kubernetes.pods import KubernetesNode, PodView, kubernetes_node
 from reprise.controller.operator.health import answer
 from reprise.controller.operator.loop.runtime import Runtime
 from reprise.controller.operator.pods.cluster_view import Cluster
@@ -60,15 +60,17 @@ def page(version: int, *items: Any) -> dict[str, Any]:
     return {"metadata": {"resourceVersion": str(version)}, "items": list(items)}
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *answers: Any) -> tuple[list[Told], FakeSource, Informer[Machine]]:
+def run(
+    monkeypatch: pytest.MonkeyPatch, *answers: Any
+) -> tuple[list[Told], FakeSource, Informer[KubernetesNode]]:
     monkeypatch.setattr(module, "BACK_OFF_S", (0.0,))
     stop, told = threading.Event(), list[Told]()
     source = FakeSource(stop, *answers)
 
-    def changed(before: Machine | None, now: Machine | None) -> None:
+    def changed(before: KubernetesNode | None, now: KubernetesNode | None) -> None:
         told.append((before and before.name, now and now.name))
 
-    one = Informer(source, "/nodes", machine_view, changed)  # type: ignore[arg-type, type-var]
+    one = Informer(source, "/nodes", kubernetes_node, changed)  # type: ignore[arg-type, type-var]
     one.run(stop)
     return told, source, one
 
@@ -169,7 +171,7 @@ def test_an_informer_tells_when_it_was_answered_and_when_it_has_tried(
     monkeypatch.setattr(module, "BACK_OFF_S", (0.0,))
     stop = threading.Event()
     source = FakeSource(stop, [page(7, node("a", 1))], [], UnknownError("away"), UnknownError("away"))
-    one = Informer(source, "/nodes", machine_view, lambda *_: None, Ticking())  # type: ignore[arg-type, type-var]
+    one = Informer(source, "/nodes", kubernetes_node, lambda *_: None, Ticking())  # type: ignore[arg-type, type-var]
     began = one.answered
     one.run(stop)
     assert began < one.answered < one.turned
@@ -216,7 +218,7 @@ def test_a_watch_that_has_ended_is_seen_by_who_asks_for_health(
     nothing: Any = None
     settings = OperatorSettings(namespace="ops", identity="op", zk="zk:2181", image="i")
     runtime, now = Runtime(settings, nothing, nothing), time.monotonic()
-    informer: Any = Informer(nothing, "/nodes", machine_view, lambda *_: None)  # type: ignore[type-var]
+    informer: Any = Informer(nothing, "/nodes", kubernetes_node, lambda *_: None)  # type: ignore[type-var]
     runtime.beat, informer.turned, informer.answered = now - beat, now - turned, now - answered
     runtime._informers.append(informer)
     assert (runtime.turns_well(), runtime.sees()) == (turns, sees)
@@ -248,7 +250,7 @@ def test_pods_are_found_by_topology_and_wake_it(cluster: Cluster, woken: list[st
 
 
 def test_a_machine_wakes_those_who_have_pods_there(cluster: Cluster, woken: list[str]) -> None:
-    well, ill = Machine("m1", True, True), Machine("m1", None, True)
+    well, ill = KubernetesNode("m1", True, True), KubernetesNode("m1", None, True)
     cluster.machine_changed(None, well)
     pending, placed = pod("p1", "a"), pod("p1", "a", "m1")
     cluster.pod_changed(None, pending)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprise.controller.kubernetes.pods import machine_view, milli, pod_view
+from reprise.controller.kubernetes.pods import kubernetes_node, milli, pod_view
 
 POD: dict[str, Any] = {
     "metadata": {
@@ -58,7 +58,7 @@ def test_a_machine(status: str, ready: bool | None, reachable: bool) -> None:
         "metadata": {"name": "m1"},
         "status": {"conditions": [{"type": "Ready", "status": status}], "allocatable": {"cpu": "3920m"}},
     }
-    view = machine_view(node)
+    view = kubernetes_node(node)
     assert (view.ready, view.reachable, view.cpu_milli) == (ready, reachable, 3920)
 
 
@@ -68,8 +68,8 @@ def test_a_cordoned_machine_is_reachable() -> None:
         "spec": {"unschedulable": True, "taints": [{"key": "node.kubernetes.io/unschedulable"}]},
         "status": {"conditions": [{"type": "Ready", "status": "True"}]},
     }
-    assert machine_view(node).reachable
-    assert not machine_view(node).schedulable
+    assert kubernetes_node(node).reachable
+    assert not kubernetes_node(node).schedulable
 
 
 @pytest.mark.parametrize(
@@ -95,4 +95,4 @@ def test_any_quantity_gives_a_number(text: str) -> None:
 
 def test_an_empty_object_is_read() -> None:
     assert pod_view({}).phase == "Pending"
-    assert machine_view({}).ready is None
+    assert kubernetes_node({}).ready is None

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reprise.controller.kubernetes.pods import Machine, PodView, machine_view
+from reprise.controller.kubernetes.pods import KubernetesNode, PodView, kubernetes_node
 from reprise.controller.operator.pods import capacity_forecaster
 from reprise.controller.operator.pods.capacity import (
     LEAST_S,
@@ -32,7 +32,7 @@ from tests.support.fake_api import FakeApi
 
 NOW = 1_000.0
 ONE = Demand(500)
-WELL = Machine("m1", True, True, (), 2000)
+WELL = KubernetesNode("m1", True, True, (), 2000)
 
 
 def pod(name: str, machine: str = "", **more: Any) -> PodView:
@@ -55,7 +55,7 @@ def pod(name: str, machine: str = "", **more: Any) -> PodView:
         (replace(WELL, labels={"role": "worker"}), replace(ONE, labels={"role": "worker"}), 0, 4),
     ],
 )
-def test_room_on_one_machine(machine: Machine, demand: Demand, used: int, room: int) -> None:
+def test_room_on_one_machine(machine: KubernetesNode, demand: Demand, used: int, room: int) -> None:
     assert room_for(demand, [machine], {"m1": used}) == room
 
 
@@ -88,7 +88,7 @@ def test_an_executors_demand_is_the_topologys_and_sparks() -> None:
 
 def test_a_taint_that_is_a_wish_keeps_nobody_off() -> None:
     taints = [{"key": "old", "effect": "PreferNoSchedule"}, {"key": "spot", "effect": "NoSchedule"}]
-    assert machine_view({"metadata": {"name": "m1"}, "spec": {"taints": taints}}).taints == ("spot",)
+    assert kubernetes_node({"metadata": {"name": "m1"}, "spec": {"taints": taints}}).taints == ("spot",)
 
 
 def test_what_a_pod_is_promised() -> None:

@@ -13,7 +13,7 @@ import yaml
 
 from reprise.controller.kubernetes.errors import BudgetError, ForbiddenError
 from reprise.controller.kubernetes.events import Events
-from reprise.controller.kubernetes.pods import Machine, PodView, pod_view
+from reprise.controller.kubernetes.pods import KubernetesNode, PodView, pod_view
 from reprise.controller.operator.heartbeat import Heartbeat
 from reprise.controller.operator.pods import manifests
 from reprise.controller.operator.pods.drain import Drain
@@ -39,7 +39,7 @@ BODY = {
     "metadata": {"name": "minimal", "uid": "u1"},
 }
 PODS = "/api/v1/namespaces/default/pods"
-WELL = {"m1": Machine("m1", True, True)}
+WELL = {"m1": KubernetesNode("m1", True, True)}
 
 
 def topology(**spec: Any) -> StreamTopology:
@@ -461,7 +461,7 @@ def test_fence_then_failed_then_deleted() -> None:
     api, records = FakeApi(), FakeRecords({"e1": Heartbeat(there=False, member=True, gone_s=9)})
     records.log = order
     one = executors(api, records)
-    one.look({"e1": executor("e1")}, {"m1": Machine("m1", None, True)})
+    one.look({"e1": executor("e1")}, {"m1": KubernetesNode("m1", None, True)})
     assert order == ["fence e1"]
     calls = [(v, p.removeprefix(PODS), b) for v, p, b in api.calls if p.startswith(PODS)]
     assert calls[0][:2] == ("patch", "/e1/status")

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from reprise.controller.kubernetes.events import Events
-from reprise.controller.kubernetes.pods import Machine, PodView, pod_view
+from reprise.controller.kubernetes.pods import KubernetesNode, PodView, pod_view
 from reprise.controller.operator.pods import manifests, network_policy
 from reprise.controller.operator.pods.driver import DriverKeeper
 from reprise.controller.operator.settings import OperatorSettings
@@ -22,7 +22,7 @@ OFF = OperatorSettings(namespace="ops", identity="op", zk="zk:2181", image="repr
 ON = replace(OFF, network_policies=True)
 OWNER = {"apiVersion": "reprise.dev/v1alpha1", "kind": "StreamTopology", "name": "minimal", "uid": "u"}
 PATH = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies/minimal-topology"
-WELL = {"m1": Machine("m1", True, True)}
+WELL = {"m1": KubernetesNode("m1", True, True)}
 
 
 def topology() -> StreamTopology:

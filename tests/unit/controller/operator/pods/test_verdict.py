@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprise.controller.kubernetes.pods import Machine, PodView
+from reprise.controller.kubernetes.pods import KubernetesNode, PodView
 from reprise.controller.operator.heartbeat import Heartbeat
 from reprise.controller.operator.pods.verdict import State, judge
 
 NOW, PATIENCE = 1000.0, 2.0
-WELL = {"m1": Machine("m1", True, True)}
-ILL = {"m1": Machine("m1", None, True)}
-TAINTED = {"m1": Machine("m1", True, True, ("node.kubernetes.io/unreachable",))}
+WELL = {"m1": KubernetesNode("m1", True, True)}
+ILL = {"m1": KubernetesNode("m1", None, True)}
+TAINTED = {"m1": KubernetesNode("m1", True, True, ("node.kubernetes.io/unreachable",))}
 THERE = Heartbeat(there=True, member=True)
 GONE = Heartbeat(there=False, member=True, gone_s=PATIENCE)
 JUST_GONE = Heartbeat(there=False, member=True, gone_s=0.5)
