@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 
-from reprise.controller.driver.pace import Pace
+from reprise.controller.driver.publish_rate import PublishRate
 from reprise.controller.driver.report import MAX_PROBLEM, bounded, cut
 from reprise.controller.observability.metrics.process import session_of
 from reprise.controller.zookeeper import paths
@@ -80,7 +80,7 @@ class Channel:
         self.nodes: Mapping[str, NodeRecord] = {}
         self._nodes_stale = self._desired_stale = self._epoch_stale = True
         self._desired: Desired | None = None
-        self._pace = Pace()
+        self._publish_rate = PublishRate()
         self._epoch = self._newest_epoch = self._version = 0
         self._silent = self._drain = False
         self._drain_stale = True
@@ -274,13 +274,13 @@ class Channel:
             log.warning("event=old-checkpoint-records-stay error=%r", error)
 
     def publish_progress(self, record: Progress) -> bool:
-        """Write how things stand, as often as its size allows (`reprise.controller.driver.pace`).  False: it is due and
-        could not be written."""
+        """Write how things stand, as often as its size allows (`reprise.controller.driver.publish_rate`).  False: it is
+        due and could not be written."""
         now = self._clock()
-        if not self._pace.due(record, now):
+        if not self._publish_rate.due(record, now):
             return True
         if size := self._publish(paths.PROGRESS, encode_progress(bounded(record))):
-            self._pace.wrote(record, now, size)
+            self._publish_rate.wrote(record, now, size)
         return size > 0
 
     def publish(self, name: str, record: bytes) -> bool:

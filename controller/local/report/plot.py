@@ -15,8 +15,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from reprise.controller.local.report.availability import Availability
 from reprise.controller.local.report.latency import Series
+from reprise.controller.local.report.output_availability import OutputAvailability
 
 MARKS = {"fault": ("#b03a2e", "-", "nodes fail"), "arrival": ("#2471a3", ":", "node arrives"),
          "plan": ("#7d8a2e", "--", "plan")}  # fmt: skip
@@ -24,7 +24,9 @@ _UP, _DOWN, _BLUE, _INK = "#2e8b57", "#e8b4ae", "#1f5f99", "#22282e"
 _CANVAS = {".svg": FigureCanvasSVG, ".png": FigureCanvasAgg}
 
 
-def draw(found: Availability, marks: Sequence[tuple[float, str, str]], title: str, stem: Path) -> list[Path]:
+def draw(
+    found: OutputAvailability, marks: Sequence[tuple[float, str, str]], title: str, stem: Path
+) -> list[Path]:
     """Write `<stem>.svg` and `<stem>.png`."""
     written = []
     for suffix, canvas in _CANVAS.items():
@@ -49,7 +51,7 @@ def draw(found: Availability, marks: Sequence[tuple[float, str, str]], title: st
     return written
 
 
-def _share(axes: Any, found: Availability) -> None:
+def _share(axes: Any, found: OutputAvailability) -> None:
     total = len(found.queries)
     axes.step(found.elapsed, found.count, where="post", color=_BLUE, lw=1.6, label="available queries")
     axes.set_ylim(0, total * 1.08 + 0.2)
@@ -62,7 +64,7 @@ def _share(axes: Any, found: Availability) -> None:
     right.set_ylabel("weighted by priority, %", color=_UP)
 
 
-def _latency(axes: Any, found: Availability) -> None:
+def _latency(axes: Any, found: OutputAvailability) -> None:
     """The slowest, the median and the fastest query."""
     values = np.stack([s.latency_s for s in found.queries.values()])
     axes.fill_between(found.elapsed, values.min(axis=0), values.max(axis=0), color=_BLUE, alpha=0.15, lw=0)
@@ -72,7 +74,7 @@ def _latency(axes: Any, found: Availability) -> None:
     axes.grid(axis="y", lw=0.3)
 
 
-def _rows(axes: Any, found: Availability) -> None:
+def _rows(axes: Any, found: OutputAvailability) -> None:
     ordered: list[Series] = sorted(found.queries.values(), key=lambda s: -s.priority)
     picture = np.stack([s.available for s in ordered]).astype(float)
     edges = np.append(found.elapsed, found.elapsed[-1])

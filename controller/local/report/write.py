@@ -10,10 +10,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reprise.controller.local.report.availability import Availability, availability, first_failure
 from reprise.controller.local.report.history import read_events
 from reprise.controller.local.report.latency import criterion_for
 from reprise.controller.local.report.layout import Layout, write_json
+from reprise.controller.local.report.output_availability import (
+    OutputAvailability,
+    first_failure,
+    output_availability,
+)
 from reprise.controller.status.timeline import incident_entry, marks, timeline
 from reprise.controller.zookeeper.recovery_records import encode_incident, encode_plan
 from reprise.scheduler.incident import Incident, PlanRecord
@@ -34,7 +38,7 @@ def write_report(
     span = (zero, float(record.get("ended", zero)))
     done = record.get("outcome") == "done"
     criterion = criterion_for(resource.batch_interval_s)
-    found = availability(read_events(layout.events), priorities, span, failure, done, criterion)
+    found = output_availability(read_events(layout.events), priorities, span, failure, done, criterion)
     lines = timeline(record["actions"], incidents, plans, zero)
     by_id = {plan.id: plan for plan in plans}
     report = {
@@ -65,7 +69,7 @@ def write_report(
     return report
 
 
-def _measured(found: Availability) -> dict[str, Any]:
+def _measured(found: OutputAvailability) -> dict[str, Any]:
     criterion = found.criterion
     return {
         "criterion": {
@@ -87,7 +91,7 @@ def _measured(found: Availability) -> dict[str, Any]:
     }
 
 
-def _query(found: Availability, name: str) -> dict[str, Any]:
+def _query(found: OutputAvailability, name: str) -> dict[str, Any]:
     one = found.queries[name]
     again = found.again_s(name)
     return {

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from reprise.controller.driver.channel import Channel
-from reprise.controller.driver.pace import Pace
+from reprise.controller.driver.publish_rate import PublishRate
 from reprise.controller.zookeeper.session import SessionState, ZooKeeperSession
 from reprise.scheduler.failure import Failure
 from reprise.scheduler.model import Progress
@@ -312,7 +312,7 @@ def test_two_threads_that_report_at_once_write_no_older_report_after_a_later_one
         return write(channel, report)
 
     monkeypatch.setattr(Channel, "publish_progress", slowly)
-    driver.channel._pace = Pace()  # both are due
+    driver.channel._publish_rate = PublishRate()  # both are due
     driver.loop.publish()
     other.join()
     assert driver.record()["seq"] == held[0].seq + 1

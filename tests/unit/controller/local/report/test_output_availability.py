@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 
 from reprise.controller.errors import ReportError
-from reprise.controller.local.report.availability import Availability, availability, first_failure
 from reprise.controller.local.report.history import Writes, read_events
 from reprise.controller.local.report.latency import Criterion, baseline, criterion_for
+from reprise.controller.local.report.output_availability import (
+    OutputAvailability,
+    first_failure,
+    output_availability,
+)
 
 CRITERION = Criterion(window_s=2.0, tolerance_s=1.0, interval_s=1.0)
 
@@ -30,9 +34,9 @@ def _outage(batches: int, first: int, back: float) -> Writes:
 
 def _found(
     writes: dict[str, Writes], failure: float | None, done: bool = True, end: float = 0.0
-) -> Availability:
+) -> OutputAvailability:
     priorities = {query: index + 1 for index, query in enumerate(writes)}
-    found = availability(writes, priorities, (0.0, end), failure, done, CRITERION)
+    found = output_availability(writes, priorities, (0.0, end), failure, done, CRITERION)
     assert found is not None
     return found
 
@@ -81,14 +85,16 @@ def test_a_query_that_has_written_the_last_batch_of_an_ended_stream_is_available
 
 
 def test_a_query_that_never_wrote_is_never_available() -> None:
-    found = availability({"b": _writes([0.5] * 9)}, {"a": 3, "b": 1}, (0.0, 9.0), None, True, CRITERION)
+    found = output_availability(
+        {"b": _writes([0.5] * 9)}, {"a": 3, "b": 1}, (0.0, 9.0), None, True, CRITERION
+    )
     assert found is not None
     assert not found.queries["a"].available.any()
     assert found.share.max() == pytest.approx(0.25)
 
 
 def test_nothing_written_is_no_availability() -> None:
-    assert availability({}, {"a": 1}, (0.0, 9.0), None, False, CRITERION) is None
+    assert output_availability({}, {"a": 1}, (0.0, 9.0), None, False, CRITERION) is None
 
 
 def test_the_usual_latency_leaves_out_the_start_and_all_after_the_failure() -> None:

@@ -1,4 +1,9 @@
-"""Availability of a whole run: every query's series on one grid of times, and what follows from them."""
+"""Availability of a whole run by its output: every query's series on one grid of times, and what follows from them.
+
+It is measured after the run, by how late each output is (Su and Zhou, section 7.2).  What
+`reprise.controller.status.availability` says while a topology runs follows from the records: whether a query is lost or
+back.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +22,7 @@ FAILURES = ("kill", "freeze", "crash")
 
 
 @dataclass(frozen=True, slots=True)
-class Availability:
+class OutputAvailability:
     """`grid`: unix seconds; all series are on it.  `failure`: the first fault, None in a run without."""
 
     grid: Seconds
@@ -64,14 +69,14 @@ def first_failure(actions: Iterable[Mapping[str, Any]], opened: Iterable[float])
     return min(broken or list(opened), default=None)
 
 
-def availability(
+def output_availability(
     writes: Mapping[str, Writes],
     priorities: Mapping[str, int],
     span: tuple[float, float],
     failure: float | None,
     done: bool,
     criterion: Criterion,
-) -> Availability | None:
+) -> OutputAvailability | None:
     """Availability of each query over time; None when nothing was written.  Queries that never wrote anything are
     unavailable throughout.
 
@@ -92,4 +97,4 @@ def availability(
             found[query] = series((query, priority), written[query], grid, failure, final, criterion)
         else:
             found[query] = Series(query, priority, 0.0, grid - zero, np.zeros(len(grid), dtype=np.bool_))
-    return Availability(grid, zero, failure, criterion, found, weighted_share(found))
+    return OutputAvailability(grid, zero, failure, criterion, found, weighted_share(found))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from reprise.controller.driver.pace import BYTES_PER_S, HEARTBEAT_S, Pace
+from reprise.controller.driver.publish_rate import BYTES_PER_S, HEARTBEAT_S, PublishRate
 from reprise.controller.driver.report import MAX_PROBLEM, MIN_REASON, REASONS, bounded
 from reprise.scheduler.failure import Failure
 from reprise.scheduler.model import Progress
@@ -31,7 +31,7 @@ def record(**changes: Any) -> Progress:
     return replace(RECORD, **changes)
 
 
-def written(pace: Pace, looks: int, size: int, each: Any) -> list[int]:
+def written(pace: PublishRate, looks: int, size: int, each: Any) -> list[int]:
     """The looks of which the driver wrote, when the record of look k is `each(k)`."""
     found = []
     for k in range(looks):
@@ -43,11 +43,11 @@ def written(pace: Pace, looks: int, size: int, each: Any) -> list[int]:
 
 
 def test_a_small_record_is_written_whenever_batches_go_on() -> None:
-    assert written(Pace(), 20, 500, lambda k: record(horizon=k)) == list(range(20))
+    assert written(PublishRate(), 20, 500, lambda k: record(horizon=k)) == list(range(20))
 
 
 def test_an_unchanged_record_is_written_as_a_heartbeat_only() -> None:
-    looks = written(Pace(), 100, 500, lambda k: record(time=float(k), jobs=k))
+    looks = written(PublishRate(), 100, 500, lambda k: record(time=float(k), jobs=k))
     waits = [b - a for a, b in pairwise(looks)]
     assert max(waits) * LOOK_S < HEARTBEAT_S + LOOK_S
     assert len(looks) < 20
@@ -55,7 +55,7 @@ def test_an_unchanged_record_is_written_as_a_heartbeat_only() -> None:
 
 def test_a_large_record_is_bounded_in_bytes() -> None:
     size, looks = 90_000, 200
-    found = written(Pace(), looks, size, lambda k: record(positions={"a.0": k, "b.0": k}))
+    found = written(PublishRate(), looks, size, lambda k: record(positions={"a.0": k, "b.0": k}))
     assert len(found) * size <= BYTES_PER_S * looks * LOOK_S + size
 
 
@@ -66,7 +66,7 @@ def test_what_somebody_may_act_upon_does_not_wait() -> None:
         {"seq": 4},
         {"nodes": frozenset({"n1#1"})},
     ):
-        pace = Pace()
+        pace = PublishRate()
         pace.wrote(record(), 10.0, 900_000)
         assert not pace.due(record(horizon=7), 10.3)
         assert not pace.due(record(due=7), 10.3)

@@ -25,7 +25,7 @@ _NEWS = tuple(f.name for f in fields(Progress) if f.name not in _CLOCKS | _GROWI
 
 
 @dataclass(slots=True)
-class Pace:
+class PublishRate:
     """When one record is due; times are in seconds of any clock that does not jump."""
 
     _news: object = None
