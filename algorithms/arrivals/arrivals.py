@@ -73,8 +73,7 @@ def myopic(
     seconds: Seconds | None = None,
 ) -> Schedule:
     """At each arrival the best set for the capacity there is: the rule of Su and Zhou."""
-    times, capacities = _timeline(instance, arrivals, horizon)
-    field_ = _field(instance, horizon, best, seconds)
+    field_, times, capacities = _set_up(instance, arrivals, horizon, best, seconds)
     return _schedule(field_, instance, field_.follow(Restored(), capacities), times, "myopic")
 
 
@@ -86,8 +85,7 @@ def anticipatory(
     seconds: Seconds | None = None,
 ) -> Schedule:
     """The chain of greatest area among all rollouts, for arrivals that are known."""
-    times, capacities = _timeline(instance, arrivals, horizon)
-    field_ = _field(instance, horizon, best, seconds)
+    field_, times, capacities = _set_up(instance, arrivals, horizon, best, seconds)
     chains = field_.rollouts(Restored(), capacities)
     schedules = [_schedule(field_, instance, chain, times, kind) for kind, chain in chains]
     return max(schedules, key=lambda schedule: schedule.area)  # the first of equals: myopic
@@ -104,8 +102,7 @@ def replanned(
     """Anticipatory planning as it runs: at each real arrival the first step of the chain with the greatest
     mean area over the scenarios of `forecast(now)` (arrivals at absolute times) and over the one in which
     nobody comes."""
-    times, capacities = _timeline(instance, arrivals, horizon)
-    field_ = _field(instance, horizon, best, seconds)
+    field_, times, capacities = _set_up(instance, arrivals, horizon, best, seconds)
     at, chain = Restored(), []
     for now, capacity in zip(times, capacities, strict=True):
         scenarios = [(1.0, list(future)) for future in forecast(now)]
@@ -136,6 +133,14 @@ def _first_step(
         return total
 
     return max(candidates.values(), key=expected)
+
+
+def _set_up(
+    instance: Instance, arrivals: Sequence[Arrival], horizon: float, best: Best, seconds: Seconds | None
+) -> tuple[Field, list[float], list[Capacity]]:
+    """What chains are judged in, the moments of decision, and the capacity from each of them on."""
+    times, capacities = _timeline(instance, arrivals, horizon)
+    return _field(instance, horizon, best, seconds), times, capacities
 
 
 def _field(instance: Instance, horizon: float, best: Best, seconds: Seconds | None) -> Field:

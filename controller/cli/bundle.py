@@ -9,7 +9,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import os
 import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from reprise.controller.cli.redact import Redactor
 from reprise.controller.errors import ReportError
+from reprise.controller.private_file import write_private
 
 LISTING = "CONTENTS.txt"
 
@@ -47,9 +47,7 @@ def write_bundle(path: Path, files: Mapping[str, bytes], redactor: Redactor, tim
             info.size, info.mtime, info.mode = len(data), int(time), 0o600
             tar.addfile(info, io.BytesIO(data))
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(archive.getvalue())
+        write_private(path, archive.getvalue())
     except OSError as error:
         raise ReportError(f"{path}: not written: {error.strerror}") from error
     return entries
