@@ -65,9 +65,15 @@ def unpack(bundle: bytes) -> Iterator[Message]:
     try:
         (size,) = _LENGTH.unpack_from(bundle)
         header = json.loads(bundle[_LENGTH.size : _LENGTH.size + size])
+        if not isinstance(header, list):
+            raise ValueError("its header is no list")
         view, at = memoryview(bundle), _LENGTH.size + size
+        lengths = [length for *_, length in header]
+        if min(lengths, default=0) < 0 or at + sum(lengths) != len(bundle):
+            # A table that was cut off reads as one with fewer rows, or as a barrier without any.
+            raise ValueError(f"{len(bundle)} bytes where {at + sum(lengths)} were packed")
         for source, target, batch, watermark, length in header:
             yield Message(source, target, batch, watermark, decode_table(view[at : at + length]))
             at += length
-    except (struct.error, ValueError, TypeError, pa.ArrowInvalid) as error:
+    except (struct.error, ValueError, TypeError, LookupError, OSError, pa.ArrowNotImplementedError) as error:
         raise WireError(f"not a message bundle: {error}") from error

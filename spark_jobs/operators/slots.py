@@ -29,6 +29,7 @@ class Accumulators:
 
     def update(self, slots: Ints, values: Partials) -> None:
         """Combine one value a slot into each named array; `slots` must be distinct."""
+        values = self.fit(values)
         self._own(max(self.size, int(slots.max()) + 1), values)
         for name, value in values.items():
             array = self._arrays[name]
@@ -61,14 +62,27 @@ class Accumulators:
         inside = slots[slots < self.size]
         return Accumulators({name: array[inside] for name, array in self._arrays.items()})
 
+    def fit(self, values: Partials) -> Partials:
+        """The values in the types of these arrays.  Of a column that was nothing but nulls here, or is there, the type is
+        not known yet, and it takes that of the other; ColumnError when both have values and their types differ."""
+        for name, value in values.items():
+            array = self._arrays.get(name)
+            if array is None or array.dtype == value.dtype:
+                continue
+            if _only_nulls(name, values):
+                values = {**values, name: np.full(len(value), identity(name, array.dtype), array.dtype)}
+            elif _only_nulls(name, self._arrays):
+                self._arrays[name] = np.full(len(array), identity(name, value.dtype), value.dtype)
+            else:
+                raise ColumnError(
+                    f"{name} changed its type from {array.dtype} to {value.dtype} between batches"
+                )
+        return values
+
     def _own(self, size: int, values: Partials) -> None:
         """Make every array in `values` writable and at least `size` long."""
         for name, value in values.items():
             array = self._arrays.get(name)
-            if array is not None and array.dtype != value.dtype:
-                raise ColumnError(
-                    f"{name} changed its type from {array.dtype} to {value.dtype} between batches"
-                )
             if array is None or len(array) < size or self._shared:
                 length = max(size, _LEAST)
                 if array is not None:
@@ -79,6 +93,12 @@ class Accumulators:
                 self._arrays[name] = grown
         self._shared = False
         self.size = size
+
+
+def _only_nulls(name: str, values: Partials) -> bool:
+    """Whether no value of the column behind an accumulator was seen."""
+    seen = values.get(f"seen:{name.partition(':')[2]}")
+    return seen is not None and not seen.any()
 
 
 def restore(table: pa.Table) -> Accumulators:

@@ -150,6 +150,8 @@ class SlidingWindow(Operator):
                 present, dense = np.unique(codes[low:high], return_inverse=True)
             touched[start] = slots[present]
             parts = partials(values.slice(low, high - low), dense, len(present), self.aggregates)
+            for pane in state.panes.values():  # a column has one type in all of them
+                parts = pane.fit(parts)
             state.panes.setdefault(start, Accumulators()).update(touched[start], parts)
         return touched
 

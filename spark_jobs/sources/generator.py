@@ -104,7 +104,7 @@ class HashtagSource(GeneratorSource):
         return ("time", "tweet", "hashtags")
 
     def rows(self, place: Place, numbers: Ints, times: Ints) -> pa.Table:
-        stream = np.uint64(self.seed * 1_000_003 + place.index)
+        stream = np.uint64((self.seed * 1_000_003 + place.index) % (1 << 64))
         counts = 1 + np.searchsorted(
             _poisson(self.per_tweet - 1), uniform(stream, numbers * 16), side="right"
         )

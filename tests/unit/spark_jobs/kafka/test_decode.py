@@ -82,7 +82,7 @@ ODD = [
 ]  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(st.sampled_from(ODD) | row.map(lambda r: json.dumps(r).encode()), max_size=5))
 def test_a_message_of_json_is_read_or_refused_by_itself(values: list[bytes]) -> None:
     check(make_decoder("json", COLUMNS, None), values)
@@ -214,3 +214,10 @@ def test_columns_have_arrows_types_or_their_short_names() -> None:
 def test_numbers_that_json_has_no_word_for_are_read_as_arrow_reads_them() -> None:
     (value,) = decode(make_decoder("json", COLUMNS, None), [b'{"share": NaN}']).table["share"].to_pylist()
     assert math.isnan(value)
+
+
+@given(st.binary(min_size=1, max_size=3))
+def test_bytes_behind_an_avro_record_mean_another_schema(more: bytes) -> None:
+    (good,) = make_encoder("avro", AVRO).values(pa.Table.from_pylist([{"id": 1}], COLUMNS))
+    found = decode(make_decoder("avro", COLUMNS, AVRO), [good, good + more])
+    assert found.bad == {1: "bytes are left behind the Avro record: it has another schema"}

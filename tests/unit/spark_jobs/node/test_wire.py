@@ -1,10 +1,11 @@
 """Bundles, commands and reports: what goes in comes out, and what is not one is refused with a reason."""
 
+import contextlib
 import json
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reprise.spark_jobs.contract import Range
@@ -74,3 +75,47 @@ def test_a_report_survives_the_wire() -> None:
     assert Report.decode(report.encode()) == report
     with pytest.raises(WireError, match="report"):
         Report.decode(b"[]")
+
+
+def bundle() -> bytes:
+    rows = Message("a.0", "b.0", 3, 5, None), encode_table(pa.table({"n": [1, 2, 3]}))
+    barrier = Message("a.1", "b.0", 3, None, None), b""
+    return pack([rows, barrier, rows])
+
+
+def test_a_bundle_that_was_cut_off_is_refused_at_every_length_and_loses_no_rows_in_silence() -> None:
+    whole = bundle()
+    assert [None if m.table is None else m.table.num_rows for m in unpack(whole)] == [3, None, 3]
+    for length in range(len(whole)):
+        with pytest.raises(WireError, match="not a message bundle"):
+            list(unpack(whole[:length]))
+    with pytest.raises(WireError, match="bytes where"):
+        list(unpack(whole + b"\0"))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"{}",
+        b"[1]",
+        b"[[1]]",
+        b'[["a","b",1,null,-4]]',
+        b'[["a","b",1,null,"4"]]',
+        b'[["a","b",1,null]]',
+        b'[["a","b",1,null,0,0,0]]',
+        b"null",
+        b"\xff",
+    ],
+)
+def test_a_header_that_is_none_is_refused(header: bytes) -> None:
+    with pytest.raises(WireError):
+        list(unpack(len(header).to_bytes(4, "big") + header))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_a_bundle_with_a_damaged_byte_is_refused_or_has_as_many_messages(data: st.DataObject) -> None:
+    damaged = bytearray(bundle())
+    damaged[data.draw(st.integers(0, len(damaged) - 1))] ^= data.draw(st.integers(1, 255))
+    with contextlib.suppress(WireError):
+        assert len(list(unpack(bytes(damaged)))) == 3

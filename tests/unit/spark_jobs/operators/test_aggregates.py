@@ -160,3 +160,38 @@ def test_what_cannot_be_summed_can_be_counted(kind: pa.DataType) -> None:
     assert out["n"].to_pylist() == [0]
     with pytest.raises(ColumnError, match="max of 'v' needs numbers or times; the column holds"):
         run(KeyedAggregate(keys=[], aggregate={"n": "max(v)"}), [inbox(1, rows)])
+
+
+NULLS = pa.nulls(1)
+COLUMNS = {"int": pa.array([2]), "float": pa.array([0.5]), "null": NULLS}
+
+
+@pytest.mark.parametrize(
+    "order", [("null", "int"), ("int", "null"), ("null", "float", "null"), ("null", "null", "int")]
+)
+def test_a_column_of_nulls_has_no_type_yet(order: tuple[str, ...]) -> None:
+    """A left join gives such columns before its table has rows; they must not decide what sums are made of."""
+    aggregate = {"n": "count(v)", "s": "sum(v)", "low": "min(v)", "m": "mean(v)"}
+    batches = [pa.table({"time": [n * 1_000_000], "v": COLUMNS[kind]}) for n, kind in enumerate(order)]
+    (value,) = {v for kind in order for v in COLUMNS[kind].to_pylist()} - {None}
+    told = {"n": 1, "s": value, "low": value, "m": value}
+    keyed = KeyedAggregate(keys=[], aggregate=aggregate)
+    outputs = check_recovery(keyed, [inbox(n, table) for n, table in enumerate(batches, 1)])
+    assert outputs[-1] is not None
+    assert outputs[-1].to_pylist() == [told]
+    window = SlidingWindow(size="4s", slide="1s", aggregate=aggregate)
+    inboxes = [inbox(n, table) for n, table in enumerate(batches, 1)]
+    outputs = check_recovery(window, [*inboxes, inbox(9, batches[0].slice(1), 4_000_000)])
+    assert outputs[-1] is not None
+    assert outputs[-1].select(list(told)).to_pylist()[-1] == told
+    assert isinstance(outputs[-1]["s"].to_pylist()[-1], type(value))
+
+
+@pytest.mark.parametrize("order", [("int", "float"), ("float", "int"), ("int", "null", "float")])
+def test_a_type_that_changes_between_panes_is_refused_when_it_comes_and_not_at_the_checkpoint(
+    order: tuple[str, ...],
+) -> None:
+    window = SlidingWindow(size="4s", slide="1s", aggregate={"s": "sum(v)"})
+    batches = [pa.table({"time": [n * 1_000_000], "v": COLUMNS[kind]}) for n, kind in enumerate(order)]
+    with pytest.raises(ColumnError, match=r"sum:v changed its type from .* to .* between batches"):
+        run(window, [inbox(n, table) for n, table in enumerate(batches, 1)])

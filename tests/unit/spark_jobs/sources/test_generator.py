@@ -95,3 +95,11 @@ def test_wrong_parameters_are_named(parameters: dict[str, object], field: str) -
     with pytest.raises(SpecError) as caught:
         HashtagSource(**{"rate": 10, **parameters})  # type: ignore[arg-type]
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize("seed", [0, 2**31, 2**63, 2**64 + 5, 10**30])
+def test_any_seed_can_be_given(seed: int) -> None:
+    source = HashtagSource(rate=100, seed=seed, tags=50)
+    span = Range(3, 9)
+    assert source.read(Place("in", 0, 1), 1, span).equals(source.read(Place("in", 0, 1), 2, span))
+    assert source.read(Place("in", 0, 1), 1, span).num_rows == 6

@@ -1,0 +1,188 @@
+"""Kafka's transactions without a broker: what a transactional producer and a group's committed offsets promise.
+
+A transaction is open, prepared (the coordinator has decided to commit, the markers are still to come) or done.  A producer
+that comes up under the same transactional id aborts what is open, completes what is prepared, and fences the ones before it.
+What a call does when it fails is chosen by the test (`Broker.faults`): the sink cannot tell whether brokers have heard it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+
+def trouble(code: int = KafkaError._TIMED_OUT) -> KafkaException:
+    """What a client raises."""
+    return KafkaException(KafkaError(code, "made up by the test"))
+
+
+@dataclass
+class Transaction:
+    """What one producer has sent since `begin_transaction`."""
+
+    messages: list[tuple[str, int, bytes | None, bytes | None]] = field(default_factory=list)
+    offset: tuple[str, TopicPartition] | None = None
+    prepared: bool = False
+
+
+@dataclass
+class Broker:
+    """All there is in the cluster.  `faults`: what happens to the next calls that can fail, one each; none: they work."""
+
+    messages: list[tuple[str, int, bytes | None, bytes | None]] = field(default_factory=list)
+    """Committed ones: topic, partition, key, value."""
+    committed: dict[str, tuple[int, str]] = field(default_factory=dict)
+    epochs: dict[str, int] = field(default_factory=dict)
+    under_way: dict[str, Transaction] = field(default_factory=dict)
+    faults: deque[str] = field(default_factory=deque)
+    partitions: int = 4
+    policy: str = "compact,delete"
+    topic_error: KafkaError | None = None
+    asked: list[Mapping[str, Any]] = field(default_factory=list)
+    """Settings of each consumer that was made."""
+
+    def fault(self) -> str:
+        return self.faults.popleft() if self.faults else ""
+
+    def finish(self, name: str) -> None:
+        """The transaction counts: its messages and its offset are there, both at once."""
+        done = self.under_way.pop(name, None)
+        if done is not None:
+            self.messages += done.messages
+            if done.offset is not None:
+                group, at = done.offset
+                self.committed[group] = (at.offset, at.metadata)
+
+    def patch(self, monkeypatch: Any, module: Any) -> None:
+        """Put these clients in the place of the real ones."""
+        monkeypatch.setattr(module, "Producer", lambda settings: Producer(self, settings))
+        monkeypatch.setattr(module, "Consumer", lambda settings: Consumer(self, settings))
+        monkeypatch.setattr(module, "AdminClient", lambda settings: Admin(self))
+
+
+class Producer:
+    """A transactional producer."""
+
+    def __init__(self, broker: Broker, settings: Mapping[str, Any]) -> None:
+        self._broker, self._name = broker, settings["transactional.id"]
+        self._epoch = -1
+
+    def init_transactions(self, _timeout: float) -> None:
+        fault = self._broker.fault()
+        if fault == "unheard":
+            raise trouble()
+        broker = self._broker
+        if self._name in broker.under_way:
+            if broker.under_way[self._name].prepared:
+                broker.finish(self._name)
+            else:
+                del broker.under_way[self._name]
+        self._epoch = broker.epochs[self._name] = broker.epochs.get(self._name, 0) + 1
+        if fault:
+            raise trouble()
+
+    def _check(self) -> None:
+        if self._broker.epochs.get(self._name) != self._epoch:
+            raise trouble(KafkaError._FENCED)
+
+    def begin_transaction(self) -> None:
+        if self._name in self._broker.under_way and self._broker.epochs[self._name] == self._epoch:
+            raise trouble(KafkaError._STATE)
+        self._local = Transaction()
+
+    def produce(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int,
+        *,
+        on_delivery: Any,
+        headers: Any,
+    ) -> None:
+        if self._broker.fault():
+            raise trouble()
+        self._local.messages.append((topic, partition, key, value))
+
+    def send_offsets_to_transaction(
+        self, offsets: Sequence[TopicPartition], group: Any, _timeout: float
+    ) -> None:
+        fault = self._broker.fault()
+        if fault == "unheard":
+            raise trouble()
+        self._check()
+        (at,) = offsets
+        self._local.offset = (group.name, at)
+        self._broker.under_way[self._name] = self._local
+        if fault:
+            raise trouble()
+
+    def commit_transaction(self, _timeout: float) -> None:
+        fault = self._broker.fault()
+        if fault == "unheard":
+            raise trouble()
+        self._check()
+        if fault == "prepared":
+            self._broker.under_way[self._name].prepared = True
+            raise trouble()
+        self._broker.finish(self._name)
+        if fault:
+            raise trouble()
+
+    def poll(self, _timeout: float) -> int:
+        return 0
+
+    def purge(self, blocking: bool = True) -> None:
+        """What was not sent is forgotten."""
+
+
+class Consumer:
+    """A client that asks for a group's offset and nothing else."""
+
+    def __init__(self, broker: Broker, settings: Mapping[str, Any]) -> None:
+        broker.asked.append(settings)
+        self._broker, self._group = broker, settings["group.id"]
+        self._stable = settings["isolation.level"] == "read_committed"
+        assert settings["isolation.level"] in ("read_committed", "read_uncommitted")
+        assert settings["enable.auto.commit"] is False
+
+    def committed(self, asked: Sequence[TopicPartition], timeout: float) -> list[TopicPartition]:
+        (at,) = asked
+        if self._broker.fault():
+            raise trouble()
+        pending = [t.offset[0] for t in self._broker.under_way.values() if t.offset is not None]
+        if self._stable and self._group in pending:
+            raise trouble()  # the brokers answer only once it is known how the transaction ends
+        offset, metadata = self._broker.committed.get(self._group, (-1001, ""))
+        return [TopicPartition(at.topic, at.partition, offset, metadata)]
+
+    def consumer_group_metadata(self) -> Any:
+        return SimpleNamespace(name=self._group)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class Admin:
+    """What the sink asks of a topic."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        if self._broker.fault():
+            raise trouble()
+        found = SimpleNamespace(error=self._broker.topic_error, partitions=range(self._broker.partitions))
+        return SimpleNamespace(topics={topic: found})
+
+    def describe_configs(self, resources: Sequence[Any]) -> dict[Any, Any]:
+        answer = {"cleanup.policy": SimpleNamespace(value=self._broker.policy)}
+        return {resource: SimpleNamespace(result=lambda _timeout: answer) for resource in resources}
+
+    def poll(self, _timeout: float) -> int:
+        return 0
