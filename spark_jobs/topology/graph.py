@@ -115,10 +115,6 @@ class Topology:
                     found.update(reader.targets)
         return frozenset(found)
 
-    def queries_of(self, partition: str) -> tuple[str, ...]:
-        """Ids of the queries that need a partition."""
-        return tuple(q.id for q in self.queries.values() if partition in q.partitions)
-
 
 def expand(resource: StreamTopology) -> Topology:
     """The partitions, edges and queries of a checked resource (`check.check` holds).  SpecError where it is too large."""

@@ -21,7 +21,7 @@ from reprise.scheduler.incident import PlanRecord
 
 @dataclass(slots=True)
 class Totals:
-    """Of one topology, since this process has seen it first."""
+    """The totals of one topology, since this process has seen it first."""
 
     incidents: Counter[str] = field(default_factory=Counter)
     """Closed ones, by kind."""
