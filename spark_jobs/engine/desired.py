@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from reprise.algorithms.positions import Line, Origin
+
 
 @dataclass(frozen=True, slots=True)
-class Desired:
+class Desired(Line):
     """What the coordinator wants: see docs/recovery.md.  `assignment`: partition -> "node#incarnation"."""
 
     seq: int = 0
@@ -24,6 +26,8 @@ class Desired:
     """The driver's life for which this was decided; another one has none of the states that it speaks of."""
     plan: str = ""
     """Id of the recovery plan that it carries out, for the log."""
+    lines: Mapping[str, Origin] = field(default_factory=dict)
+    """Partitions that do not go on from (generation, checkpoint), with what they go on from."""
 
 
 @dataclass(frozen=True, slots=True)

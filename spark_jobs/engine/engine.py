@@ -1,9 +1,10 @@
 """The engine: brings about what the coordinator desires, one chain of supersteps at a time.
 
 It knows no Kubernetes, no ZooKeeper and no planner: it is given the desired state and the living nodes, and tells progress.
-Its laws: what is desired and not at work is installed from cp(checkpoint); what is at work and desired where it is keeps its
-state; a rise of `generation` reinstalls everything.  A job that fails changes nothing by itself: the hosts of the living
-nodes kept their state and their unconfirmed output, so the next job sends again what may have been lost.
+Its laws: what is desired and not at work is installed from the position of its origin; what is at work and desired where it
+is keeps its state while the generation of its origin stays; another `generation` is one for all but those with an origin of
+their own.  A job that fails changes nothing by itself: the hosts of the living nodes kept their state and
+their unconfirmed output, so the next job sends again what may have been lost.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.contract import Range
 from reprise.spark_jobs.engine.desired import Desired, Sites
 from reprise.spark_jobs.engine.drain import Drain
@@ -148,54 +150,55 @@ class Engine:
             self._refresh_progress()
 
     def _take_over(self, desired: Desired) -> None:
-        rollback = desired.generation != self.desired.generation
-        installs = bool(desired.assignment) if rollback else self._installs_any(desired)
+        before, positions = self.desired, desired.restored_from
+        rollback = desired.generation != before.generation
+        changed = self.topology.partitions if rollback or desired.lines != before.lines else ()
+        back = {p for p in changed if desired.origin(p).generation != before.origin(p).generation}
+        installs = any(
+            p in back or before.assignment.get(p) != node or p not in self.positions
+            for p, node in desired.assignment.items()
+        )
         if installs:
-            self.restore_point.take(desired.checkpoint, rollback)
+            self.restore_point.take(positions, bool(back))
         if installs and rollback:
             self.store.withdraw(desired.checkpoint)
         self.figures.reached(self.horizon)
+        for partition in back:
+            self._forget(partition)
         if rollback:
             self.drain.back_from(self.horizon)
-            self.positions.clear()
-            self.installing.clear()
-            self._late.clear()
-            self._again.clear()
-            self.failed.clear()
-            self._installation.clear()
-            self._known.clear()
-            self._resend.clear()
-            self.gaps.clear()
             if installs:
                 self.punctuations.back_to(desired.checkpoint)
             else:
                 self.punctuations.forget()
-            self.horizon = desired.checkpoint
-        before, self.desired = self.desired, desired
+            self.horizon = max([positions.newest, *self.positions.values()])
+        self.desired = desired
         for partition, node in desired.assignment.items():
-            moved = before.assignment.get(partition) != node
-            if rollback or moved or partition not in self.positions:
-                if not rollback and not moved and partition in self.failed:
-                    continue
+            anew = partition in back or before.assignment.get(partition) != node
+            if anew or not (partition in self.positions or partition in self.failed):
                 self._install(partition)
         for partition in [p for p in self.positions if p not in desired.assignment]:
             self._lose(partition, Failure(FailureKind.NOT_ASSIGNED))
             self.failed.pop(partition, None)
         log.info(
-            "event=desired seq=%d generation=%d checkpoint=%d assigned=%d retain=%s",
-            desired.seq, desired.generation, desired.checkpoint, len(desired.assignment), desired.retain,
+            "event=desired seq=%d generation=%d checkpoint=%d lines=%d assigned=%d retain=%s",
+            desired.seq, desired.generation, desired.checkpoint, len(desired.lines), len(desired.assignment), desired.retain,
         )  # fmt: skip
 
-    def _installs_any(self, desired: Desired) -> bool:
-        """Whether something has to be restored for it, without a rollback."""
-        before = self.desired.assignment
-        return any(before.get(p) != node or p not in self.positions for p, node in desired.assignment.items())
+    def _forget(self, partition: str) -> None:
+        """It goes back to another snapshot: nothing of what it has done since counts."""
+        self.positions.pop(partition, None)
+        self.failed.pop(partition, None)
+        self._known.pop(self._installation.pop(partition, ""), None)
+        self.punctuations.lost(partition)
+        for group in (self.installing, self._late, self._again, self._resend, self.gaps):
+            group.discard(partition)
 
     def _install(self, partition: str) -> None:
         self._installs += 1
         self.punctuations.lost(partition)
         self._installation[partition] = f"{self.epoch}.{self.desired.generation}.{self._installs}"
-        self.positions[partition] = self.desired.checkpoint
+        position = self.positions[partition] = self.desired.origin(partition).position
         self.installing.add(partition)
         self._late.discard(partition)
         self.failed.pop(partition, None)
@@ -203,7 +206,7 @@ class Engine:
         size = size_of(self.restore_point.installs.get(partition, Install(0)).file)
         self.state_bytes[partition] = size
         self.counters.pop(partition, None)
-        self.figures.installs(partition, self.desired.checkpoint, size, time.monotonic())
+        self.figures.installs(partition, position, size, time.monotonic())
 
     def _lose(self, partition: str, failure: Failure) -> None:
         self.figures.loses(partition)
@@ -211,7 +214,7 @@ class Engine:
         self.positions.pop(partition, None)
         self.counters.pop(partition, None)
         self.installing.discard(partition)
-        self._installation.pop(partition, None)
+        self._known.pop(self._installation.pop(partition, ""), None)
         self.failed[partition] = failure
 
     # -- one step ------------------------------------------------------------------------------------------------------
@@ -347,6 +350,7 @@ class Engine:
     def _commands(self, slots: Sequence[str]) -> list[Command]:
         slot_of = {node: i for i, node in enumerate(slots)}
         routes = {p: slot_of[self.desired.assignment[p]] for p in self.positions}
+        covered = self._covered()
         commands = []
         for slot in slot_of.values():
             mine = [p for p, s in routes.items() if s == slot]
@@ -360,7 +364,7 @@ class Engine:
                     checkpoints=self.sites.checkpoints,
                     hosted={p: self._installation[p] for p in mine},
                     installs={
-                        p: self.restore_point.installs.get(p, Install(self.desired.checkpoint))
+                        p: self.restore_point.installs.get(p, Install(self.positions[p]))
                         for p in mine
                         if p in self.installing  # else a host that is new would begin with what is long past
                     },
@@ -374,19 +378,28 @@ class Engine:
                     retain=self.desired.retain,
                     published=self.punctuations.newest,
                     stream=self.ledger.stream,
-                    checkpoint=self.desired.checkpoint if self.desired.retain else self.punctuations.newest,
+                    covered=covered,
                     window=WINDOW,
                     confirmed=self._confirmed,
                 )
             )
         return commands
 
+    def _covered(self) -> Positions:
+        """Position of the snapshot of each partition that would be restored if everything were lost now, or of the one that
+        it was restored from while it has still to catch up with that."""
+        restored, newest = self.desired.restored_from, self.punctuations.newest
+        if self.desired.retain:
+            return restored
+        behind = {p: k for p, k in restored.others.items() if self.positions.get(p, k) < newest}
+        return Positions(newest, behind)
+
     def _unknown_ranges(self, partition: str) -> dict[int, Range]:
         """Ranges that this installation of a source partition has not confirmed; those since its checkpoint at first."""
         return self.ledger.spans(partition, self._confirmed_ranges(partition), self._told_ranges(partition))
 
     def _confirmed_ranges(self, partition: str) -> int:
-        return self._known.get(self._installation[partition], self.desired.checkpoint)
+        return self._known.get(self._installation[partition], self.desired.origin(partition).position)
 
     def _told_ranges(self, partition: str) -> int:
         """The last batch whose range a command names; a source that has far to go is told in several."""
@@ -403,9 +416,10 @@ class Engine:
             if report.installed.get(partition) != self._installation[partition]:
                 self._lose(partition, Failure(FailureKind.STATE_LOST))
             elif partition in report.failed:
+                position = self.positions[partition]  # of the checkpoint, if that is what failed
                 self._lose(partition, report.failed[partition])
                 if report.failed[partition].kind is FailureKind.CHECKPOINT:
-                    self.restore_point.condemn(self.desired.checkpoint)
+                    self.restore_point.condemn(position)
             elif partition in report.positions:
                 self.positions[partition] = report.positions[partition]
                 self.counters[partition] = report.counters.get(partition, {})
@@ -455,7 +469,8 @@ class Engine:
     def _prune(self, before: int) -> int:
         """Remove old checkpoints, but not the one that partitions are still restored from in an open incident, nor `before`,
         which was the newest until now: a coordinator that has not heard of a newer one names it."""
-        needed = min(before, self.desired.checkpoint) if self.desired.retain else before
+        restored = self.desired.restored_from
+        needed = min(before, restored.oldest) if self.desired.retain or restored.others else before
         return self.store.prune(self.resource.checkpoint.keep, needed)
 
     # -- what is true --------------------------------------------------------------------------------------------------

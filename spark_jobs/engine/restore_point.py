@@ -1,4 +1,4 @@
-"""The checkpoint that partitions are restored from: which one can be used, and what each partition is installed from.
+"""What partitions are restored from: which checkpoints can be used, and what each partition is installed from.
 
 A store that is away is not a damaged checkpoint: it is asked again, after pauses that grow, and meanwhile the answer is the
 last error.  What can never be used again is in `bad`, so that a coordinator that asked for it chooses another: bytes that
@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 
+from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.engine.punctuation import Punctuations
 from reprise.spark_jobs.errors import CheckpointError, DamagedError
 from reprise.spark_jobs.node.command import Install
@@ -36,24 +37,28 @@ class RestorePoint:
     """Complete checkpoints that cannot be used."""
     installs: Mapping[str, Install] = field(default_factory=dict)
     """What each partition that has state is installed from."""
-    _position: int | None = None
-    """The checkpoint that `installs` is of."""
+    _positions: Positions | None = None
+    """What `installs` is of."""
     _refused: int | None = None
     """The checkpoint that could not be read, `_why`, after how many attempts, and when it is asked for again."""
     _why: CheckpointError = field(default_factory=CheckpointError)
     _asked: int = 0
     _ask_again: float = 0.0
 
-    def take(self, position: int, rollback: bool) -> None:
-        """Let partitions be installed from cp(position) from now on; nothing has changed when it raises.
+    def take(self, positions: Positions, back: bool) -> None:
+        """Let each partition be installed from its snapshot at its position from now on; nothing has changed when it raises.
 
-        CheckpointError: it cannot be used, and `bad` says so.  StoreError: not now.
+        `back`: what is at work goes back to there, too.  CheckpointError: a checkpoint cannot be used, and `bad` says so.
+        StoreError: not now.
         """
-        if rollback:
-            self._require_replayable(position)
-        if rollback or position != self._position:
-            self.installs = self._read(position)
-            self._position = position
+        if back:
+            self._require_replayable(positions.oldest)
+        if back or positions != self._positions:
+            found = {k: self._read(k) for k in {positions.everybody, *positions.others.values()}}
+            installs = dict(found[positions.everybody])
+            for partition, k in positions.others.items():
+                installs[partition] = found[k].get(partition, Install(k))
+            self.installs, self._positions = installs, positions
 
     def _read(self, position: int) -> Mapping[str, Install]:
         if position < self.ledger.trimmed:

@@ -9,6 +9,10 @@ from here any more if it is lost before the next checkpoint, and `rewind` says s
 A spilled file that is gone, or whose bytes are not those that were written, is told (`LostOutputError`): a batch that is not
 here is never sent as if it had no rows, nor passed over.  A disk that does not answer is no loss, and is asked again.
 
+The cursor, the next batch to send, never points to a batch that was dropped before it was sent: `pending` would wait for it
+for ever.  So whatever drops batches moves the cursor behind them, and a partition that goes back further than one that it
+sends to begins behind what that one has applied.
+
 Entries are encoded once, when they are produced: the same bytes go to the wire, to the spill file and to a replay.
 """
 
@@ -148,8 +152,13 @@ class EdgeBuffer:
         """Give back what a batch took that can be produced again."""
         self._forget(batch)
 
+    def skip(self, batch: int) -> None:
+        """Send nothing before `batch`."""
+        self.cursor = max(self.cursor, batch)
+
     def trim(self, upto: int) -> None:
-        """Forget batches up to and including `upto`."""
+        """Forget batches up to and including `upto`, which are not sent either."""
+        self.skip(upto + 1)
         for batch in [b for b in self.entries if b <= upto]:
             self._forget(batch)
 

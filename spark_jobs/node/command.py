@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.contract import Range
 from reprise.spark_jobs.errors import WireError
 from reprise.spark_jobs.failure import Failure, FailureKind
@@ -22,7 +23,7 @@ Order = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Install:
-    """Start a partition from cp(position); `file` is its state file ({path, size, sha256}), None for none needed."""
+    """Start a partition from its snapshot at `position`; `file`: its state, {path, size, sha256}; None where it has none."""
 
     position: int
     file: Mapping[str, Any] | None = None
@@ -45,6 +46,8 @@ class Command:
     - `confirmed`: the last job whose report arrived.
     - `stream`: when the stream began (unix seconds): tells it from another one with the same name.
     - `version`: of the driver; a host of another one refuses the command.
+    - `covered`: position of the snapshot of each partition that would be restored now: nothing up to there is asked for
+      again, so senders may drop it, and sources the ranges.
     - `published`: output that a replay could change may be shown up to this batch (the newest checkpoint).
     """
 
@@ -64,7 +67,7 @@ class Command:
     final: int | None = None
     punctuations: tuple[int, ...] = ()
     retain: bool = False
-    checkpoint: int = 0
+    covered: Positions = field(default_factory=Positions)
     window: int = 64
     budget_s: float = 0.4
     confirmed: int = 0
@@ -95,6 +98,7 @@ class Command:
                 p: {int(b): Range.parse(span) for b, span in spans.items()}
                 for p, spans in raw["ranges"].items()
             }
+            raw["covered"] = Positions(**raw["covered"])
             raw["resend"], raw["punctuations"] = tuple(raw["resend"]), tuple(raw["punctuations"])
             return Command(**raw)
         except (KeyError, TypeError, ValueError, AttributeError) as error:

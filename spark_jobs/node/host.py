@@ -239,7 +239,9 @@ class Host:
         position = attempt.install.position
         self.busy.begin(Activity.INSTALL, partition, position)
         try:
-            self.runtimes[partition] = self._install(partition, attempt.install, command)
+            runtime = self.runtimes[partition] = self._install(partition, attempt.install, command)
+            for target in runtime.buffers.keys() & command.positions.keys():
+                runtime.skip(target, command.positions[target])
         except (StoreError, SinkError, SourceError, NotYetError) as error:
             self._attempts[partition] = attempt.later(self.clock())
             self._problems.append(f"{partition}: cannot be installed from checkpoint {position} yet: {error}")
@@ -352,14 +354,14 @@ class Host:
                 reach = min(readers, default=command.horizon) + command.window
                 runtime.horizon, runtime.final = min(command.horizon, reach), command.final
                 runtime.ranges.update(command.ranges.get(partition, {}))
-                runtime.forget(command.checkpoint)
+                runtime.forget(command.covered.least((partition, *runtime.buffers)))
             for target in runtime.buffers:
                 if target in command.resend and target in command.positions:
                     whole = runtime.rewind(target, command.positions[target])
                     if not whole and not isinstance(runtime, SourceRuntime):
                         self._gaps.add(target)
                 if command.retain and not isinstance(runtime, SourceRuntime):
-                    runtime.trim(target, command.checkpoint)
+                    runtime.trim(target, command.covered.of(target))
                 elif target in command.positions:
                     runtime.trim(target, command.positions[target])
             if isinstance(runtime, OperatorRuntime):

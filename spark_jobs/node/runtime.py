@@ -139,6 +139,10 @@ class Runtime(ABC):
         """Send `target` again what follows batch `position`; False when that was dropped for want of room."""
         return self.buffers[target].rewind(self._next(target, position))
 
+    def skip(self, target: str, position: int) -> None:
+        """Send `target` nothing that it has applied up to batch `position`, though it is made here once more."""
+        self.buffers[target].skip(self._next(target, position))
+
     def pending(self, target: str, applied: int, window: int) -> Iterator[tuple[Message, bytes]]:
         """Messages for `target`, which has applied batch `applied`, for at most `window` batches behind that."""
         return self.buffers[target].pending(applied, applied + window)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from reprise.algorithms.positions import Origin
 from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.engine.desired import Desired, Sites
 from reprise.spark_jobs.engine.engine import Engine
@@ -116,11 +117,17 @@ class World:
         return {p: nodes[i % len(nodes)] for i, p in enumerate(chosen)}
 
     def want(
-        self, generation: int, checkpoint: int, assignment: Mapping[str, str], retain: bool = False
+        self,
+        generation: int,
+        checkpoint: int,
+        assignment: Mapping[str, str],
+        retain: bool = False,
+        lines: Mapping[str, Origin] | None = None,
     ) -> None:
         complete = len(assignment) == len(self.topology.partitions)
+        seq = self.engine.desired.seq + 1
         self.engine.want(
-            Desired(self.engine.desired.seq + 1, generation, checkpoint, assignment, retain, complete)
+            Desired(seq, generation, checkpoint, assignment, retain, complete, lines=lines or {})
         )
 
     def run(self, until: Callable[[Engine], bool], limit: int = 2000) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from reprise.algorithms.positions import Positions
 from reprise.controller.driver import nodes
 from reprise.controller.driver.nodes import SparkNodes
 from reprise.spark_jobs.contract import Range
@@ -117,8 +118,8 @@ def test_the_protocols_number_goes_with_what_its_messages_hold() -> None:
     """Who changes a message of the data plane raises `PROTOCOL` and writes the new digest here."""
     held = [
         [kind.__name__, [f.name for f in fields(kind)]]
-        for kind in (Command, Report, Install, Ack, Usage, Failure, Message)
+        for kind in (Command, Report, Install, Ack, Usage, Failure, Message, Positions)
     ]
     held.append(["Range", list(Range._fields)])
     digest = hashlib.sha256(json.dumps(held).encode()).hexdigest()[:12]
-    assert (PROTOCOL, digest) == (5, "7e8f67ebf481")
+    assert (PROTOCOL, digest) == (6, "ecfc8b2bdcb9")
