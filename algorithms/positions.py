@@ -37,14 +37,19 @@ class Positions:
         return min(map(self.of, partitions)) if self.others else self.everybody
 
     @property
+    def distinct(self) -> frozenset[int]:
+        """Each position that some partition has."""
+        return frozenset({self.everybody, *self.others.values()})
+
+    @property
     def oldest(self) -> int:
         """The least position of all."""
-        return min([self.everybody, *self.others.values()])
+        return min(self.distinct)
 
     @property
     def newest(self) -> int:
         """The greatest position of all."""
-        return max([self.everybody, *self.others.values()])
+        return max(self.distinct)
 
     def beyond(self, other: Positions) -> bool:
         """Whether every partition is further here than in `other`."""

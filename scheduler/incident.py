@@ -12,6 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from reprise.algorithms.positions import Line, Origin
+
 MAX_EVENTS = 300
 """Of a timeline; beyond it the oldest but one go, so that a record always fits a znode."""
 
@@ -132,7 +134,7 @@ class Considered:
 
 
 @dataclass(frozen=True, slots=True)
-class Incident:
+class Incident(Line):
     """One failure from detection until a global checkpoint is complete with nothing failed."""
 
     id: str
@@ -140,7 +142,7 @@ class Incident:
     phase: Phase
     opened_at: float
     checkpoint: int
-    """The one that the incident is recovered from; a newer one closes it."""
+    """The one that the incident is recovered from; one that is newer for every partition closes it."""
     generation: int
     nodes_before: int
     settle_until: float
@@ -159,6 +161,8 @@ class Incident:
     considered: Considered | None = None
     events: tuple[Event, ...] = ()
     closed_at: float | None = None
+    lines: Mapping[str, Origin] = field(default_factory=dict)
+    """Partitions that are recovered from another snapshot than the one at `checkpoint`."""
 
     def log(self, time: float, name: EventName, detail: str = "") -> Incident:
         """With one more line in the timeline, which is in the order of time."""

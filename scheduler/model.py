@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from reprise.algorithms.cpu import under_cap
+from reprise.algorithms.positions import Line, Origin
 from reprise.scheduler.failure import Failure
 from reprise.scheduler.incident import Incident
 
@@ -108,7 +109,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Line):
     """What the driver says of itself; field meanings in docs/recovery.md."""
 
     driver: str
@@ -122,6 +123,8 @@ class Progress:
     ended: bool = False
     done: bool = False
     checkpoint: int = 0
+    lines: Mapping[str, Origin] = field(default_factory=dict)
+    """Partitions whose snapshot in the newest complete checkpoint is not at `checkpoint`."""
     bad_checkpoints: frozenset[int] = frozenset()
     gaps: frozenset[str] = frozenset()
     buffers: Mapping[str, int] = field(default_factory=dict)
@@ -163,7 +166,7 @@ class PartitionStats:
 
 
 @dataclass(frozen=True, slots=True)
-class Desired:
+class Desired(Line):
     """What the driver must bring about; field meanings in docs/recovery.md."""
 
     seq: int
@@ -176,10 +179,22 @@ class Desired:
     punctuate: bool = True
     plan: str | None = None
     paused: bool = False
+    lines: Mapping[str, Origin] = field(default_factory=dict)
+    """Partitions that do not go on from (generation, checkpoint), with what they go on from."""
 
     def next(self, **changes: Any) -> Desired:
         """The following one: `seq` grows by one with each."""
         return replace(self, seq=self.seq + 1, **changes)
+
+    def back_to(self, checkpoint: int) -> Desired:
+        """With everything taken back to a global checkpoint."""
+        newest = max([self.generation, *(origin.generation for origin in self.lines.values())])
+        return replace(self, generation=newest + 1, checkpoint=checkpoint, lines={})
+
+    def covered_by(self, checkpoint: int) -> Desired:
+        """With a newer global checkpoint to restore what is lost from; nobody at work goes back for it."""
+        lines = {p: Origin(origin.generation, checkpoint) for p, origin in self.lines.items()}
+        return replace(self, checkpoint=checkpoint, lines=lines)
 
 
 @dataclass(frozen=True, slots=True)

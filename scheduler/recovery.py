@@ -47,7 +47,7 @@ def plan_by_plan(s: Situation, first: bool) -> Decision | None:
         paused=view.snapshot.paused,
     )
     if rollback:
-        after = _rolled_back(after, view.newest_checkpoint)
+        after = after.back_to(view.newest_checkpoint)
     if not rollback and after.assignment == before.assignment:
         after = before
     incident = _after_plan(s, after, planned, candidates)
@@ -89,7 +89,7 @@ def restore_whole(s: Situation, first: bool) -> Decision | None:
         plan=s.plan_id(),
         paused=view.snapshot.paused,
     )
-    after = _rolled_back(after, view.newest_checkpoint)
+    after = after.back_to(view.newest_checkpoint)
     incident = _after_plan(s, after, planned, candidates)
     return carried_out(
         RuleName.PLAN_BLOCKING,
@@ -131,16 +131,13 @@ def _trigger(s: Situation, first: bool, lost: bool) -> Trigger:
     return Trigger.LOSS if lost or came_back else Trigger.ARRIVAL
 
 
-def _rolled_back(desired: Desired, checkpoint: int) -> Desired:
-    return replace(desired, generation=desired.generation + 1, checkpoint=checkpoint)
-
-
 def _after_plan(s: Situation, desired: Desired, planned: Planned, candidates: tuple[str, ...]) -> Incident:
     return replace(
         s.open,
         phase=Phase.RECOVERING if desired is not s.desired else s.open.phase,
         checkpoint=desired.checkpoint,
         generation=desired.generation,
+        lines=desired.lines,
         driver_until=None,
         considered=s.considered(candidates, planned.added),
     )

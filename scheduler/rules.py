@@ -41,10 +41,9 @@ def driver_restarted(s: Situation) -> Decision | None:
     after = s.desired.next(
         driver=progress.driver,
         assignment={},
-        checkpoint=view.newest_checkpoint,
         punctuate=False,
         plan=None,
-    )
+    ).covered_by(view.newest_checkpoint)
     incident = s.incident or observe(view, _opened(s, Kind.DRIVER))
     incident = replace(
         incident,
@@ -66,9 +65,9 @@ def checkpoint_damaged(s: Situation) -> Decision | None:
     change.  Back, or forward, to the newest checkpoint that can be used.
     Never behind input that was given up: then nothing is right but to wait for a person, or for a new driver's look."""
     progress = s.view.snapshot.progress
-    damaged = s.desired.checkpoint
-    if progress is None or damaged not in progress.bad_checkpoints:
+    if progress is None or not (bad := s.desired.restored_from.distinct & progress.bad_checkpoints):
         return None
+    damaged = max(bad)
     whole = s.view.newest_checkpoint
     if whole in progress.bad_checkpoints:
         return wait(
@@ -86,7 +85,8 @@ def checkpoint_damaged(s: Situation) -> Decision | None:
         s.incident,
         checkpoint=whole,
         generation=after.generation,
-        bad_checkpoints=s.incident.bad_checkpoints | {damaged},
+        lines=after.lines,
+        bad_checkpoints=s.incident.bad_checkpoints | bad,
     ).log(s.now, EventName.CHECKPOINT_DAMAGED, reason)
     return act(RuleName.CHECKPOINT_DAMAGED, reason, WriteDesired(after), WriteIncident(incident))
 
@@ -99,19 +99,18 @@ def buffers_dropped(s: Situation) -> Decision | None:
     after = _back_to(s, view.newest_checkpoint, punctuate=False)
     reason = f"buffers were full: no output is left for {', '.join(sorted(progress.gaps))}"
     incident = replace(
-        s.open, phase=Phase.RECOVERING, checkpoint=after.checkpoint, generation=after.generation
+        s.open,
+        phase=Phase.RECOVERING,
+        checkpoint=after.checkpoint,
+        generation=after.generation,
+        lines=after.lines,
     ).log(s.now, EventName.BUFFERS_DROPPED, reason)
     return act(RuleName.BUFFERS_DROPPED, reason, WriteDesired(after), WriteIncident(incident))
 
 
 def _back_to(s: Situation, checkpoint: int, **changes: bool) -> Desired:
     """What survived begins again at `checkpoint`, where it is."""
-    return s.desired.next(
-        checkpoint=checkpoint,
-        generation=s.desired.generation + 1,
-        assignment=dict(s.view.survivors),
-        **changes,
-    )
+    return s.desired.back_to(checkpoint).next(assignment=dict(s.view.survivors), **changes)
 
 
 def quarantine(s: Situation) -> Decision | None:
@@ -232,7 +231,7 @@ def checkpoint_complete(s: Situation) -> Decision | None:
     view, progress = s.view, s.view.snapshot.progress
     newest = view.newest_checkpoint
     final = progress is not None and view.acked and progress.ended and newest >= progress.horizon
-    if newest <= s.open.checkpoint and not (final and not view.failed):
+    if not view.newest.beyond(s.open.restored_from) and not (final and not view.failed):
         return None
     return _closed(s, f"global checkpoint {newest} is complete", newest)
 
@@ -260,10 +259,9 @@ def _closed(s: Situation, reason: str, checkpoint: int) -> Decision:
     after = s.desired.next(
         retain=False,
         punctuate=not s.view.poison,
-        checkpoint=checkpoint,
         plan=None,
         paused=s.view.snapshot.paused,
-    )
+    ).covered_by(checkpoint)
     incident = replace(last_look(s.view, s.open), phase=Phase.CLOSED, closed_at=s.now)
     incident = incident.log(s.now, EventName.CLOSED, reason)
     return act(RuleName.CLOSED, reason, WriteDesired(after), CloseIncident(incident))

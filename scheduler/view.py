@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from reprise.algorithms.positions import Positions
 from reprise.scheduler.failure import Failure
 from reprise.scheduler.model import Node, Policy, QueryView, Snapshot
 
@@ -36,9 +37,14 @@ class View:
     survivors: Mapping[str, str]
     """The part of the assignment that is neither failed nor poisoned."""
     at_work: frozenset[str]
-    newest_checkpoint: int
-    """The newest complete one that is not known to be damaged; if there is none, 0 where the stream can begin again, else
-    the newest."""
+    newest: Positions
+    """Of the newest complete checkpoint that is not known to be damaged; if there is none, 0 where the stream can begin
+    again, else the newest."""
+
+    @property
+    def newest_checkpoint(self) -> int:
+        """The batch by which that checkpoint is found."""
+        return self.newest.everybody
 
     @property
     def now(self) -> float:
@@ -101,7 +107,7 @@ def look(snapshot: Snapshot, policy: Policy) -> View:
         failed=failed,
         survivors=survivors,
         at_work=at_work,
-        newest_checkpoint=_newest(snapshot),
+        newest=_newest(snapshot),
     )
 
 
@@ -139,7 +145,7 @@ def _failed(
     return found
 
 
-def _newest(snapshot: Snapshot) -> int:
+def _newest(snapshot: Snapshot) -> Positions:
     found, bad, trimmed = {0, *snapshot.checkpoints}, set[int](), 0
     if snapshot.progress:
         found.add(snapshot.progress.checkpoint)
@@ -148,7 +154,10 @@ def _newest(snapshot: Snapshot) -> int:
     if snapshot.incident:
         bad |= snapshot.incident.bad_checkpoints
     usable = {k for k in found if k >= trimmed}
-    return max(usable - bad, default=max(found))
+    newest = max(usable - bad, default=max(found))
+    if snapshot.progress and snapshot.progress.checkpoint == newest:
+        return snapshot.progress.restored_from
+    return Positions(newest)
 
 
 def _order(node: Node) -> tuple[str, int, str, int]:

@@ -237,6 +237,7 @@ class Loop:
             size_bytes=sum(file.size for file in manifest.files.values()),
             seconds=round(self.engine.figures.checkpoint_s, 3),
             offsets=dict(manifest.offsets),
+            lines={p: s.position for p, s in manifest.snapshots.items() if s.position != position},
         )
         if self.channel.publish(paths.checkpoint(position), encode_checkpoint(record)):
             self._announced = position

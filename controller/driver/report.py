@@ -29,6 +29,7 @@ def wanted(desired: Desired) -> engine_input.Desired:
         paused=desired.paused,
         driver=desired.driver,
         plan=desired.plan or "",
+        lines=desired.lines,
     )
 
 

@@ -63,7 +63,7 @@ def _reason(partition: str, state: PartitionState, seen: Observation) -> str:
             left = f"plan {plan.id} does not place it" if plan else "no plan has placed it yet"
             return f"lost with {node}" if node else left
         case PartitionState.RESTORING:
-            return str(failed or f"from checkpoint {desired.checkpoint}")
+            return str(failed or f"from checkpoint {desired.origin(partition).position}")
         case PartitionState.CATCHING_UP:
             return f"{_lag(partition, seen)} batches behind"
         case _:

@@ -15,6 +15,7 @@ from math import inf
 from sys import intern
 from typing import Any
 
+from reprise.algorithms.positions import Origin, Positions
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.fields import (
     Fields,
@@ -42,6 +43,13 @@ class CheckpointRecord:
     """From announcing to completing it."""
     offsets: Mapping[str, int] = field(default_factory=dict)
     """Of each source partition, behind the last row that it holds; for people."""
+    lines: Mapping[str, int] = field(default_factory=dict)
+    """Partition -> batch of its snapshot, of those that are not at `position`."""
+
+    @property
+    def covers(self) -> Positions:
+        """Up to which batch each partition is stored."""
+        return Positions(self.position, self.lines)
 
 
 def encode_checkpoint(x: CheckpointRecord) -> bytes:
@@ -52,6 +60,7 @@ def encode_checkpoint(x: CheckpointRecord) -> bytes:
             "bytes": x.size_bytes,
             "seconds": x.seconds,
             "offsets": dict(x.offsets),
+            "lines": dict(x.lines),
         }
     )
 
@@ -64,7 +73,22 @@ def parse_checkpoint(raw: bytes, path: str = paths.CHECKPOINTS) -> CheckpointRec
         size_bytes=f.integer("bytes", 0),
         seconds=f.number("seconds", 0.0),
         offsets=f.mapping("offsets", as_integer, {}),
+        lines=f.mapping("lines", as_integer, {}),
     )
+
+
+def encode_lines(lines: Mapping[str, Origin]) -> dict[str, list[int]]:
+    """Partition -> [generation, position]: what records say of those that do not go on from where all others do."""
+    return {partition: list(origin) for partition, origin in lines.items()}
+
+
+def as_origin(f: Fields, name: str, value: Any) -> Origin:
+    match value:
+        case [int(generation), int(position)] if not isinstance(generation, bool) and not isinstance(
+            position, bool
+        ):
+            return Origin(generation, position)
+    raise f.wrong(name, "must be [generation, position], two whole numbers")
 
 
 def node_of(x: NodeRecord) -> Node:
@@ -76,6 +100,7 @@ def encode_progress(x: Progress) -> bytes:
     return dumps(
         {
             **shallow(x),
+            "lines": encode_lines(x.lines),
             "nodes": sorted(x.nodes),
             "bad_checkpoints": sorted(x.bad_checkpoints),
             "gaps": sorted(x.gaps),
@@ -104,6 +129,7 @@ def parse_progress(raw: bytes, path: str = paths.PROGRESS) -> Progress:
         ended=f.flag("ended", False),
         done=f.flag("done", False),
         checkpoint=f.integer("checkpoint", 0),
+        lines=f.mapping("lines", as_origin, {}),
         bad_checkpoints=frozenset(f.items("bad_checkpoints", as_integer, [])),
         trimmed=f.integer("trimmed", 0),
         gaps=frozenset(f.items("gaps", as_text, [])),
@@ -145,7 +171,8 @@ def parse_stats(raw: bytes, path: str = paths.STATS) -> dict[str, PartitionStats
 
 def encode_desired(x: Desired) -> bytes:
     # `ordered`: drivers of version 0.1.0 do not read a record without it; in others nothing does
-    return dumps({**shallow(x), "assignment": dict(x.assignment), "ordered": x.retain})
+    lines = encode_lines(x.lines)
+    return dumps({**shallow(x), "assignment": dict(x.assignment), "lines": lines, "ordered": x.retain})
 
 
 def parse_desired(raw: bytes, path: str = paths.DESIRED) -> Desired:
@@ -160,6 +187,7 @@ def parse_desired(raw: bytes, path: str = paths.DESIRED) -> Desired:
         punctuate=f.flag("punctuate"),
         plan=f.maybe_text("plan"),
         paused=f.flag("paused", False),
+        lines=f.mapping("lines", as_origin, {}),
     )
 
 

@@ -14,6 +14,7 @@ from reprise.controller.zookeeper.fields import (
     loads,
     shallow,
 )
+from reprise.controller.zookeeper.records import as_origin, encode_lines
 from reprise.scheduler.incident import (
     Candidate,
     Considered,
@@ -40,6 +41,7 @@ def encode_incident(x: Incident) -> bytes:
             "opened_at": x.opened_at,
             "closed_at": x.closed_at,
             "checkpoint": x.checkpoint,
+            "lines": encode_lines(x.lines),
             "generation": x.generation,
             "nodes_before": x.nodes_before,
             "settle_until": x.settle_until,
@@ -80,6 +82,7 @@ def parse_incident(raw: bytes, path: str = paths.INCIDENT) -> Incident:
         considered=None if considered is None else _considered(as_object(f, "considered", considered)),
         events=tuple(f.items("events", _event)),
         closed_at=f.maybe_number("closed_at"),
+        lines=f.mapping("lines", as_origin, {}),
     )
 
 

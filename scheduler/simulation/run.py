@@ -245,7 +245,7 @@ class _World:
         alive = {node.id for node in self.snapshot.nodes}
         mine = {p for p, node in desired.assignment.items() if node in alive and p in progress.positions}
         rollback = desired.generation != progress.generation
-        positions = {p: desired.checkpoint if rollback else progress.positions[p] for p in mine}
+        positions = {p: desired.origin(p).position if rollback else progress.positions[p] for p in mine}
         if rollback:
             self._began.update(dict.fromkeys(mine, self.now))
         poison = {p: failure for p, failure in progress.failed.items() if failure.is_poison}
@@ -265,7 +265,7 @@ class _World:
         alive = {node.id for node in self.snapshot.nodes}
         now = self._desired.assignment
         there = {p for p, node in places.items() if node in alive and now.get(p) == node}
-        new = dict.fromkeys(there - self._progress.positions.keys(), self._desired.checkpoint)
+        new = {p: self._desired.origin(p).position for p in there - self._progress.positions.keys()}
         self._report(positions={**self._progress.positions, **new})
         self._began.update(dict.fromkeys(new, self.now))
         self.at(self.now + self.durations.catch_up_s, self._caught_up)

@@ -54,7 +54,7 @@ class RestorePoint:
         if back:
             self._require_replayable(positions.oldest)
         if back or positions != self._positions:
-            found = {k: self._read(k) for k in {positions.everybody, *positions.others.values()}}
+            found = {k: self._read(k) for k in positions.distinct}
             installs = dict(found[positions.everybody])
             for partition, k in positions.others.items():
                 installs[partition] = found[k].get(partition, Install(k))

@@ -84,7 +84,7 @@ def _checkpoints(look: Look, now: float) -> Iterator[Sample]:
     over = progress is not None and progress.done
     yield Sample("reprise_checkpoint_age_seconds", {}, 0.0 if over else max(0.0, now - since))
     yield Sample("reprise_checkpoint_interval_seconds", {}, _interval(look.resource))
-    yield Sample("reprise_checkpoint_position_batches", {}, newest.position if newest else 0)
+    yield Sample("reprise_checkpoint_position_batches", {}, newest.covers.oldest if newest else 0)
     yield Sample("reprise_checkpoint_size_bytes", {}, newest.size_bytes if newest else 0)
     yield Sample("reprise_checkpoint_duration_seconds", {}, newest.seconds if newest else 0)
 

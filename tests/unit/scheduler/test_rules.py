@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from reprise.algorithms.positions import Origin, Positions
 from reprise.scheduler import (
     Decision,
     Desired,
@@ -453,3 +454,48 @@ def test_where_the_sources_have_ended_the_checkpoint_of_the_end_is_enough(
     final = {"checkpoint": newest, "horizon": newest, "ended": True, "seq": w.desired.seq}
     w.checkpoints = {newest}
     assert (reported(w, **{**final, **change}).rule == "closed") is closes
+
+
+# -- partitions that go on from another snapshot than the others --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stored", "restored", "closes"),
+    [(0, 0, True), (-5, 0, False), (-4, 0, True), (0, 5, False), (0, 4, True)],
+)
+def test_an_incident_closes_when_each_partition_is_stored_beyond_what_it_was_restored_from(
+    stored: int, restored: int, closes: bool
+) -> None:
+    """By how much one partition differs from the others: `stored` in the newest checkpoint, `restored` in the incident's."""
+    w = verifying(world())
+    assert w.incident is not None and w.progress is not None
+    recovered, one = w.incident.checkpoint, w.topology.partitions[0].id
+    newest = recovered + 5
+    incident = replace(w.incident, lines={one: Origin(1, recovered + restored)} if restored else {})
+    lines = {one: Origin(1, newest + stored)} if stored else {}
+    progress = replace(w.progress, checkpoint=newest, lines=lines)
+    snapshot = replace(w.snapshot(), incident=incident, progress=progress)
+    assert (decide(snapshot, w.policy).rule == "closed") is closes
+
+
+def test_a_rollback_of_all_ends_every_line_and_a_newer_checkpoint_takes_nobody_back() -> None:
+    desired = Desired(7, 3, 10, "1", lines={"a": Origin(5, 4)})
+    assert desired.origin("a") == (5, 4)
+    assert desired.origin("b") == (3, 10)
+    back = desired.back_to(20)
+    assert (back.lines, back.origin("a"), back.origin("b")) == ({}, (6, 20), (6, 20))
+    covered = desired.covered_by(20)
+    assert (covered.origin("a"), covered.origin("b")) == ((5, 20), (3, 20))
+    assert covered.restored_from == Positions(20)
+
+
+def test_a_damaged_snapshot_of_one_partition_is_a_damaged_checkpoint() -> None:
+    w = world()
+    assert w.desired is not None and w.progress is not None
+    one = w.topology.partitions[0].id
+    desired = replace(w.desired, checkpoint=15, lines={one: Origin(w.desired.generation, 13)})
+    progress = replace(w.progress, checkpoint=15, bad_checkpoints=frozenset({13}))
+    decision = decide(replace(w.snapshot(), desired=desired, progress=progress), w.policy)
+    assert decision.rule == "checkpoint-damaged"
+    assert (told(decision).checkpoint, told(decision).lines) == (15, {})
+    assert told(decision).generation == w.desired.generation + 1

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reprise.algorithms.positions import Origin
 from reprise.controller.zookeeper.errors import RecordError
 from reprise.controller.zookeeper.membership import Member, State, encode_member, parse_member
 from reprise.controller.zookeeper.node_record import NodeRecord, encode_node, parse_node
@@ -92,6 +93,40 @@ def test_round_trips() -> None:
     assert parse_plan(encode_plan(PLAN)) == PLAN
     stats = {"sink.0": PartitionStats(1.5, 3)}
     assert parse_stats(encode_stats(stats)) == stats
+
+
+LINES = {"sink.0": Origin(4, 7), "source.1": Origin(3, 0)}
+
+
+@pytest.mark.parametrize(
+    ("parse", "encode", "record"),
+    [
+        (parse_desired, encode_desired, DESIRED),
+        (parse_progress, encode_progress, PROGRESS),
+        (parse_incident, encode_incident, INCIDENT),
+        (parse_checkpoint, encode_checkpoint, CHECKPOINT),
+    ],
+    ids=["desired", "progress", "incident", "checkpoint"],
+)
+def test_partitions_that_differ_from_the_global_line_come_back(
+    parse: Callable[[bytes], Any], encode: Callable[[Any], bytes], record: Any
+) -> None:
+    """And an earlier version, which knows only one checkpoint for all, has written none."""
+    lines = {"source.1": 3} if record is CHECKPOINT else LINES
+    other = replace(record, lines=lines)
+    assert parse(encode(other)) == other
+    old = json.loads(encode(record))
+    assert old.pop("lines") == {}
+    assert parse(json.dumps(old).encode()) == record
+
+
+@pytest.mark.parametrize(
+    "wrong", [7, [7], [1, 2, 3], [True, 2], [1, False], [1, "2"], {"generation": 1}, None]
+)
+def test_an_origin_is_two_whole_numbers(wrong: Any) -> None:
+    text = json.dumps({**json.loads(encode_desired(DESIRED)), "lines": {"sink.0": wrong}})
+    with pytest.raises(RecordError, match=r"lines\.sink\.0"):
+        parse_desired(text.encode())
 
 
 def test_of_a_driver_that_does_not_say_what_is_due_the_horizon_is() -> None:

@@ -32,6 +32,19 @@ def test_sends_in_order_and_keeps_until_trimmed(tmp_path: Path) -> None:
     assert buffer.budget.memory == 1
 
 
+def test_the_cursor_never_stands_at_a_batch_that_was_dropped(tmp_path: Path) -> None:
+    """A partition that makes again what its target has applied: it is trimmed unsent, and what follows is sent."""
+    buffer = make(tmp_path)
+    for batch in (1, 2, 3, 4):
+        buffer.put(batch, None, b"x")
+    buffer.trim(2)
+    assert [m.batch for m, _ in buffer.pending(2, 9)] == [3, 4]
+    buffer.trim(3)
+    assert buffer.cursor == 5
+    buffer.skip(3)
+    assert buffer.cursor == 5
+
+
 def test_a_gap_is_not_jumped(tmp_path: Path) -> None:
     buffer = make(tmp_path)
     buffer.put(2, None, b"x")
