@@ -141,6 +141,11 @@ class Decision:
         return next((s.plan for s in self.steps if isinstance(s, AddPlan)), None)
 
     @property
+    def poison(self) -> Poison | None:
+        """Partitions that are set aside with this decision, and before; None where none were added."""
+        return next((s.poison for s in self.steps if isinstance(s, WritePoison)), None)
+
+    @property
     def incident(self) -> Incident | None:
         """The incident as this decision leaves it, if it touches it."""
         found = (s.incident for s in self.steps if isinstance(s, WriteIncident | CloseIncident))

@@ -15,18 +15,16 @@ from reprise.controller.status import document
 from reprise.controller.status.incidents import incident_view, planner_answers
 from reprise.controller.status.model import IncidentView, StatusDocument
 from reprise.controller.topology_view import policy_of, silent_operators, view_of
-from reprise.controller.zookeeper.observation import Observation
+from reprise.controller.zookeeper.observation import Observation, snapshot_of
 from reprise.scheduler.errors import SchedulerError
 from reprise.scheduler.incident import EventName
-from reprise.scheduler.model import Snapshot, TopologyView
+from reprise.scheduler.model import Policy, TopologyView
 from reprise.scheduler.simulation.run import Change, Durations, SimulationResult, run_simulation
 from reprise.spark_jobs.topology import StreamTopology, expand
 from reprise.spark_jobs.topology.quantity import parse_duration
 
 EARLIER = 10
 """As many closed incidents count beside the last one."""
-SETTLE_S, DRIVER_GRACE_S = 1.0, 30.0
-"""The coordinator's defaults."""
 
 
 class SimulationError(Exception):
@@ -97,7 +95,8 @@ def simulate(
 ) -> Simulation:
     """SimulationError when nothing runs, or a node is not there.  `operated`: an operator on Kubernetes decides."""
     topology = _view(resource, operated)
-    policy = policy_of(resource, SETTLE_S, DRIVER_GRACE_S)
+    usual = Policy()
+    policy = policy_of(resource, seen.settle_s or usual.settle_s, seen.driver_grace_s or usual.driver_grace_s)
     now = document(expand(resource), seen)
     times = measured(now, _earlier(seen, resource))
     changes = [Change(0.0, lose=tuple(lose))] if lose else []
@@ -116,7 +115,7 @@ def simulate(
         plans=_plans(found, seen.time),
         available=tuple(sorted(found.available)),
         waiting=dict(found.waiting),
-        assumptions=(*_assumptions(seen, times, lose), *_about_own_classes(resource, operated)),
+        assumptions=(*_assumptions(seen, policy, times, lose), *_about_own_classes(resource, operated)),
         at_least=_lower_bound(times),
     )
 
@@ -138,23 +137,6 @@ def _lower_bound(times: Measured) -> str:
     if len(missing) > 1 and not times.restore.seconds and not times.catch_up.at_least:
         return "no past recovery of this topology was measured"
     return "; ".join(missing)
-
-
-def snapshot_of(topology: TopologyView, seen: Observation, paused: bool = False) -> Snapshot:
-    """What the scheduler decides on, as the observer saw it.  `paused`: what holds where nobody asked for anything else."""
-    return Snapshot(
-        now=seen.time,
-        topology=topology,
-        session=seen.connected,
-        nodes=tuple(sorted(seen.nodes.values(), key=lambda node: node.id)),
-        progress=seen.progress,
-        stats=seen.stats,
-        checkpoints=seen.checkpoints,
-        desired=seen.desired,
-        incident=seen.incident,
-        poison=seen.poison,
-        paused=paused if seen.paused is None else seen.paused,
-    )
 
 
 def _view(resource: StreamTopology, operated: bool) -> TopologyView:
@@ -217,7 +199,7 @@ def _plans(found: SimulationResult, start: float) -> tuple[PlanOutlook, ...]:
     )
 
 
-def _assumptions(seen: Observation, times: Measured, lose: Sequence[str]) -> tuple[str, ...]:
+def _assumptions(seen: Observation, policy: Policy, times: Measured, lose: Sequence[str]) -> tuple[str, ...]:
     costs = (
         "costs as the open incident froze them" if seen.incident else "costs as measured last, or declared"
     )
@@ -226,9 +208,18 @@ def _assumptions(seen: Observation, times: Measured, lose: Sequence[str]) -> tup
         restore = "how long restoring takes was never measured: times are those of the decisions"
     return (
         "the coordinator's own rules and planners decide, with the settings of the resource",
+        _about_waiting(seen, policy),
         costs,
         "nodes that arrive have spec.nodes.cpu and are ready at once",
         restore,
         f"catching up: {times.catch_up}",
         *(("a loss is noticed at once; in fact after the session timeout",) if lose else ()),
     )
+
+
+def _about_waiting(seen: Observation, policy: Policy) -> str:
+    """The two settings that are the deployment's and not the resource's."""
+    waits = f"the rest of a burst is waited for {policy.settle_s:g} s, the nodes of a new driver {policy.driver_grace_s:g} s"
+    if seen.settle_s and seen.driver_grace_s:
+        return f"{waits}, as the coordinator says"
+    return f"{waits}: the defaults, as no coordinator says what it is set to"

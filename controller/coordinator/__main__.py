@@ -18,6 +18,7 @@ from reprise.controller.topology_view import policy_of, view_of
 from reprise.controller.zookeeper.client import make_client
 from reprise.controller.zookeeper.node_record import SESSION_S, absence_counts_after_s
 from reprise.controller.zookeeper.session import ZooKeeperSession
+from reprise.scheduler.model import Policy
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.topology import StreamTopology, from_json
 
@@ -80,9 +81,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--root", required=True, help="/reprise/<namespace>/<topology>")
     parser.add_argument("--topology", required=True, type=Path, help="StreamTopology as JSON")
     parser.add_argument("--python-path", default="", help="where user classes are found, separated by colons")
-    parser.add_argument("--settle", type=float, default=1.0, help="seconds to wait for the rest of a burst")
     parser.add_argument(
-        "--driver-grace", type=float, default=30.0, help="longest wait, s, for the nodes of a new driver"
+        "--settle", type=float, default=Policy().settle_s, help="seconds to wait for the rest of a burst"
+    )
+    parser.add_argument(
+        "--driver-grace",
+        type=float,
+        default=Policy().driver_grace_s,
+        help="longest wait, s, for the nodes of a new driver",
     )
     parser.add_argument(
         "--session-timeout",

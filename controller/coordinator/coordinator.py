@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from reprise.algorithms import PlanningError
 from reprise.controller import logs
@@ -19,6 +19,7 @@ from reprise.controller.coordinator import history
 from reprise.controller.coordinator.incident_log import log_changes, replay_log
 from reprise.controller.coordinator.store import Reading, Store
 from reprise.controller.zookeeper.errors import RecordError, SessionError, StaleError, TooLargeError
+from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.process_records import ERROR, Leader
 from reprise.scheduler import (
     Decision,
@@ -52,6 +53,8 @@ class Coordinator:
     stop: threading.Event = field(default_factory=threading.Event)
     problem: str = ""
     """Why the last look could not decide, or could not carry out what it had decided; empty when it could."""
+    seen: Observation | None = None
+    """What the last look has read, with what its decision has written; None where that is not known."""
     _leading: bool | None = None
     _said: tuple[str, str] = ("", "")
     _replayed: bool = False
@@ -74,7 +77,7 @@ class Coordinator:
 
     def turn(self) -> Decision | None:
         """One look, and one decision at most; None when this coordinator is not the one to act, or could not."""
-        self._settling, self.problem = None, ""
+        self._settling, self.seen, self.problem = None, None, ""
         if not self._lead():
             return None
         try:
@@ -82,6 +85,7 @@ class Coordinator:
             if not reading.led:
                 self.store.changed.set()
                 return None
+            self._saw(reading.seen)
             self._look_at(reading)
             with self._ahead:
                 precomputed = self._precomputed
@@ -121,6 +125,7 @@ class Coordinator:
             replay_log(self.store.client, self.store.root, incident)
 
     def _carry_out(self, reading: Reading, decision: Decision) -> bool:
+        self.seen = None
         try:
             self.store.commit(reading, decision)
         except StaleError as error:
@@ -133,6 +138,7 @@ class Coordinator:
         except TooLargeError as error:
             self._refuse(f"{decision.rule} cannot be written down: {error}")
             return False
+        self._saw(reading.seen, decision)
         _log_decision(reading, decision)
         log_changes(reading.snapshot.incident, decision.incident, [decision.plan] if decision.plan else [])
         if any(isinstance(step, CloseIncident) for step in decision.steps):
@@ -142,8 +148,25 @@ class Coordinator:
         self.store.changed.set()
         return True
 
+    def _saw(self, seen: Observation | None, decision: Decision | None = None) -> None:
+        """Keep what was read, with what a decision has written since."""
+        if seen is None:
+            return
+        incident = (decision and decision.incident) or seen.incident
+        self.seen = replace(
+            seen,
+            desired=(decision and decision.desired) or seen.desired,
+            incident=incident if incident is not None and incident.closed_at is None else None,
+            poison=(decision and decision.poison) or seen.poison,
+            settle_s=self.policy.settle_s,
+            driver_grace_s=self.policy.driver_grace_s,
+        )
+
+    def _leader(self, rule: str = "", reason: str = "", at: float = 0.0) -> Leader:
+        return Leader(os.getpid(), rule, reason, at, self.policy.settle_s, self.policy.driver_grace_s)
+
     def _lead(self) -> bool:
-        leading = self.store.lead(Leader(os.getpid()))
+        leading = self.store.lead(self._leader())
         if leading != self._leading:
             log.info("event=%s pid=%d", "leading" if leading else "standing-by", os.getpid())
             self._replayed = False
@@ -161,7 +184,7 @@ class Coordinator:
         if known != self._said:
             self._said = known
             log.log(level, "event=%s reason=%r", rule, reason)
-            self.store.announce(Leader(os.getpid(), rule, reason, self.store.clock()))
+            self.store.announce(self._leader(rule, reason, self.store.clock()))
 
 
 def _log_decision(reading: Reading, decision: Decision) -> None:

@@ -40,6 +40,10 @@ class NodeList:
         """The session is another one, or may be: nothing is known."""
         self._fresh, self._version = False, -1
 
+    def doubt(self) -> None:
+        """The folder has changed, whether the watch has said so yet or not."""
+        self._fresh = False
+
     def read(self) -> tuple[Node, ...]:
         """Nodes by name."""
         known = self._known

@@ -32,6 +32,7 @@ from reprise.controller.zookeeper.errors import (
     StaleError,
 )
 from reprise.controller.zookeeper.node_record import absence_counts_after_s
+from reprise.controller.zookeeper.observation import Observation, snapshot_of
 from reprise.controller.zookeeper.process_records import Leader, encode_leader, parse_paused
 from reprise.controller.zookeeper.records import parse_desired, parse_poison, parse_progress, parse_stats
 from reprise.controller.zookeeper.recovery_records import parse_incident
@@ -61,6 +62,8 @@ class Reading:
 
     snapshot: Snapshot
     versions: Versions
+    seen: Observation | None = None
+    """What the snapshot was made of; None without a session."""
     led: bool = True
     """Whether this coordinator still had the place when it was read."""
 
@@ -132,6 +135,11 @@ class Store:
         """Whether the session is valid now."""
         return self.client.state is SessionState.CONNECTED
 
+    def fenced(self, name: str) -> None:
+        """The node of this name can never register again, and its heartbeat is removed: the next reading is without it."""
+        self._nodes.doubt()
+        self._suspects.gone(name)
+
     @property
     def commanded(self) -> int:
         """When somebody had last told this topology to pause, or to go on, at the last reading; a transaction's number."""
@@ -166,7 +174,7 @@ class Store:
         nodes = self._nodes.read()
         folder = self.client.get_children_async(f"{self.root}/{paths.CHECKPOINTS}")
         asked, commands = self._ask(paths.STATS), self._ask(paths.PAUSED)
-        progress = self._found(self._ask(paths.PROGRESS, self._saw_report))  # with the last all are there
+        progress = self._await(self._ask(paths.PROGRESS, self._saw_report))  # with the last all are there
         found = {name: self._parsed(name, answer) for name, answer in first.items()} | kept
         desired, incident, poison = (found.get(name) for name in _WRITTEN)
         stats, paused = self._found(asked), self._await(commands)
@@ -177,26 +185,33 @@ class Store:
         records = self._await(folder) or []
         now = self.clock()
         report = progress and parse_progress(progress[0], self._path(paths.PROGRESS))
-        nodes = self._suspects.add(nodes, desired and desired[0], report)
-        if self._suspects.doubtful:
-            self._look_again()
-        snapshot = Snapshot(
-            now=now,
-            topology=self.topology,
-            nodes=nodes,
+        seen = Observation(
+            time=now,
+            connected=True,
+            nodes={node.id: node for node in nodes},
             progress=report,
-            stats=self._window.add(now, stats and stats[0], self._stats),
-            checkpoints=frozenset(sorted(int(k) for k in records if k.isdigit())[-self.keep :]),
+            report=progress[1].mzxid if progress else 0,
             desired=desired and desired[0],
             incident=incident and incident[0],
+            stats=self._window.add(now, stats and stats[0], self._stats),
+            checkpoints=frozenset(int(k) for k in records if k.isdigit()),
             poison=poison and poison[0],
-            paused=self._paused(paused and paused[0]),
+            paused=parse_paused(paused[0], self._path(paths.PAUSED)) if paused else None,
+            led=self._leads,
+        )
+        believed = self._suspects.add(nodes, seen.desired, report)
+        if self._suspects.doubtful:
+            self._look_again()
+        snapshot = replace(
+            snapshot_of(self.topology, seen, self.paused),
+            nodes=believed,
+            checkpoints=frozenset(sorted(seen.checkpoints)[-self.keep :]),
         )
         self.note_lags(snapshot.progress, snapshot.desired, snapshot.incident)
         if snapshot.incident is None:
             snapshot = replace(snapshot, steady=self._lags.steady(now))
         versions = Versions(desired and desired[1], incident and incident[1], poison and poison[1])
-        return Reading(snapshot, versions, self._leads)
+        return Reading(snapshot, versions, seen, self._leads)
 
     def note_lags(
         self, progress: Progress | None, desired: Desired | None, incident: Incident | None
@@ -243,9 +258,6 @@ class Store:
             return answer.get(self.answer_s)
         except NoNodeError:
             return None
-
-    def _paused(self, raw: bytes | None) -> bool:
-        return self.paused if raw is None else parse_paused(raw, self._path(paths.PAUSED))
 
     # -- writing -------------------------------------------------------------------------------------------------
 

@@ -40,6 +40,11 @@ class Suspects:
         """Nothing is known of before: who is absent from now on is lost."""
         self._known, self._since = {}, {}
 
+    def gone(self, name: str) -> None:
+        """Somebody has fenced the node of this name, so it does not stand, whatever the driver still hears."""
+        self._known = {key: node for key, node in self._known.items() if node.name != name}
+        self._since = {key: began for key, began in self._since.items() if key in self._known}
+
     def add(
         self, alive: Sequence[Node], desired: Desired | None, progress: Progress | None
     ) -> tuple[Node, ...]:

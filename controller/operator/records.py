@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from reprise.controller.coordinator.coordinator import Coordinator
 from reprise.controller.coordinator.history import Kept
@@ -41,6 +42,8 @@ from reprise.scheduler.model import TopologyView
 from reprise.spark_jobs.topology import StreamTopology
 
 log = logging.getLogger("reprise.operator")
+FRESH_S = 1.0
+"""What was read for a decision counts as read now for so long; what follows from a decision may wait in a burst."""
 
 
 class _Waking(threading.Event):
@@ -107,6 +110,11 @@ class Records:
     def connected(self) -> bool:
         return self._client.state is SessionState.CONNECTED
 
+    @property
+    def opened(self) -> bool:
+        """Whether the records are known to be this object's."""
+        return self._open
+
     def open(self) -> None:
         """Make the records this object's; nothing when they are."""
         if self._open:
@@ -155,8 +163,17 @@ class Records:
             return
 
     def observe(self) -> Observation:
-        """All that people want to see."""
-        return self._observer.read()
+        """All that people want to see; what the coordinator has just read for a decision is not read again."""
+        known, self.coordinator.seen = self._just_read, None
+        if known is not None:
+            known = replace(known, undecided=self.coordinator.problem)
+        return self._observer.read(known)
+
+    @property
+    def _just_read(self) -> Observation | None:
+        """What the coordinator has read for the decision of this look; None where that is a while ago."""
+        seen = self.coordinator.seen
+        return seen if seen is not None and 0 <= time.time() - seen.time < FRESH_S else None
 
     @property
     def last(self) -> Observation:
@@ -241,13 +258,17 @@ class Records:
 
     def heartbeats(self) -> dict[str, Heartbeat] | None:
         """The heartbeat of every pod that ever was a member; None while ZooKeeper cannot be believed: when it does not
-        answer, and for as long after a reconnection as agents take to renew their sessions."""
+        answer, and for as long after a reconnection as agents take to renew their sessions.  Nodes that the
+        coordinator has just read for a decision are not read again."""
         store = self.coordinator.store
         if not self.connected or store.trusted_for_s < 0:
             self._missing_since.clear()
             return None
         try:
-            there = set(self._children(paths.NODES))
+            known = self._just_read
+            there = (
+                set(self._children(paths.NODES)) if known is None else {n.name for n in known.nodes.values()}
+            )
             members = self._children(membership.FOLDER)
             versions = self._versions(members)
         except ClientError:
@@ -280,6 +301,7 @@ class Records:
         except ClientError as error:
             raise SessionError(f"{pod} not fenced: {error!r}") from error
         self._members.pop(pod, None)
+        self.coordinator.store.fenced(pod)
         log.info("event=fenced root=%s pod=%s reason=%r", self.root, pod, reason)
 
     def forget(self, pod: str) -> None:

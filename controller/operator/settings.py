@@ -8,6 +8,7 @@ from ipaddress import ip_network
 from reprise.controller.kubernetes.errors import SettingsError
 from reprise.controller.zookeeper.node_record import SESSION_S
 from reprise.controller.zookeeper.users import Keys
+from reprise.scheduler.model import Policy
 
 METADATA_SERVICES = ("169.254.169.254/32", "fd00:ec2::254/128")
 """Where clouds give out a machine's own credentials to whoever asks from it."""
@@ -93,7 +94,7 @@ class OperatorSettings:
     session_s: float = SESSION_S
     """ZooKeeper session timeout of operator and agents: how long after a death it is noticed."""
 
-    settle_s: float = 1.0
+    settle_s: float = Policy().settle_s
     """How long to wait for the rest of a burst."""
 
     driver_grace_s: float = 60.0

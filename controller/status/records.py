@@ -54,6 +54,8 @@ def records(seen: Observation) -> dict[str, Any]:
         "poison": _decoded(encode_poison, seen.poison),
         "paused": seen.paused,
         "undecided": seen.undecided,
+        "settle_s": seen.settle_s,
+        "driver_grace_s": seen.driver_grace_s,
         "unreadable": list(seen.unreadable),
     }
 
@@ -79,6 +81,8 @@ def observation(raw: bytes, source: str) -> Observation:
         poison=_maybe(f, "poison", parse_poison),
         paused=paused if isinstance(paused, bool) else None,
         undecided=f.text("undecided", ""),
+        settle_s=f.number("settle_s", 0.0),
+        driver_grace_s=f.number("driver_grace_s", 0.0),
         unreadable=tuple(f.items("unreadable", as_text, [])),
     )
 

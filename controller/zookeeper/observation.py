@@ -1,7 +1,10 @@
 """One look at a running topology, as a value: what the records in ZooKeeper said at one moment.
 
-Invariant: pure; `observer` makes it.  It never mixes "nothing there" with "not known": while ZooKeeper is away
-`connected` is False and the last known records stand.
+`observer` makes it for people, and the coordinator for its decisions, which rest on `snapshot_of` it; where one process does
+both, a look reads each record once.
+
+Invariant: pure.  It never mixes "nothing there" with "not known": while ZooKeeper is away `connected` is False and the last
+known records stand.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from dataclasses import dataclass, field
 
 from reprise.controller.zookeeper.records import CheckpointRecord
 from reprise.scheduler.incident import Incident, PlanRecord
-from reprise.scheduler.model import Desired, Node, PartitionStats, Poison, Progress
+from reprise.scheduler.model import Desired, Node, PartitionStats, Poison, Progress, Snapshot, TopologyView
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,10 @@ class Observation:
     """Whether a coordinator holds the lead."""
     undecided: str = ""
     """Why it cannot decide, or cannot write down what it has decided; empty when it can."""
+    settle_s: float = 0.0
+    """How long the coordinator that leads waits for the rest of a burst; 0: nobody says."""
+    driver_grace_s: float = 0.0
+    """How long it waits for the nodes of a new driver; 0: nobody says."""
     unreadable: tuple[str, ...] = ()
     """Records that could not be parsed, with the reason."""
     still: Mapping[str, float] = field(default_factory=dict)
@@ -66,3 +73,20 @@ class Observation:
         """All, oldest first."""
         every = {**self.closed, **({self.incident.id: self.incident} if self.incident else {})}
         return sorted(every.values(), key=lambda incident: incident.opened_at)
+
+
+def snapshot_of(topology: TopologyView, seen: Observation, paused: bool = False) -> Snapshot:
+    """What the scheduler decides on.  `paused`: what holds where nobody asked for anything else."""
+    return Snapshot(
+        now=seen.time,
+        topology=topology,
+        session=seen.connected,
+        nodes=tuple(sorted(seen.nodes.values(), key=lambda node: node.id)),
+        progress=seen.progress,
+        stats=seen.stats,
+        checkpoints=seen.checkpoints,
+        desired=seen.desired,
+        incident=seen.incident,
+        poison=seen.poison,
+        paused=paused if seen.paused is None else seen.paused,
+    )

@@ -91,14 +91,15 @@ class Observer:
         """What was read last, without asking again."""
         return self._last
 
-    def read(self) -> Observation:
-        """The records as they are now; the last known ones, marked, while ZooKeeper is away."""
+    def read(self, known: Observation | None = None) -> Observation:
+        """The records as they are now; the last known ones, marked, while ZooKeeper is away.  `known`: what this process's
+        coordinator has just read for a decision, so that only what people want beside it is asked for."""
         now = time.time()
         self._unreadable = []
         try:
             if not self._zk.connected:
                 raise SessionError("not connected")
-            self._last = self._watched(self._read(now))
+            self._last = self._watched(self._read(now) if known is None else self._read_more(known))
         except ClientError:
             self._last = replace(self._last, time=now, connected=False)
         return self._last
@@ -158,19 +159,9 @@ class Observer:
         )
         self._ask(
             f"{paths.PLANS}/", f"{paths.INCIDENTS}/", f"{paths.NODES}/", paths.INCIDENT, paths.PROGRESS, paths.DESIRED,
-            *(slow if self._slow_due(now) else ()),
+            *(slow if self._slow_due(now, "stats") else ()),
         )  # fmt: skip
-        plans, closed = self._children(paths.PLANS), self._children(paths.INCIDENTS)
-        self._plans = {name: self._plans[name] for name in plans if name in self._plans}
-        self._closed = {name: self._closed[name] for name in closed if name in self._closed}
-        for name in plans:
-            if name not in self._plans and (plan := self._parsed(f"{paths.PLANS}/{name}", parse_plan)):
-                self._plans[name] = plan
-        for name in closed:
-            if name not in self._closed and (
-                incident := self._parsed(f"{paths.INCIDENTS}/{name}", parse_incident)
-            ):
-                self._closed[name] = incident
+        self._read_history()
         nodes = self._nodes_now(now)
         incident = self._parsed(paths.INCIDENT, parse_incident)
         raw, number = self._written(paths.PROGRESS)
@@ -192,6 +183,40 @@ class Observer:
             unreadable=tuple(self._unreadable),
         )
 
+    def _read_more(self, known: Observation) -> Observation:
+        """What no decision rests on: former incidents, plans, the newest checkpoint, what a new driver waits for."""
+        self._asked.clear()
+        due = self._slow_due(known.time)
+        self._ask(f"{paths.PLANS}/", f"{paths.INCIDENTS}/", *((paths.WAITS,) if due else ()))
+        self._read_history()
+        if due:
+            waits = self._parsed(paths.WAITS, parse_waits)
+            self._slow, self._slow_read = {"waits": waits.problem if waits else ""}, known.time
+        self._nodes_read = 0.0
+        said = str(self._slow["waits"])
+        return replace(
+            known,
+            problems=_problems(known.progress, said),
+            waits=said,
+            closed=dict(self._closed),
+            plans=dict(self._plans),
+            checkpoint=self._newest_checkpoint(known.progress),
+            unreadable=tuple(self._unreadable),
+        )
+
+    def _read_history(self) -> None:
+        plans, closed = self._children(paths.PLANS), self._children(paths.INCIDENTS)
+        self._plans = {name: self._plans[name] for name in plans if name in self._plans}
+        self._closed = {name: self._closed[name] for name in closed if name in self._closed}
+        for name in plans:
+            if name not in self._plans and (plan := self._parsed(f"{paths.PLANS}/{name}", parse_plan)):
+                self._plans[name] = plan
+        for name in closed:
+            if name not in self._closed and (
+                incident := self._parsed(f"{paths.INCIDENTS}/{name}", parse_incident)
+            ):
+                self._closed[name] = incident
+
     def _newest_checkpoint(self, progress: Progress | None) -> CheckpointRecord | None:
         """The record of the one that the driver names; the driver writes it a moment after it has said so."""
         newest = progress.checkpoint if progress else 0
@@ -210,17 +235,19 @@ class Observer:
             self._names, self._nodes_read = names, now
         return self._nodes
 
-    def _slow_due(self, now: float) -> bool:
-        return not self._slow or now > self._slow_read + SLOW_S
+    def _slow_due(self, now: float, name: str = "waits") -> bool:
+        return name not in self._slow or now > self._slow_read + SLOW_S
 
     def _slow_now(self, now: float) -> dict[str, Any]:
-        if self._slow_due(now):
+        if self._slow_due(now, "stats"):
             leads, waits = self._raw(paths.COORDINATOR), self._parsed(paths.WAITS, parse_waits)
             leader = self._parse(leads, paths.COORDINATOR, parse_leader)
             self._slow = {
                 "stats": self._parsed(paths.STATS, parse_stats) or {},
                 "led": leads is not None,
                 "undecided": leader.undecided if leader else "",
+                "settle_s": leader.settle_s if leader else 0.0,
+                "driver_grace_s": leader.driver_grace_s if leader else 0.0,
                 "checkpoints": frozenset(int(k) for k in self._children(paths.CHECKPOINTS) if k.isdigit()),
                 "poison": self._parsed(paths.POISON, parse_poison),
                 "waits": waits.problem if waits else "",

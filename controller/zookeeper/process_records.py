@@ -27,6 +27,10 @@ class Leader:
     reason: str = ""
     time: float = 0.0
     """Of that decision, unix seconds; 0: there was none."""
+    settle_s: float = 0.0
+    """How long it waits for the rest of a burst; 0: an earlier version, which does not say."""
+    driver_grace_s: float = 0.0
+    """How long it waits for the nodes of a new driver; 0: an earlier version, which does not say."""
 
     @property
     def undecided(self) -> str:
@@ -57,7 +61,14 @@ def encode_leader(x: Leader) -> bytes:
 
 def parse_leader(raw: bytes, path: str = paths.COORDINATOR) -> Leader:
     f = loads(raw, path)
-    return Leader(f.integer("pid", 0), f.text("rule", ""), f.text("reason", ""), f.number("time", 0.0))
+    return Leader(
+        pid=f.integer("pid", 0),
+        rule=f.text("rule", ""),
+        reason=f.text("reason", ""),
+        time=f.number("time", 0.0),
+        settle_s=f.number("settle_s", 0.0),
+        driver_grace_s=f.number("driver_grace_s", 0.0),
+    )
 
 
 def encode_waits(x: Waits) -> bytes:

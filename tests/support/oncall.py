@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from reprise.controller.analysis.simulate import snapshot_of
 from reprise.controller.topology_view import policy_of, view_of
-from reprise.controller.zookeeper.observation import Observation
+from reprise.controller.zookeeper.observation import Observation, snapshot_of
 from reprise.scheduler import Desired, Node, Progress
 from reprise.scheduler.simulation.run import Change, Durations, SimulationResult, run_simulation
 from reprise.spark_jobs.topology import StreamTopology, expand, load_text

@@ -104,7 +104,7 @@ class TopologyLoop:
     def _plan_ahead(self) -> None:
         """Nobody waits for it."""
         try:
-            self._runtime.deciding.later(self._controller.plan_ahead).add_done_callback(_said)
+            self._runtime.deciding.later(self._controller.precompute).add_done_callback(_said)
         except RuntimeError:  # the operator ends
             return
 

@@ -1,7 +1,7 @@
 """What the records say, as the objects that people look at: the topology's status, Incidents, RecoveryPlans, Events.
 
-Objects are views: nothing is read back from one but an approval.  Each look computes what they ought to say, and writes
-what differs from what was written last; so writes coalesce, however much happens between two looks.
+Objects are views: nothing is read back from one but an approval (`approval`).  Each look computes what they ought to say,
+and writes what differs from what was written last; so writes coalesce, however much happens between two looks.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ from reprise.controller.kubernetes.errors import ConflictError, NotFoundError
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler.incident import Incident, Kind, Phase, PlanRecord
 
-APPROVED = f"{GROUP}/approved"
-"""Annotation on a proposed RecoveryPlan: `true` lets it be carried out."""
 PERIOD_S = 2.0
 """Least time between two writes of one status, unless a condition or a phase has changed."""
 
@@ -57,13 +55,12 @@ class Publisher:
     priorities: Mapping[str, int]
     owner: Mapping[str, Any]
     keep: int
-    outlook: str = ""
+    forecast: str = ""
     """Whether waiting will help; part of the reasons of a plan that is written now."""
     _written: dict[str, _Written] = field(default_factory=dict)
     _done: set[str] = field(default_factory=set)
     """Objects that never change again."""
     _conditions: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    _proposed: str | None = None
 
     def status(self, body: Mapping[str, Any], stands: Mapping[str, Any] | None = None) -> None:
         """The StreamTopology's; `stands`: what the object says now, as far as this operator has not written it."""
@@ -86,27 +83,23 @@ class Publisher:
         for incident in seen.incidents[: -self.keep]:
             self._remove(incident)
 
-    def propose(self, plan: PlanRecord | None) -> str | None:
-        """A plan that waits for approval, as an object; its name.  One that it replaces is superseded."""
-        name = (
-            None if plan is None else f"{object_name(self.reference.name, plan.id)}-{proposal_digest(plan)}"
-        )
-        if self._proposed is not None and self._proposed != name:
-            self._plan_status(self._proposed, {"state": "Superseded", "finishedAt": rfc3339(time.time())})
-        if plan is not None and name is not None and name not in self._done:
-            body = plan_object(plan, self.reference, self.namespace, self.priorities, self.outlook)
+    def propose(self, name: str, plan: PlanRecord) -> None:
+        """Show a plan that waits for approval as an object of this name."""
+        if name not in self._done:
+            body = plan_object(plan, self.reference, self.namespace, self.priorities, self.forecast)
             body["metadata"]["name"] = name
             self._create("recoveryplans", name, body)
             self._plan_status(
                 name, {"state": "Proposed"}, ConditionUpdate("Approved", Truth.FALSE, "AwaitingApproval")
             )
-        self._proposed = name
-        return name
 
-    def approved(self, name: str) -> bool:
-        """Whether somebody has said that a proposed plan may be carried out."""
-        found = self.api.find(self._path("recoveryplans", name)) or {}
-        return (found.get("metadata", {}).get("annotations") or {}).get(APPROVED) == "true"
+    def supersede(self, name: str) -> None:
+        """A proposed plan that nobody needs to approve any more."""
+        self._plan_status(name, {"state": "Superseded", "finishedAt": rfc3339(time.time())})
+
+    def find_plan(self, name: str) -> Mapping[str, Any]:
+        """The object of a plan as it is now; empty where there is none."""
+        return self.api.find(self._path("recoveryplans", name)) or {}
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
@@ -140,7 +133,7 @@ class Publisher:
         name = object_name(self.reference.name, plan.id)
         if f"finished {name}" in self._done:
             return
-        body = plan_object(plan, self.reference, self.namespace, self.priorities, self.outlook)
+        body = plan_object(plan, self.reference, self.namespace, self.priorities, self.forecast)
         stands = self._create("recoveryplans", name, body)
         if stands.get("state") in ("Done", "Superseded"):
             self._done.add(f"finished {name}")
@@ -235,11 +228,6 @@ def _restored(plan: PlanRecord, seen: Observation) -> int:
     if progress is None or desired is None or progress.seq < desired.seq:
         return 0
     return sum(p in progress.positions and p not in progress.failed for p in plan.added)
-
-
-def proposal_digest(plan: PlanRecord) -> str:
-    """Six digits of what a plan would do: approval is of this and of nothing else."""
-    return fingerprint([sorted(plan.added.items()), plan.rollback, plan.checkpoint, plan.generation])[:6]
 
 
 def _truth(value: bool) -> Truth:

@@ -18,8 +18,10 @@ from reprise.controller.kubernetes.budget import Urgency
 from reprise.controller.kubernetes.errors import BudgetError, OperatorError
 from reprise.controller.kubernetes.events import Events
 from reprise.controller.kubernetes.pods import seconds
+from reprise.controller.operator.status.approval import PlanApproval
 from reprise.controller.operator.status.publisher import Publisher
-from reprise.controller.operator.status.topology_status import Situation, status_of
+from reprise.controller.operator.status.topology_state import TopologyState
+from reprise.controller.operator.status.topology_status import status_of
 from reprise.controller.zookeeper.observation import Observation
 
 log = logging.getLogger("reprise.operator")
@@ -39,6 +41,7 @@ class StatusReporter:
 
     name: str
     publisher: Publisher
+    approval: PlanApproval
     events: Events
     routine: Api
     standing: Mapping[str, Any] = field(default_factory=dict)
@@ -56,7 +59,7 @@ class StatusReporter:
 
     @classmethod
     def of(cls, api: Api, name: str, publisher: Publisher, events: Events) -> StatusReporter:
-        return cls(name, publisher, events, api.at(Urgency.ROUTINE))
+        return cls(name, publisher, PlanApproval(publisher, events), events, api.at(Urgency.ROUTINE))
 
     @property
     def recovering(self) -> bool:
@@ -71,7 +74,7 @@ class StatusReporter:
             return False
         return self.routine.affordable or (self.behind and self.publisher.api.at(Urgency.SHOW).affordable)
 
-    def tell(self, now: Situation) -> None:
+    def tell(self, now: TopologyState) -> None:
         """Write what is new; what cannot be written now is tried again at the next look."""
         if time.monotonic() - self._told < PUBLISH_S:
             self.behind = True
@@ -87,10 +90,10 @@ class StatusReporter:
             self.behind = True
             log.warning("event=not-published topology=%s reason=%r", self.name, str(error))
 
-    def _tell(self, now: Situation) -> None:
+    def _tell(self, now: TopologyState) -> None:
         status, updates = status_of(now, self.standing)
         seen = now.observation
-        self.publisher.outlook = str(now.outlook)
+        self.publisher.forecast = str(now.forecast)
         self.publisher.status(status, self.standing)
         self.standing = status
         self._announce(updates)
@@ -98,7 +101,7 @@ class StatusReporter:
             self._name_culprits(seen)
             self.publisher.recoveries(seen)
             if not now.held_back:
-                self.publisher.propose(None)
+                self.approval.withdraw()
 
     def _name_culprits(self, seen: Observation) -> None:
         """An Event for each partition that was set aside, with what it raised, and for jobs that fail again and again."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from reprise.controller.crd.base import WaitingQuery
@@ -17,46 +16,16 @@ from reprise.controller.crd.topology_status import (
     QueriesStatus,
     TopologyStatus,
 )
-from reprise.controller.operator.pods.capacity import NOTHING_KNOWN, CapacityForecast
-from reprise.controller.operator.pods.verdict import State, Verdict
+from reprise.controller.operator.pods.verdict import State
+from reprise.controller.operator.status.topology_state import TopologyState
 from reprise.controller.plural import counted
 from reprise.controller.status.query_state import RunState, Status
 from reprise.controller.zookeeper.advance import FEW, STILL_S
 from reprise.controller.zookeeper.observation import Observation
-from reprise.spark_jobs.topology import StreamTopology
-
-
-@dataclass(frozen=True, slots=True)
-class Situation:
-    """Everything that one look has found."""
-
-    generation: int
-    resource: StreamTopology | None
-    """The spec that is acted upon: the newest valid one."""
-    invalid: str = ""
-    """Why the newest spec cannot be run."""
-    state: RunState | None = None
-    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
-    driver: str = ""
-    driver_problem: str = ""
-    completed_at: float | None = None
-    """When the newest checkpoint was complete."""
-    root: str = ""
-    coordinator: str = ""
-    outlook: CapacityForecast = NOTHING_KNOWN
-    held_back: str = ""
-    """Name of the plan that waits for approval."""
-    paused_by: str = ""
-    problem: str = ""
-    """What keeps the operator from seeing or doing what it should."""
-
-    @property
-    def observation(self) -> Observation | None:
-        return self.state.observation if self.state else None
 
 
 def status_of(
-    now: Situation, before: Mapping[str, Any], moment: float | None = None
+    now: TopologyState, before: Mapping[str, Any], moment: float | None = None
 ) -> tuple[dict[str, Any], list[ConditionUpdate]]:
     """The new status and its conditions; `before` is the one that stands, whose times are kept."""
     moment = time.time() if moment is None else moment
@@ -93,7 +62,7 @@ def status_of(
     return {**found, **status}, updates
 
 
-def condition_updates(now: Situation) -> list[ConditionUpdate]:
+def condition_updates(now: TopologyState) -> list[ConditionUpdate]:
     """The conditions, most telling first."""
     state, seen = now.state, now.observation
     current = seen is not None and seen.connected and not now.problem
@@ -125,7 +94,7 @@ def condition_updates(now: Situation) -> list[ConditionUpdate]:
     return [_ready(now, missing), _recovering(now, seen), _degraded(now, missing), paused, valid, observed]
 
 
-def _ready(now: Situation, missing: int) -> ConditionUpdate:
+def _ready(now: TopologyState, missing: int) -> ConditionUpdate:
     seen = now.observation
     if seen is None or seen.desired is None:
         waits = seen.waits if seen is not None else ""
@@ -169,28 +138,30 @@ def _unwatched(seen: Observation, state: RunState | None) -> str:
     return f"{many} not been seen to advance yet" if still else ""
 
 
-def _starting(now: Situation) -> str:
+def _starting(now: TopologyState) -> str:
     """What is waited for: answers "why is nothing happening"."""
-    pending = [(name, v) for name, v in now.verdicts.items() if v.state is State.PENDING and v.reason]
+    pending = [
+        (name, v) for name, v in now.findings.verdicts.items() if v.state is State.PENDING and v.reason
+    ]
     if pending:
         return cut(f"{len(pending)} executor pods have no machine: {pending[0][1].reason}", 512)
-    ready = sum(v.state is State.ALIVE for v in now.verdicts.values())
+    ready = sum(v.state is State.ALIVE for v in now.findings.verdicts.values())
     wanted = now.resource.nodes.count if now.resource else 0
     return cut(f"{ready} of {wanted} nodes are there{_newest_problem(now.observation)}", 512)
 
 
-def _recovering(now: Situation, seen: Observation) -> ConditionUpdate:
+def _recovering(now: TopologyState, seen: Observation) -> ConditionUpdate:
     if seen.incident is None:
         return _no("Recovering", "NoIncident")
     name = object_name(now.resource.name if now.resource else "", seen.incident.id)
     phase = seen.incident.phase.value.capitalize()
-    outlook = f"; {now.outlook}" if str(now.outlook) else ""
+    outlook = f"; {now.forecast}" if str(now.forecast) else ""
     return ConditionUpdate(
         "Recovering", Truth.TRUE, phase, cut(f"incident {name}: {seen.incident.kind.value}{outlook}")
     )
 
 
-def _degraded(now: Situation, missing: int) -> ConditionUpdate:
+def _degraded(now: TopologyState, missing: int) -> ConditionUpdate:
     if now.driver_problem:
         return ConditionUpdate("Degraded", Truth.TRUE, "DriverDown", now.driver_problem)
     if now.observation is not None and now.observation.waits:
@@ -222,7 +193,7 @@ def _waiting(state: RunState) -> list[WaitingQuery]:
     return waiting_queries(down, {q.id: q.priority for q in state.queries})
 
 
-def _nodes(now: Situation) -> NodesStatus:
+def _nodes(now: TopologyState) -> NodesStatus:
     seen, resource = now.observation, now.resource
     assert seen is not None
     assert resource is not None
@@ -231,11 +202,11 @@ def _nodes(now: Situation) -> NodesStatus:
         ready=ready,
         wanted=resource.nodes.count,
         lost=len(seen.incident.lost) if seen.incident else 0,
-        pending=sum(v.state is State.PENDING for v in now.verdicts.values()),
+        pending=sum(v.state is State.PENDING for v in now.findings.verdicts.values()),
         summary=f"{ready}/{resource.nodes.count}",
-        expected=sum(e.in_s is not None for e in now.outlook.expected),
-        room=now.outlook.room,
-        outlook=cut(str(now.outlook)) or None,
+        expected=sum(e.in_s is not None for e in now.forecast.expected),
+        room=now.forecast.room,
+        outlook=cut(str(now.forecast)) or None,
     )
 
 

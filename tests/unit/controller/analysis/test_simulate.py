@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import yaml
 
 from reprise.controller.analysis.simulate import SimulationError, parse_arrivals, simulate
+from reprise.controller.coordinator.__main__ import _parser as coordinator_parser
+from reprise.controller.operator.__main__ import _parser as operator_parser
+from reprise.controller.operator.settings import OperatorSettings
+from reprise.controller.status import observation, records
 from reprise.controller.zookeeper.observation import Observation
-from reprise.scheduler import Incident, Kind, PartitionStats, Phase, QueryTimeline
+from reprise.scheduler import Incident, Kind, PartitionStats, Phase, Policy, QueryTimeline
 from tests.support import oncall
+
+ROOT = Path(__file__).parents[4]
 
 
 def test_a_burst_with_two_arrivals() -> None:
@@ -49,6 +58,33 @@ def test_measured_load_counts() -> None:
     heavy = replace(oncall.steady(), stats=stats)
     assert simulate(oncall.resource(), heavy, ["n3"]).waiting
     assert simulate(oncall.resource(), oncall.steady(), ["n3"], [(5.0, 1)]).waiting == {}
+
+
+def test_the_deployment_s_own_waits_are_simulated_and_said() -> None:
+    """A burst that settles for 20 s has its first plan after 20 s and not after the default."""
+    told = replace(oncall.steady(), settle_s=20.0, driver_grace_s=60.0)
+    found = simulate(oncall.resource(), observation(json.dumps(records(told)).encode(), "page"), ["n2", "n3"])
+    assert 20.0 <= found.plans[0].at < 21.0
+    said = next(line for line in found.assumptions if "burst" in line)
+    assert "20 s" in said
+    assert "60 s, as the coordinator says" in said
+    unknown = simulate(oncall.resource(), oncall.steady(), ["n2", "n3"])
+    assert unknown.plans[0].at < 2.0
+    assert any("no coordinator says" in line for line in unknown.assumptions)
+
+
+def test_the_defaults_of_waits_are_the_scheduler_s_wherever_they_are_not_set() -> None:
+    """The one that differs, on purpose: pods take longer to come than processes."""
+    usual = Policy()
+    run = coordinator_parser().parse_args(["--zk", "z", "--root", "/r", "--topology", "t"])
+    assert (run.settle, run.driver_grace) == (usual.settle_s, usual.driver_grace_s)
+    operator = OperatorSettings(namespace="n", identity="i", zk="z", image="i")
+    chart = yaml.safe_load((ROOT / "charts" / "reprise" / "values.yaml").read_text(encoding="utf-8"))[
+        "operator"
+    ]
+    asked = operator_parser().parse_args(["--zk", "z", "--image", "i"])
+    assert operator.settle_s == asked.settle == chart["settleSeconds"] == usual.settle_s
+    assert operator.driver_grace_s == asked.driver_grace == chart["driverGraceSeconds"] > usual.driver_grace_s
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def test_a_decision_that_is_not_possible_is_a_problem_until_it_is(
     monkeypatch.setattr(target, where, raising(error))
     assert [scene.coordinator.turn(), scene.coordinator.turn()] == [None, None]
     assert scene.coordinator.problem == says
-    assert scene.said() == Leader(os.getpid(), ERROR, says, 1000.0)
+    assert scene.said() == Leader(os.getpid(), ERROR, says, 1000.0, POLICY.settle_s, POLICY.driver_grace_s)
     assert scene.said().undecided == says
     assert scene.spoken() == 1
     monkeypatch.undo()
@@ -176,7 +176,9 @@ def test_what_was_decided_is_said_with_its_reason_and_time(scene: Scene) -> None
     scene.lose("n1")
     decision = scene.coordinator.turn()
     assert decision is not None
-    assert scene.said() == Leader(os.getpid(), "failure-detected", decision.reason, 1007.0)
+    assert scene.said() == Leader(
+        os.getpid(), "failure-detected", decision.reason, 1007.0, POLICY.settle_s, POLICY.driver_grace_s
+    )
 
 
 def test_the_seconds_for_which_a_burst_settles_are_no_news(scene: Scene) -> None:

@@ -84,3 +84,14 @@ def test_after_a_reconnection_nobody_stands() -> None:
     scene = Scene()
     scene.suspects.forget()
     assert scene.look(ONE) == ["n1#1"]
+
+
+def test_a_node_that_was_fenced_does_not_stand_although_the_driver_still_hears_it() -> None:
+    scene = Scene()
+    scene.suspects.gone("n2")
+    assert scene.look(ONE) == ["n1#1"]
+    other = Scene()
+    assert other.look(ONE) == ["n1#1", "n2#1"], "it stands already"
+    other.suspects.gone("n2")
+    assert other.look(ONE) == ["n1#1"]
+    assert not other.suspects.doubtful

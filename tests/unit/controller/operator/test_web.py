@@ -14,7 +14,7 @@ import pytest
 from reprise.controller.kubernetes.lease import Leadership
 from reprise.controller.operator.__main__ import _serve_web, _web_url
 from reprise.controller.operator.loop.runtime import Runtime
-from reprise.controller.operator.loop.topology import TopologyController, _Spec
+from reprise.controller.operator.loop.topology import Spec, TopologyController
 from reprise.controller.operator.settings import OperatorSettings
 from reprise.controller.topology_view import view_of
 from reprise.controller.web import Board
@@ -77,11 +77,12 @@ def test_a_port_that_is_taken_costs_the_page_and_not_the_operator(caplog: pytest
 
 def test_what_a_controller_sees_is_on_the_board_until_its_object_goes() -> None:
     nothing: Any = None
+    api: Any = FakeApi()
     runtime = Runtime(BASE, nothing, nothing)
     kind = {"apiVersion": "reprise.dev/v1alpha1", "kind": "StreamTopology"}
     body = {**kind, "metadata": {"name": "minimal", "namespace": "default", "uid": "u"}}
-    controller = TopologyController(nothing, nothing, BASE, body, lambda: None, board=runtime.board)
-    controller._show(_Spec(1, RESOURCE, view_of(RESOURCE)), Observation(3.0))
+    controller = TopologyController(api, nothing, BASE, body, lambda: None, board=runtime.board)
+    controller._observed(Spec(1, RESOURCE, view_of(RESOURCE)), Observation(3.0))
     assert runtime.board.document(("default", "minimal")) is not None
     runtime.forget("u", "default", "minimal")
     assert runtime.board.document(("default", "minimal")) is None

@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprise.controller.analysis.simulate import snapshot_of
 from reprise.controller.observability.metrics.look import Look
 from reprise.controller.observability.metrics.recovery import recovery_samples
 from reprise.controller.status import document
 from reprise.controller.status.query_state import run_state
 from reprise.controller.topology_view import policy_of, view_of
-from reprise.controller.zookeeper.observation import Observation
+from reprise.controller.zookeeper.observation import Observation, snapshot_of
 from reprise.scheduler import Incident, Kind, Node, PartitionStats, Phase
 from reprise.scheduler.costs import free_capacity, normal_costs
 from reprise.scheduler.view import look

@@ -67,7 +67,7 @@ PARSERS: dict[str, tuple[Callable[[bytes, str], Any], bytes]] = {
     "checkpoint": (parse_checkpoint, encode_checkpoint(CHECKPOINT)),
     "waits": (parse_waits, encode_waits(Waits("1", "a store"))),
     "spec": (parse_spec, encode_spec(Spec("{}", "app:1"))),
-    "coordinator": (parse_leader, encode_leader(Leader(1, "start", "so", 2.5))),
+    "coordinator": (parse_leader, encode_leader(Leader(1, "start", "so", 2.5, 1.5, 45.0))),
     "drain": (parse_drain, encode_drain("2")),
     "member": (parse_member, encode_member(Member(State.FENCED, 1.5, "lost"))),
     "node": (parse_node, encode_node(NodeRecord("n1", "127.0.1.1", 2, 17, 1000, 9.5))),
@@ -78,7 +78,7 @@ def test_round_trips() -> None:
     assert parse_checkpoint(encode_checkpoint(CHECKPOINT)) == CHECKPOINT
     assert parse_waits(encode_waits(Waits("1", "a store"))) == Waits("1", "a store")
     assert parse_spec(encode_spec(Spec("{}", "app:1"))) == Spec("{}", "app:1")
-    leader = Leader(1, "start", "so", 2.5)
+    leader = Leader(1, "start", "so", 2.5, 1.5, 45.0)
     assert parse_leader(encode_leader(leader)) == leader
     assert parse_drain(encode_drain("2")) == "2"
     member = Member(State.FENCED, 1.5, "lost")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -153,7 +154,7 @@ def scene(
     server: ZooKeeperServer, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Scene]:
     monkeypatch.setattr("reprise.controller.operator.status.reporter.PUBLISH_S", 0.0)
-    monkeypatch.setattr("reprise.controller.operator.loop.topology._APPROVAL_S", 0.0)
+    monkeypatch.setattr("reprise.controller.operator.status.approval.ASK_S", 0.0)
     found = Scene(server, re.sub("[^a-z0-9]+", "-", request.node.name.lower())[-50:].strip("-"))
     yield found
     for client in found.clients:
@@ -170,6 +171,55 @@ def test_a_burst_is_recovered_and_told(scene: Scene) -> None:
     assert scene.conditions()["Ready"][0] == "True"
     assert {"NodeLost", "PlanMade"} <= scene.reasons()
     assert {"e1", "e2"}.isdisjoint({n.partition("#")[0] for n in scene.desired().assignment.values()})  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("how", ["failed", "deleted"])
+def test_a_loss_that_kubernetes_sees_first_is_decided_in_the_same_look(scene: Scene, how: str) -> None:
+    """The heartbeat of the pod is still there: the kubelet has seen the pod end, or its object is gone."""
+    one = scene.running()
+    pod, seq = scene.pods["e1"], scene.desired().seq  # type: ignore[union-attr]
+    scene.pods["e1"] = replace(pod, phase="Failed")
+    if how == "deleted":
+        del scene.pods["e1"]
+    assert scene.client.exists(f"{scene.root}/nodes/e1")
+    written = len(scene.api.calls)
+    decision = one.decide(scene.body, ClusterView(dict(scene.pods), None))
+    assert decision is not None
+    assert decision.incident is not None, "one look sees the loss, fences the pod and opens the incident"
+    assert [lost.node for lost in decision.incident.lost] == ["e1#1"]
+    assert not scene.client.exists(f"{scene.root}/nodes/e1")
+    assert scene.desired().seq > seq  # type: ignore[union-attr]
+    assert [verb for verb, _, _ in scene.api.calls[written:]] == [], (
+        "a decision waits for no write to the API server"
+    )
+
+
+def test_a_look_reads_each_record_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a topology in an incident: what is decided, done and shown rests on one reading."""
+    one = scene.running()
+    scene.kill("e1", "e2")
+    scene.until(lambda: scene.conditions()["Recovering"][0] == "True", "an incident", one)
+    around, asked = ClusterView(dict(scene.pods), None), Counter[str]()
+    one.decide(scene.body, around)
+    one.reconcile(around)
+
+    def counted(method: str) -> Callable[..., Any]:
+        real = getattr(scene.client, method)
+
+        def ask(path: str, *rest: Any, **more: Any) -> Any:
+            asked[path.removeprefix(f"{scene.root}/")] += 1
+            return real(path, *rest, **more)
+
+        return ask
+
+    for method in ("get_async", "get_children_async", "exists_async"):
+        monkeypatch.setattr(scene.client, method, counted(method))
+    one.decide(scene.body, around)
+    one.reconcile(around)
+    assert one.state.observation is not None
+    assert one.state.observation.incident is not None
+    assert {"progress", "plans", "incidents", "members"} <= asked.keys()
+    assert {path: count for path, count in asked.items() if count > 1} == {}
 
 
 def test_recommended_plans_wait_for_approval(scene: Scene) -> None:

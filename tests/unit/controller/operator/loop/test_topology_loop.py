@@ -72,7 +72,7 @@ class FakeController:
             raise RuntimeError("a defect")
         return self.answers.pop(0) if self.answers else None
 
-    def plan_ahead(self) -> None:
+    def precompute(self) -> None:
         self.log.append("ahead")
 
     def reconcile(self, _around: ClusterView) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,9 @@ from reprise.controller.operator.pods import manifests
 from reprise.controller.operator.pods.drain import Drain
 from reprise.controller.operator.pods.driver import DriverKeeper
 from reprise.controller.operator.pods.endings import OVERDUE_S
-from reprise.controller.operator.pods.executors import ExecutorKeeper
-from reprise.controller.operator.pods.verdict import State
+from reprise.controller.operator.pods.executors import evict_lost
+from reprise.controller.operator.pods.verdict import State, Verdict
+from reprise.controller.operator.pods.witness import Witness
 from reprise.controller.operator.pods.zk_mounts import AGAIN_S, SOON_S
 from reprise.controller.operator.settings import OperatorSettings
 from reprise.controller.zookeeper.observation import Observation
@@ -447,9 +449,25 @@ class FakeRecords:
         self.log.append(f"forget {pod}")
 
 
-def executors(api: FakeApi, records: FakeRecords, clock: Clock | None = None) -> ExecutorKeeper:
-    events = Events(api, "default", manifests.owner(BODY))  # type: ignore[arg-type]
-    return ExecutorKeeper(api, "default", records, events, clock or time.monotonic)  # type: ignore[arg-type]
+class Executors:
+    """What one operator sees of the executors, and does about it."""
+
+    def __init__(self, api: FakeApi, records: FakeRecords, clock: Clock | None) -> None:
+        self._api: Any = api
+        self._events = Events(self._api, "default", manifests.owner(BODY))
+        anything: Any = records
+        self.witness = Witness(self._api, "default", anything, self._events, clock or time.monotonic)
+
+    def look(self, pods: Mapping[str, PodView], machines: Mapping[str, KubernetesNode] | None) -> None:
+        evict_lost(self._api, self._events, pods, self.witness.look(pods, machines))
+
+    @property
+    def verdicts(self) -> Mapping[str, Verdict]:
+        return self.witness.findings.verdicts
+
+
+def executors(api: FakeApi, records: FakeRecords, clock: Clock | None = None) -> Executors:
+    return Executors(api, records, clock)
 
 
 def executor(name: str, phase: str = "Running") -> PodView:
@@ -505,6 +523,24 @@ def test_a_lost_pod_is_ended_again_until_it_is_gone() -> None:
     one.look({"e1": executor("e1", "Failed")}, WELL)
     assert records.log == []
     assert api.verbs(f"{PODS}/e1") == ["patch", "delete"]
+
+
+def test_kubernetes_has_news_until_the_pod_that_ended_or_went_is_fenced() -> None:
+    api, records = FakeApi(), FakeRecords({"e1": Heartbeat(True, True), "e2": Heartbeat(True, True)})
+    one = executors(api, records).witness
+    pods = {"e1": executor("e1"), "e2": executor("e2")}
+    one.look(pods, WELL)
+    assert not one.has_news(pods)
+    ended = {**pods, "e1": executor("e1", "Failed")}
+    assert one.has_news(ended)
+    one.look(ended, WELL)
+    assert records.log == ["fence e1"]
+    assert not one.has_news(ended), "it is dealt with, and costs no further look"
+    del ended["e2"]
+    assert one.has_news(ended)
+    one.look(ended, WELL)
+    assert records.log == ["fence e1", "fence e2"]
+    assert not one.has_news({})
 
 
 class Asked:

@@ -12,12 +12,29 @@ import yaml
 
 from reprise.controller.crd.base import TopologyReference
 from reprise.controller.crd.topology_status import TopologyStatus
+from reprise.controller.kubernetes.events import Events
 from reprise.controller.operator.pods.verdict import State, Verdict
-from reprise.controller.operator.status.publisher import Publisher, proposal_digest
-from reprise.controller.operator.status.topology_status import Situation, condition_updates, status_of
+from reprise.controller.operator.pods.witness import PodVerdicts
+from reprise.controller.operator.status.approval import ASK_S, PlanApproval, proposal_digest
+from reprise.controller.operator.status.publisher import Publisher
+from reprise.controller.operator.status.topology_state import TopologyState
+from reprise.controller.operator.status.topology_status import condition_updates, status_of
 from reprise.controller.status.query_state import run_state
 from reprise.controller.zookeeper.observation import Observation
-from reprise.scheduler import Desired, Incident, Kind, LostNode, Node, Phase, PlanRecord, Progress
+from reprise.scheduler import (
+    AddPlan,
+    Decision,
+    Desired,
+    Incident,
+    Kind,
+    LostNode,
+    Node,
+    Outcome,
+    Phase,
+    PlanRecord,
+    Progress,
+    WriteIncident,
+)
 from reprise.scheduler.failure import Failure
 from reprise.spark_jobs.topology import expand, from_json
 from tests.support import recorded_sizes
@@ -45,12 +62,14 @@ PLAN = PlanRecord(
 )  # fmt: skip
 
 
-def situation(seen: Observation | None = STEADY, **more: Any) -> Situation:
+def situation(seen: Observation | None = STEADY, **more: Any) -> TopologyState:
     state = None if seen is None else run_state(TOPOLOGY, seen)
-    return Situation(generation=3, resource=RESOURCE, state=state, root="/reprise/default/minimal", **more)
+    return TopologyState(
+        generation=3, resource=RESOURCE, state=state, root="/reprise/default/minimal", **more
+    )
 
 
-def truths(now: Situation) -> dict[str, tuple[str, str]]:
+def truths(now: TopologyState) -> dict[str, tuple[str, str]]:
     return {claim.type: (claim.truth.value, claim.reason) for claim in condition_updates(now)}
 
 
@@ -85,11 +104,15 @@ def test_a_refused_spec_says_so_and_the_old_one_goes_on() -> None:
 def test_a_start_says_what_it_waits_for() -> None:
     pending = {"e1": Verdict(State.PENDING, "Unschedulable: 0/3 nodes are available")}
     starting = replace(STEADY, desired=None)
-    ready = next(c for c in condition_updates(situation(starting, verdicts=pending)) if c.type == "Ready")
+    ready = next(
+        c for c in condition_updates(situation(starting, findings=PodVerdicts(pending))) if c.type == "Ready"
+    )
     assert ready.reason == "Starting"
     assert "0/3 nodes are available" in ready.message
     alive = {"e1": Verdict(State.ALIVE)}
-    ready = next(c for c in condition_updates(situation(starting, verdicts=alive)) if c.type == "Ready")
+    ready = next(
+        c for c in condition_updates(situation(starting, findings=PodVerdicts(alive))) if c.type == "Ready"
+    )
     assert ready.message == "1 of 3 nodes are there"
 
 
@@ -133,7 +156,9 @@ def test_the_status_of_a_large_topology_is_small_and_says_how_much_it_leaves_out
         incident=INCIDENT,
         plans={PLAN.id: replace(PLAN, left_out=why, added={})},
     )
-    now = Situation(generation=3, resource=resource, state=run_state(topology, seen), root="/reprise/x/big")
+    now = TopologyState(
+        generation=3, resource=resource, state=run_state(topology, seen), root="/reprise/x/big"
+    )
     status, _ = status_of(now, {}, moment=100.0)
     TopologyStatus.model_validate(status)
     assert len(json.dumps(status)) < 64_000
@@ -208,20 +233,43 @@ def test_a_status_that_flickers_is_coalesced() -> None:
     assert len(api.calls) == 2
 
 
-def test_a_proposal_is_one_object_and_another_plan_supersedes_it() -> None:
-    api = FakeApi()
-    one = publisher(api)
-    name = one.propose(PLAN)
-    assert name == f"minimal-inc-2-p1-{proposal_digest(PLAN)}"
-    assert one.propose(replace(PLAN, time=99.0, seconds=0.5)) == name, "the same plan, taken again"
-    assert not one.approved(str(name))
+def decided(plan: PlanRecord) -> Decision:
+    return Decision(Outcome.ACT, "plan", "because", (AddPlan(plan),))
+
+
+def test_a_plan_waits_for_its_approval_and_another_plan_supersedes_it() -> None:
+    api, now = FakeApi(), [0.0]
+    events = Events(api, "default", {"kind": "StreamTopology", "name": "minimal", "uid": "u"})  # type: ignore[arg-type]
+    one = PlanApproval(publisher(api), events, lambda: now[0], required=True)
+    name = f"minimal-inc-2-p1-{proposal_digest(PLAN)}"
+    assert not one.permits(decided(PLAN))
+    assert one.held_back == name
     path = next(p for p in api.objects if "recoveryplans" in p)
     api.objects[path]["metadata"]["annotations"] = {"reprise.dev/approved": "true"}
-    assert one.approved(str(name))
-    other = one.propose(replace(PLAN, added={"count.1": "n3#1"}))
-    assert other != name
+    again = decided(replace(PLAN, time=99.0, seconds=0.5))
+    assert not one.permits(again), "the same plan, taken again: it is not asked about at once"
+    now[0] += ASK_S
+    assert one.permits(again)
+    assert one.held_back == ""
+    other = replace(PLAN, added={"count.1": "n3#1"})
+    assert not one.permits(decided(other)), "approval is of one plan and of nothing else"
     states = [(p.split("/")[-2], b["status"]["state"]) for v, p, b in api.calls if v == "apply"]
-    assert states == [(name, "Proposed"), (name, "Superseded"), (other, "Proposed")]
+    assert states == [(name, "Proposed"), (name, "Superseded"), (one.held_back, "Proposed")]
+    one.withdraw()
+    one.withdraw()
+    assert len([v for v, _, _ in api.calls if v == "apply"]) == 4
+
+
+def test_no_plan_waits_where_none_needs_approval_and_a_first_start_never_does() -> None:
+    api = FakeApi()
+    events = Events(api, "default", {"kind": "StreamTopology", "name": "minimal", "uid": "u"})  # type: ignore[arg-type]
+    one = PlanApproval(publisher(api), events)
+    assert one.permits(decided(PLAN))
+    one.required = True
+    start = Incident("inc-1", Kind.START, Phase.WAITING, 1.0, 0, 1, 3, 1.0)
+    assert one.permits(Decision(Outcome.ACT, "start", "", (AddPlan(PLAN), WriteIncident(start))))
+    assert one.permits(Decision(Outcome.ACT, "observed", ""))
+    assert api.calls == []
 
 
 def test_a_coordinator_that_cannot_write_down_what_it_decides_degrades() -> None:

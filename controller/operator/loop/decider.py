@@ -1,0 +1,37 @@
+"""The coordinator's part of a look: a snapshot, a decision, a transaction; nothing is written to the API server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reprise.controller.kubernetes.events import Events
+from reprise.controller.operator.records import Records
+from reprise.scheduler import Decision
+
+
+@dataclass(slots=True)
+class Decider:
+    """Decides about one topology."""
+
+    records: Records
+    events: Events
+
+    def decide(self) -> Decision | None:
+        """Read, decide, and carry it out; None when there was nothing to decide, or it could not be carried out.  Raises
+        CoordinationError."""
+        if not self.records.connected:
+            return None
+        self.records.open()
+        decision = self.records.coordinator.turn()
+        if decision is not None and decision.plan is not None:
+            self.events.note("PlanMade", f"{decision.plan.id}: {decision.reason}")
+        return decision
+
+    def precompute(self) -> None:
+        """Make the plan that will be due when a burst has settled; from any thread."""
+        self.records.coordinator.precompute()
+
+    @property
+    def problem(self) -> str:
+        """Why it cannot decide, or cannot write down what it has decided; empty when it can."""
+        return self.records.coordinator.problem

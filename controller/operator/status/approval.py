@@ -1,0 +1,82 @@
+"""In recommend-only mode a plan waits until somebody has approved its object: the one thing that objects are read for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from reprise.controller.crd.convert import object_name
+from reprise.controller.crd.crds import GROUP
+from reprise.controller.kubernetes.events import Events
+from reprise.controller.operator.status.publisher import Publisher, fingerprint
+from reprise.scheduler import Decision
+from reprise.scheduler.incident import Kind, PlanRecord
+
+APPROVED = f"{GROUP}/approved"
+"""Annotation on a proposed RecoveryPlan: `true` lets it be carried out."""
+ASK_S = 2.0
+"""Between two questions whether a plan was approved."""
+
+
+@dataclass(slots=True)
+class PlanApproval:
+    """Lets the plans of one topology wait until they are approved."""
+
+    publisher: Publisher
+    events: Events
+    clock: Callable[[], float] = time.monotonic
+    required: bool = False
+    """Whether plans wait for approval; those of a first start never do."""
+    held_back: str = ""
+    """Name of the object of the plan that waits; empty for none."""
+    _proposed: str = ""
+    _asked: float | None = None
+
+    def permits(self, decision: Decision) -> bool:
+        """Whether a decision may be carried out."""
+        plan = decision.plan
+        if plan is None or not self.required or _is_start(decision):
+            self.held_back = ""
+            return True
+        name = self._propose(plan)
+        if name != self.held_back:
+            self.held_back, self._asked = name, None
+            self.events.note("PlanProposed", f"{name}: {decision.reason}")
+        now = self.clock()
+        if self._asked is not None and now - self._asked < ASK_S:
+            return False
+        self._asked = now
+        if not self._approved(name):
+            return False
+        self.events.note("PlanApproved", name)
+        self.held_back = ""
+        return True
+
+    def withdraw(self) -> None:
+        """No plan waits any more: the object of one that did says so."""
+        if self._proposed:
+            self.publisher.supersede(self._proposed)
+            self._proposed = ""
+
+    def _propose(self, plan: PlanRecord) -> str:
+        """Show the plan as an object; its name.  One that it replaces is superseded."""
+        name = f"{object_name(self.publisher.reference.name, plan.id)}-{proposal_digest(plan)}"
+        if self._proposed != name:
+            self.withdraw()
+        self.publisher.propose(name, plan)
+        self._proposed = name
+        return name
+
+    def _approved(self, name: str) -> bool:
+        found = self.publisher.find_plan(name)
+        return (found.get("metadata", {}).get("annotations") or {}).get(APPROVED) == "true"
+
+
+def proposal_digest(plan: PlanRecord) -> str:
+    """Six digits of what a plan would do: approval is of this and of nothing else."""
+    return fingerprint([sorted(plan.added.items()), plan.rollback, plan.checkpoint, plan.generation])[:6]
+
+
+def _is_start(decision: Decision) -> bool:
+    return decision.incident is not None and decision.incident.kind is Kind.START
