@@ -1,4 +1,7 @@
-"""`python -m benchmarks.operator_scale`: one operator process with a thousand topologies on five thousand machines.
+"""`python -m benchmarks.operator_scale`: an operator with a thousand topologies on five thousand machines.
+
+With `--operators 2` a second process waits for the Lease meanwhile, and the cold start is its taking over.  With `--without`
+the operator lacks one or more of what makes it fast, so that each can be measured alone.
 
 Real: the operator, API server, etcd, ZooKeeper.  Not there: Spark, kubelets and Kubernetes' controllers; `operator_fleet`
 and `operator_drivers` write what they would.  Bursts end the heartbeats of hundreds of machines at once, and their Nodes
@@ -16,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,7 @@ import yaml
 
 from benchmarks.operator_drivers import Drivers
 from benchmarks.operator_fleet import FOLDER, NAMESPACE, Fleet
+from benchmarks.operator_variant import SWITCHES
 from benchmarks.operator_watch import AUDIT_POLICY, Cost, by_kind, cost, most_in, writes
 from benchmarks.overhead_report import judge, ranges
 from reprise.controller.agent.java import find_java
@@ -63,8 +67,10 @@ class Results:
 class World:
     """Everything but the operator."""
 
-    def __init__(self, folder: Path, topologies: int, per: int) -> None:
+    def __init__(self, folder: Path, topologies: int, per: int, without: Sequence[str] = ()) -> None:
+        """`without`: what of `operator_variant.SWITCHES` the operators lack."""
         self.folder = folder
+        self.without = tuple(without)
         prefix, claim = addresses.claim_prefix()
         self.reaper = ProcessReaper(keep_open=(claim.fileno(),))
         claim.close()
@@ -114,7 +120,8 @@ class World:
 
     def operator(self, identity: str) -> subprocess.Popen[bytes]:
         command = [
-            sys.executable, "-m", "reprise.controller.operator", "--namespace", NAMESPACE, "--identity", identity,
+            sys.executable, "-m", "benchmarks.operator_variant", *self.without, "--",
+            "--namespace", NAMESPACE, "--identity", identity,
             "--zk", self.zookeeper.hosts, "--image", "load:1", "--watch", NAMESPACE, "--health-port", "0",
             "--settle", str(SETTLE_S), "--own-namespace",
         ]  # fmt: skip
@@ -186,12 +193,16 @@ def _told(world: World) -> int:
     return sum(bool((item.get("status") or {}).get("conditions")) for item in items)
 
 
-def cold(world: World, results: Results, process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
-    """The operator ends in order and another one starts: from its first instruction to the last topology."""
+def cold(
+    world: World, results: Results, process: subprocess.Popen[bytes], waiting: subprocess.Popen[bytes] | None
+) -> subprocess.Popen[bytes]:
+    """The operator ends in order and another one starts: from its first instruction to the last topology.  `waiting`: one
+    that takes over instead, and what it took is counted from the end of the first."""
     process.terminate()
     process.wait(60)
-    until(lambda: world.decided() == 0, "nobody leads", 30)
-    process = world.operator("op-2")
+    if waiting is None:
+        until(lambda: world.decided() == 0, "nobody leads", 30)
+    process = world.operator("op-2") if waiting is None else waiting
     took = until(lambda: world.decided() == len(world.fleet.names), "all looked at", 600, 0.2)
     now = cost(process)
     results.values["cold list to all reconciled, s"] = took
@@ -266,16 +277,26 @@ def _p99(values: list[float]) -> float:
     return sorted(values)[min(len(values) - 1, int(len(values) * 0.99))]
 
 
-def run(world: World, results: Results, bursts: list[Burst], steady_s: float) -> None:
+def run(world: World, results: Results, bursts: list[Burst], steady_s: float, operators: int) -> None:
     process = first_sight(world, results)
-    process = cold(world, results, process)
+    waiting = [world.operator(f"op-waits-{number}") for number in range(1, operators)]
+    for other in waiting:
+        until(lambda other=other: cost(other).cpu_s > 0.0, "an operator that waits", 60)  # type: ignore[misc]
+    process = cold(world, results, process, waiting.pop(0) if waiting else None)
+    if operators > 1:
+        waiting.append(world.operator("op-again"))
     steady(world, results, process, steady_s)
     delays = [d for burst in bursts for d in strike(world, results, process, burst)]
     end: Cost = cost(process)
     results.values["failure to plan beyond settling, p99 s"] = _p99(delays) - SETTLE_S
     results.values["peak memory, MiB"] = end.peak_mib
-    process.terminate()
-    process.wait(60)
+    for other in waiting:
+        results.note(
+            f"an operator that waited: {cost(other).cpu_s:.1f} CPU s, {cost(other).peak_mib:.0f} MiB"
+        )
+    for one in (*waiting, process):  # those that wait first, so that none of them takes over
+        one.terminate()
+        one.wait(60)
 
 
 def show(results: Results) -> str:
@@ -297,13 +318,21 @@ def main() -> int:
         "--bursts", default="200,300", help="machines that are lost at once, one burst after another"
     )
     parser.add_argument("--steady", type=float, default=60.0, help="seconds in which nothing happens")
+    parser.add_argument("--operators", type=int, default=1, help="processes; all but one wait for the Lease")
+    parser.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        choices=sorted(SWITCHES),
+        help="what the operator is to lack",
+    )
     parser.add_argument("--out", type=Path, default=Path("out/bench-operator"))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     results, load = Results(), os.getloadavg()[0]
     sizes, bursts, taken = [int(size) for size in options.bursts.split(",")], [], 0
     folder = Path(tempfile.mkdtemp(prefix="run-", dir=options.out)).resolve()
-    world = World(folder, options.topologies, options.per)
+    world = World(folder, options.topologies, options.per, options.without)
     try:
         began = time.monotonic()
         world.start()
@@ -318,11 +347,13 @@ def main() -> int:
             world.drivers.beat(burst.group, burst.pods)
         world.drivers.start()
         partitions = sum(len(m.topology.partitions) for m in world.fleet.members.values())
+        lacks = f"; without {', '.join(options.without)}" if options.without else ""
         results.note(
             f"{len(every)} machines, {options.topologies} topologies, {partitions} partitions, made in "
-            f"{time.monotonic() - began:.0f} s; load {load:.1f} on {os.cpu_count()} cores; logs in {folder}"
+            f"{time.monotonic() - began:.0f} s; load {load:.1f} on {os.cpu_count()} cores; "
+            f"operators: {options.operators}{lacks}; logs in {folder}"
         )
-        run(world, results, bursts, options.steady)
+        run(world, results, bursts, options.steady, options.operators)
     finally:
         text = show(results)
         (options.out / "results.md").write_text(text + "\n", encoding="utf-8")
