@@ -50,7 +50,10 @@ def load_files(paths: tuple[str, ...]) -> pa.Table:
             tables.append(_read(path))
         except (OSError, pa.ArrowInvalid) as error:
             raise TableError(f"cannot read {path}: {error}") from error
-    return pa.concat_tables(tables, promote_options="default").combine_chunks()
+    try:
+        return pa.concat_tables(tables, promote_options="default").combine_chunks()
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise TableError(f"the files {', '.join(paths)} do not go together: {error}") from error
 
 
 def head(path: str, field: str) -> tuple[str, ...]:

@@ -153,6 +153,7 @@ class Consumer:
 
     def committed(self, asked: Sequence[TopicPartition], timeout: float) -> list[TopicPartition]:
         (at,) = asked
+        assert at.partition == 0
         if self._broker.fault():
             raise trouble()
         pending = [t.offset[0] for t in self._broker.under_way.values() if t.offset is not None]

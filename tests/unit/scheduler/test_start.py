@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from reprise.scheduler import Kind, Outcome, Policy, decide
+from reprise.scheduler import Kind, Outcome, PartitionView, Policy, QueryView, TopologyView, decide
 from tests.support.recovery_simulator import World, diamond
 
 
@@ -77,3 +77,54 @@ def test_it_starts_from_the_newest_checkpoint() -> None:
     decision = decide(w.snapshot(), w.policy)
     assert decision.desired is not None
     assert (decision.desired.checkpoint, decision.desired.generation, decision.desired.seq) == (9, 1, 1)
+
+
+def chain(*cpu: int) -> TopologyView:
+    """Partitions of these sizes one after the other, and one query that needs all of them."""
+    names = [f"p{k}.0" for k in range(len(cpu))]
+    partitions = tuple(
+        PartitionView(name, upstream=tuple(names[max(0, k - 1) : k]), cpu_milli=cpu[k])
+        for k, name in enumerate(names)
+    )
+    return TopologyView("chain", partitions, (QueryView(names[-1], 1, frozenset(names)),), True)
+
+
+def test_where_spreading_strands_room_an_exact_packing_starts_everything() -> None:
+    """Of 800 a node: 440 with 330, and 330 with 220 twice. The largest on the emptiest leaves 220 over."""
+    w = World(chain(440, 330, 330, 220, 220), Policy(nodes_wanted=2))
+    w.add("n1")
+    w.add("n2")
+    w.start_driver()
+    w.drive()
+    decision = w.coordinate()
+    assert (decision.rule, decision.reason) == ("start", "everything fits, by an exact packing")
+    desired = w.desired
+    assert desired is not None
+    assert (desired.retain, desired.punctuate, desired.plan) == (False, True, None)
+    room = Counter[str]()
+    for partition in w.topology.partitions:
+        room[desired.assignment[partition.id]] += partition.cpu_milli
+    assert sorted(room.values()) == [770, 770]
+    assert w.incident is None
+    assert w.plans == []
+    w.run(3.0)
+    assert w.healthy(), w.log
+
+
+def test_a_start_with_a_part_says_what_it_had_and_keeps_the_costs_it_was_planned_with() -> None:
+    w = world(cpu=300, nodes_wanted=2)
+    w.add("n1")
+    w.add("n2")
+    w.start_driver()
+    w.drive()
+    decision = w.coordinate()
+    assert decision.rule == "start-partial"
+    assert (
+        decision.reason
+        == "the topology needs 2700 milli-CPU; 2 nodes have 1600 under the cap: 2 partitions start"
+    )
+    assert w.incident is not None
+    assert w.incident.costs == {p.id: 300 for p in w.topology.partitions}
+    assert w.incident.plans == (w.plans[0].id,)
+    assert w.desired is not None
+    assert (w.desired.plan, len(w.desired.assignment)) == (w.plans[0].id, 2)

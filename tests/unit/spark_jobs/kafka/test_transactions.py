@@ -190,6 +190,14 @@ def test_an_earlier_owner_is_told_that_it_is_over_before_it_fences_the_later(bro
     assert ids(broker) == expected(1)
 
 
+def test_who_has_opened_has_claimed_though_nothing_is_written_yet(broker: Broker) -> None:
+    give(opened(1), 1)
+    opened(2)._session.open()
+    with pytest.raises(FencedError):
+        give(opened(1), 1, 2)
+    assert ids(broker) == expected(1)
+
+
 def test_an_owner_whose_producer_was_fenced_by_a_zombie_goes_on(broker: Broker) -> None:
     sink = opened(1)
     give(sink, 1)
