@@ -250,15 +250,11 @@ def make_decoder(kind: str, columns: pa.Schema | None, avro: Any) -> Decoder:
         raise SpecError("columns", f"is required for {kind}: every batch must have the same columns")
     if kind == "raw" and columns is not None:
         raise SpecError("columns", "format raw has one column, `value`")
-    match kind:
-        case "json":
-            return Json(columns)
-        case "arrow":
-            return Arrow(columns)
-        case "raw":
-            return Raw()
-        case _:
-            return Avro(columns, _writers(avro))
+    if kind == "arrow":
+        return Arrow(columns)
+    if columns is None:  # the others have some
+        return Raw()
+    return Json(columns) if kind == "json" else Avro(columns, _writers(avro))
 
 
 def _writers(avro: Any) -> Callable[[bytes], tuple[Any, int]]:

@@ -398,7 +398,8 @@ class OperatorRuntime(Runtime):
             tables = dict(state()) if state is not None else {}
             tables["runtime/watermark"] = pa.table({"watermark": pa.array([watermark], pa.int64())})
             for target, body in loops.items():
-                tables[FEEDBACK + target] = decode_table(body)
+                if (rows := decode_table(body)) is not None:
+                    tables[FEEDBACK + target] = rows
             for batch, table in staged.items():
                 tables[f"{STAGED}{batch}"] = pa.table({}) if table is None else table
             return tables

@@ -62,6 +62,8 @@ def _has_zeros(kind: pa.DataType) -> bool:
 
 
 def _encoded(array: pa.Array, name: str) -> pa.DictionaryArray:
+    if isinstance(array, pa.DictionaryArray):  # of numbers, as data frames store categories
+        array = array.dictionary_decode()
     try:
         return array.dictionary_encode(null_encoding="encode")
     except pa.ArrowNotImplementedError:

@@ -107,9 +107,11 @@ def _named(partition: Partition, batch: int) -> Iterator[None]:
 
 
 def _send(partition: Partition, output: pa.Table | None, watermark: int | None) -> _Sent:
-    sent = _Sent(watermark, {}, output if output is not None and output.num_rows else None)
-    for edge in partition.downstream if sent.output is not None else ():
-        parts = route(sent.output, edge.grouping, edge.parallelism, partition.place.index)
+    if output is None or not output.num_rows:
+        return _Sent(watermark, {}, None)
+    sent = _Sent(watermark, {}, output)
+    for edge in partition.downstream:
+        parts = route(output, edge.grouping, edge.parallelism, partition.place.index)
         sent.rows[edge.operator] = {f"{edge.operator}.{index}": table for index, table in parts.items()}
     return sent
 

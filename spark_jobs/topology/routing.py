@@ -103,7 +103,7 @@ def _hash_column(name: str, column: pa.Array) -> Hashes:
     if isinstance(column, pa.ChunkedArray):  # combine_chunks of no chunk
         column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     kind = column.type
-    if pa.types.is_dictionary(kind):
+    if isinstance(column, pa.DictionaryArray):
         return _hash_dictionary(name, column)
     if _is_bytes(kind):
         return _hash_dictionary(name, column.dictionary_encode())

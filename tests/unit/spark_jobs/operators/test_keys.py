@@ -166,3 +166,13 @@ def test_what_cannot_be_a_key_is_named(column: pa.Array, by: list[str], message:
     rows = pa.table({"k": column, **({"k2": column} if len(by) > 1 else {})})
     with pytest.raises(ColumnError, match=message):
         group(rows, by)
+
+
+def test_categories_of_numbers_are_the_numbers() -> None:
+    """A data frame's categories come out of a Parquet file as a dictionary."""
+    plain = pa.table({"k": pa.array([7, 9, None, 7]), "other": ["a", "b", "b", "a"]})
+    encoded = plain.set_column(0, "k", plain.column("k").combine_chunks().dictionary_encode())
+    for by in (["k"], ["k", "other"]):
+        found, expected = group(encoded, by), group(plain, by)
+        assert found.codes.tolist() == expected.codes.tolist()
+        assert found.keys.to_pylist() == expected.keys.to_pylist()

@@ -1,0 +1,2 @@
+from pyspark.conf import SparkConf as SparkConf
+from pyspark.core.context import SparkContext as SparkContext
