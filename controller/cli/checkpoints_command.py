@@ -11,6 +11,7 @@ from rich.console import Console
 
 from reprise.controller.cli import exits
 from reprise.controller.cli.render import plain_table
+from reprise.controller.errors import ReportError
 from reprise.controller.local.report.layout import layout_of
 from reprise.spark_jobs.errors import CheckpointError
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
@@ -52,9 +53,11 @@ def command(
 
 def _store(out: Path, standby: tuple[str, ...]) -> CheckpointStore:
     try:
-        resource = from_json((out / "topology.json").read_text())
+        resource = from_json((out / "topology.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise click.BadParameter(f"{out} holds no run (no topology.json)", param_hint="--out") from None
+    except UnicodeDecodeError as error:
+        raise ReportError(f"{out / 'topology.json'}: not a topology: {error}") from error
     return CheckpointStore(layout_of(out, resource).location, standby or resource.checkpoint.standby)
 
 

@@ -40,7 +40,10 @@ def command(address: Address, output: str, plans: bool) -> None:
     if address.out is not None and not is_running(read_record(address.out) or {}):
         report = read_report(address.out)
         if not for_programs(report, output):
-            _print_report(Console(), report, plans)
+            try:
+                _print_report(Console(), report, plans)
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                raise ReportError(f"{address.out / 'incident.json'}: not a report: {error!r}") from error
         return
     with address.open() as target:
         try:
@@ -118,7 +121,7 @@ def read_report(out: Path) -> dict[str, Any]:
         report = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ReportError(f"{out}: no finished run there (no incident.json)") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ReportError(f"{path}: not a report: {error}") from error
     if not isinstance(report, dict) or not {"topology", "timeline", "incidents"} <= report.keys():
         raise ReportError(f"{path}: not a report: it needs topology, timeline and incidents")

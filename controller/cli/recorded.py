@@ -50,7 +50,7 @@ def recorded(folder: Path) -> tuple[Topology, list[Incident], list[PlanRecord]]:
         raise ReportError(f"{folder}: no finished run there (no {Path(error.filename).name})") from None
     except RecordError as error:
         raise ReportError(str(error)) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ReportError(f"{path}: not the plans of a run: {error!r}") from error
     plans.sort(key=lambda plan: (plan.time, plan.id))
     incidents.sort(key=lambda incident: incident.opened_at)

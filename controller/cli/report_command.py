@@ -7,6 +7,7 @@ import os
 import platform
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -116,11 +117,13 @@ def _secret_files(environment: Mapping[str, str]) -> Iterator[bytes]:
 
 
 def _referenced(files: Mapping[str, bytes]) -> set[str]:
-    """Values behind the `{env: NAME}` and `{file: PATH}` of the spec, where they can be followed here."""
+    """Values behind the `{env: NAME}` and `{file: PATH}` of the spec, where they can be followed here.  A damaged spec leads
+    nowhere, and its bundle is wanted all the same."""
     found: set[str] = set()
     for name in ("spec.json", "topology.json"):
         if name in files:
-            found |= set(_follow(json.loads(files[name])))
+            with suppress(ValueError, RecursionError):
+                found |= set(_follow(json.loads(files[name])))
     return found
 
 

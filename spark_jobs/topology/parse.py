@@ -74,7 +74,7 @@ def from_json(text: str) -> r.StreamTopology:
     """The inverse of `to_json`; SpecError for text that is not such a resource."""
     try:
         obj = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SpecError("(document)", f"not JSON: {error}") from None
     return from_object(obj)
 

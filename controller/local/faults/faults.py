@@ -104,6 +104,8 @@ def load_faults(
         raise FaultFileError(str(path), "", f"cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise FaultFileError(str(path), "", f"is not YAML: {' '.join(str(error).split())}") from error
+    except RecursionError:
+        raise FaultFileError(str(path), "", "is nested too deeply or refers to itself") from None
     try:
         faults = parse_faults(items, str(path), nodes, folder=path.parent)
         _require_nodes(faults, str(path), nodes + standby, topology)

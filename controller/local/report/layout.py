@@ -155,7 +155,7 @@ def read_record(out: Path) -> dict[str, Any] | None:
         found = json.loads((out / "run.json").read_text())
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise OutDirError(f"{out / 'run.json'}: not a run record: {error}") from error
     if not isinstance(found, dict):
         raise OutDirError(f"{out / 'run.json'}: not a run record")
