@@ -44,9 +44,9 @@ def lag(progress: Progress, incident: Incident | None, partition: str) -> int:
 
 def behind(progress: Progress, incident: Incident | None, partition: str) -> int:
     """Batches between a partition and the last one that is due, released or not: what a reader misses.  One that is not
-    there has shown what is before the checkpoint from which it comes back."""
-    checkpoint = incident.checkpoint if incident else progress.checkpoint
-    return _to(progress.newest, progress, incident, partition, checkpoint)
+    there has shown what is before the snapshot from which it comes back."""
+    comes_back_from = (incident or progress).origin(partition).position
+    return _to(progress.newest, progress, incident, partition, comes_back_from)
 
 
 def _to(newest: int, progress: Progress, incident: Incident | None, partition: str, absent: int = 0) -> int:

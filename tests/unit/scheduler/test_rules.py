@@ -20,6 +20,7 @@ from reprise.scheduler import (
     Strategy,
     decide,
 )
+from reprise.scheduler.back import behind
 from reprise.scheduler.failure import Failure, FailureKind
 from reprise.scheduler.incident import Considered
 from reprise.scheduler.rules import ANSWER_S
@@ -499,3 +500,15 @@ def test_a_damaged_snapshot_of_one_partition_is_a_damaged_checkpoint() -> None:
     assert decision.rule == "checkpoint-damaged"
     assert (told(decision).checkpoint, told(decision).lines) == (15, {})
     assert told(decision).generation == w.desired.generation + 1
+
+
+def test_what_a_reader_misses_of_a_lost_partition_counts_from_its_own_snapshot() -> None:
+    w = world()
+    assert w.progress is not None
+    progress = replace(
+        w.progress, horizon=50, due=50, positions={}, checkpoint=40, lines={"a": Origin(1, 30)}
+    )
+    assert [behind(progress, None, p) for p in ("a", "b")] == [20, 10]
+    w.kill("n1")
+    incident = replace(record(w.coordinate()), checkpoint=20, lines={"a": Origin(1, 15)}, horizon=0)
+    assert [behind(progress, incident, p) for p in ("a", "b")] == [35, 30]
