@@ -51,6 +51,7 @@ class Actor:
             forecast = self.forecaster.look(resource, cluster, findings.here)
         if self.driver.drain is None:
             self.driver.drain = Drain(self.records, self.events)
+        self.driver.pods_wait = any(pod.phase == "Pending" for pod in executors_of(cluster.pods).values())
         driver = cluster.pods.get(driver_name(resource.name))
         self.driver.look(resource, driver, cluster.machines, recovering, self.records.last)
         return forecast
