@@ -95,3 +95,9 @@ def test_a_node_that_was_fenced_does_not_stand_although_the_driver_still_hears_i
     other.suspects.gone("n2")
     assert other.look(ONE) == ["n1#1"]
     assert not other.suspects.doubtful
+
+
+def test_a_node_that_has_all_that_is_at_work_stands_as_well() -> None:
+    scene = Scene()
+    everything = replace(WANTED, assignment=dict.fromkeys(("source.0", "sink.0"), "n2#1"))
+    assert scene.look(ONE, wanted=everything) == ["n1#1", "n2#1"]
