@@ -46,7 +46,8 @@ def test_batches_follow_each_other_without_a_gap_over_all_readers(
     places = [Place("in", index, parallelism) for index in range(parallelism)]
     before = {place: Range(0, 0) for place in places}
     ends: dict[str, int] = {}
-    for batch, more in enumerate([*looks, *({} for _ in range(40))], 1):
+    most = sum(sum(more.values()) for more in looks)  # batches that may be needed once nothing more arrives
+    for batch, more in enumerate([*looks, *({} for _ in range(-(-most // room)))], 1):
         ends = {log: ends.get(log, 0) + more.get(log, 0) for log in {*ends, *more}}
         looked.snapshot = Snapshot(dict.fromkeys(ends, 0), ends)
         for place in places:

@@ -37,7 +37,7 @@ def by_definition(rows: list[tuple[str, Any]], key: str) -> dict[str, Any]:
     return {**told, "s": sum(mine), "m": sum(mine) / len(mine), "low": min(mine), "high": max(mine)}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.lists(row, max_size=6), min_size=1, max_size=5))
 def test_each_batch_tells_of_its_keys_what_all_rows_so_far_make(stream: list[list[tuple[str, Any]]]) -> None:
     inboxes = [inbox(n, table(rows)) for n, rows in enumerate(stream, 1)]
@@ -72,7 +72,7 @@ def test_every_type_of_number_is_summed_and_compared(
     assert tuple(out.to_pylist()[0].values()) == told
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from([0, 1]), st.sampled_from([LARGE, -LARGE - 1, 1, -1, 2**62, -(2**62), 0])),

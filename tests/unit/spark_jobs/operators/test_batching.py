@@ -104,7 +104,7 @@ def stream(operator: Operator, drawn: Any, cut: bool, two_sided: bool) -> list[p
 
 
 @pytest.mark.parametrize("name", FINAL)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(drawn=case)
 def test_complete_results_are_the_same_rows_wherever_batches_are_cut(name: str, drawn: Any) -> None:
     make, _ = FINAL[name]
@@ -116,7 +116,7 @@ def test_complete_results_are_the_same_rows_wherever_batches_are_cut(name: str, 
 
 
 @pytest.mark.parametrize("name", CHANGES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(drawn=case)
 def test_who_keeps_the_last_row_of_each_key_holds_the_same_in_the_end(name: str, drawn: Any) -> None:
     make, keys = CHANGES[name]
@@ -126,7 +126,7 @@ def test_who_keeps_the_last_row_of_each_key_holds_the_same_in_the_end(name: str,
     assert held[0] == held[1]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(drawn=case)
 def test_dropped_rows_are_counted_alike_wherever_batches_are_cut(drawn: Any) -> None:
     for name in ("tumbling", "sliding", "join"):

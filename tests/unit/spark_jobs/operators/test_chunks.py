@@ -15,7 +15,7 @@ from reprise.spark_jobs.operators.chunks import ChunkStore
 from reprise.spark_jobs.operators.frames import ColumnError
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.data())
 def test_rows_are_found_by_number_in_any_order_and_twice(sizes: list[int], data: st.DataObject) -> None:
     store, rows = ChunkStore(), list[int]()

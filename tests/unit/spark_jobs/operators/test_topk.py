@@ -52,7 +52,7 @@ def told(out: pa.Table | None) -> list[tuple[Any, ...]]:
     return [] if out is None else list(zip(*(out[n].to_pylist() for n in names), strict=True))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data(), st.sampled_from([(integers, pa.int64()), (floats, pa.float64())]), st.integers(1, 3))
 def test_the_best_of_a_batch(data: st.DataObject, kind: tuple[Any, pa.DataType], k: int) -> None:
     stream = data.draw(rows(kind[0]))
@@ -64,7 +64,7 @@ def test_the_best_of_a_batch(data: st.DataObject, kind: tuple[Any, pa.DataType],
         assert told(out) == ranked(listed, k)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.data(),
     st.sampled_from([(integers, pa.int64()), (floats, pa.float64())]),

@@ -49,7 +49,7 @@ def drain(
     return rows, told
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(times_of, min_size=1, max_size=3), st.integers(1, 3), st.integers(1, 4), st.integers(0, 3))
 def test_files_give_every_row_once_and_the_watermark_is_what_was_seen_less_disorder(
     files: list[list[int]], parallelism: int, size: int, disorder: int
@@ -79,7 +79,7 @@ def test_files_give_every_row_once_and_the_watermark_is_what_was_seen_less_disor
             assert mark == (END_OF_TIME if at == len(own) else max(times[: own[at - 1] + 1]) - disorder)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     times_of,
     st.integers(1, 3),
