@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from reprise.controller.operator.status.topology_status import Situation, condition_updates
+from reprise.controller.operator.status.topology_state import TopologyState
+from reprise.controller.operator.status.topology_status import condition_updates
 from reprise.controller.status.query_state import RunState, run_state
 from reprise.controller.zookeeper.advance import STILL_S, Watch
 from reprise.controller.zookeeper.observation import Observation
@@ -74,7 +75,7 @@ def looks(driver: LocalDriver, machine: Machine) -> RunState:
 
 
 def ready(state: RunState, driver: LocalDriver) -> tuple[str, str, str]:
-    claim = condition_updates(Situation(1, driver.world.resource, state=state))[0]
+    claim = condition_updates(TopologyState(1, driver.world.resource, state=state))[0]
     return claim.type, claim.reason, claim.message
 
 

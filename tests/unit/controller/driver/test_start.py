@@ -14,7 +14,8 @@ from reprise.controller.analysis.explain import explain
 from reprise.controller.crd.conditions import Truth
 from reprise.controller.driver.channel import Channel
 from reprise.controller.driver.process import Driver, DriverConfig
-from reprise.controller.operator.status.topology_status import Situation, condition_updates
+from reprise.controller.operator.status.topology_state import TopologyState
+from reprise.controller.operator.status.topology_status import condition_updates
 from reprise.controller.status import document
 from reprise.controller.status.query_state import Status, run_state
 from reprise.controller.status.records import observation as from_records
@@ -119,7 +120,9 @@ def test_what_a_driver_waits_for_is_told_to_people(tmp_path: Path, monkeypatch: 
         for began in (look, replace(look, progress=None, desired=None)):
             claims = {
                 c.type: c
-                for c in condition_updates(Situation(1, resource(), state=replace(state, observation=began)))
+                for c in condition_updates(
+                    TopologyState(1, resource(), state=replace(state, observation=began))
+                )
             }
             assert (claims["Degraded"].reason, claims["Degraded"].message) == ("DriverWaits", text)
             assert claims["Ready"].truth is Truth.FALSE
