@@ -7,7 +7,7 @@ never silently left out, and every colour has its word beside it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -16,7 +16,7 @@ from rich.text import Text
 from reprise.controller.cli.queries_table import BY_NEED, STYLES, empty_table, rest_line, state_text
 from reprise.controller.cli.render import span
 from reprise.controller.status import StatusDocument
-from reprise.controller.status.model import IncidentView, PlanView, QueryView
+from reprise.controller.status.model import CalmPhase, IncidentView, PlanView, QueryView
 from reprise.controller.status.partition_state import NodeState
 from reprise.controller.status.query_state import Status
 from reprise.controller.zookeeper.advance import FEW
@@ -28,11 +28,11 @@ NODE_STYLES = {
     NodeState.JOINING: "yellow",
     NodeState.LOST: "bold red",
 }
-PHASE_STYLES = {
-    "steady": "bold green",
-    "ended": "bold green",
-    "paused": "bold cyan",
-    "starting": "bold yellow",
+PHASE_STYLES: Mapping[str, str] = {
+    CalmPhase.STEADY: "bold green",
+    CalmPhase.ENDED: "bold green",
+    CalmPhase.PAUSED: "bold cyan",
+    CalmPhase.STARTING: "bold yellow",
 }
 EVENTS = 4
 LABEL = 11
@@ -97,7 +97,7 @@ def _headline(document: StatusDocument) -> Text:
         line.append(f" of {document.due} due", style="yellow")
     if document.checkpoint is not None:
         line.append(f"  checkpoint {document.checkpoint.newest}", style="default")
-        if not document.checkpoint.enabled and document.phase not in ("paused", "ended"):
+        if not document.checkpoint.enabled and document.phase not in (CalmPhase.PAUSED, CalmPhase.ENDED):
             line.append(" (no new ones)", style="default")
     return line
 

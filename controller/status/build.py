@@ -9,6 +9,7 @@ from reprise.controller.status.availability import availability
 from reprise.controller.status.incidents import MAX_MISSING, incident_view, planner_answers
 from reprise.controller.status.model import (
     FORMAT,
+    CalmPhase,
     CheckpointView,
     CounterView,
     EdgeView,
@@ -90,12 +91,12 @@ def _one_look(seen: Observation, queries: QueriesView) -> str:
 def phase_of(seen: Observation) -> str:
     """One word for how the whole stands."""
     if seen.progress is None or seen.desired is None:
-        return "starting"
+        return CalmPhase.STARTING.value
     if seen.incident is not None:
         return seen.incident.phase.value
     if seen.progress.done:
-        return "ended"
-    return "paused" if seen.desired.paused else "steady"
+        return CalmPhase.ENDED.value
+    return (CalmPhase.PAUSED if seen.desired.paused else CalmPhase.STEADY).value
 
 
 def _graph(topology: Topology) -> GraphView:

@@ -11,11 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from reprise.controller.status.partition_state import NodeState, PartitionState
 from reprise.controller.status.query_state import Status
 
 FORMAT = "reprise.dev/status/v2"
+
+
+class CalmPhase(StrEnum):
+    """How a topology stands while no incident is open; in one it stands in the incident's phase."""
+
+    STARTING = "starting"
+    STEADY = "steady"
+    PAUSED = "paused"
+    ENDED = "ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +275,7 @@ class StatusDocument:
     connected: bool
     """False: ZooKeeper does not answer, and the rest is what was known last."""
     phase: str
-    """starting | steady | paused | ended, or the phase of the open incident."""
+    """A `CalmPhase`, or the phase of the open incident."""
     batch: int
     """The newest that was released."""
     due: int
