@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
-from kazoo.exceptions import NoAuthError
 
 from reprise.controller.image.helm_test import topology
 from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
 from reprise.controller.zookeeper.access import AUTH
 from reprise.controller.zookeeper.client import make_client
+from reprise.controller.zookeeper.errors import NoAuthError
+from reprise.controller.zookeeper.session import ZooKeeperSession
 from tests.kubernetes.cluster import REPOSITORY, KubeCluster
 from tests.kubernetes.install import IMAGE
 from tests.kubernetes.rest import RestError
@@ -82,7 +82,9 @@ def installed(bare: KubeCluster, server: ZooKeeperServer) -> Iterator[KubeCluste
 
 
 @pytest.fixture(scope="module")
-def control_plane(server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KazooClient]:
+def control_plane(
+    server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ZooKeeperSession]:
     folder = tmp_path_factory.mktemp("control-plane")
     (folder / "key").write_text(KEY)
     with session(server, folder) as client:
@@ -90,7 +92,7 @@ def control_plane(server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFact
 
 
 @contextmanager
-def session(server: ZooKeeperServer, folder: Path) -> Iterator[KazooClient]:
+def session(server: ZooKeeperServer, folder: Path) -> Iterator[ZooKeeperSession]:
     client = make_client(server.hosts, 10.0, {AUTH: str(folder)})
     client.start(timeout=30)
     try:
@@ -139,7 +141,7 @@ def may_make_secrets(cluster: KubeCluster, allowed: bool) -> None:
 
 
 def test_the_driver_is_the_topology_s_user_by_a_secret_that_the_operator_makes(
-    installed: KubeCluster, server: ZooKeeperServer, control_plane: KazooClient, tmp_path: Path
+    installed: KubeCluster, server: ZooKeeperServer, control_plane: ZooKeeperSession, tmp_path: Path
 ) -> None:
     for name in (OURS, THEIRS):
         create(installed, name)
@@ -155,7 +157,9 @@ def test_the_driver_is_the_topology_s_user_by_a_secret_that_the_operator_makes(
     assert [one["name"] for one in secret["metadata"]["ownerReferences"]] == [OURS]
     for file, text in secret["data"].items():
         (tmp_path / file).write_bytes(base64.b64decode(text))
-    allowed = {acl.id.id.rpartition(":")[0] for acl in control_plane.get_acls(f"{root(OURS)}/driver")[0]}
+    allowed = {
+        acl.id.id.rpartition(":")[0] for acl in control_plane.get_acls_async(f"{root(OURS)}/driver").get()
+    }
     assert allowed == {"reprise", root(OURS)}
     with session(server, tmp_path) as topologys:
         assert int(topologys.get(f"{root(OURS)}/driver")[0]) >= 1
