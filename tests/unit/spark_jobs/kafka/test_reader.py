@@ -289,3 +289,15 @@ def test_a_standby_that_lags_is_waited_for_and_nothing_is_taken_for_lost(
     world.offsets["t/0"], world.bounds["t/0"] = list(range(12)), (0, 12)
     reading.close()
     assert patiently(reading, {"t/0": (9, 12)}) == {"t/0": [9, 10, 11]}
+
+
+def test_a_message_that_comes_twice_is_kept_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(t_0=[0, 1, 2], t_1=[0]).patch(monkeypatch)
+    world.silent.add("t/1")
+    reading = made()
+    with pytest.raises(NotYetError):
+        reading.read({"t/0": (0, 3), "t/1": (0, 1)})
+    for offset in (0, 2):
+        reading._take(Message("t/0", offset), {})  # type: ignore[arg-type]
+    world.silent.clear()
+    assert patiently(reading, {"t/0": (0, 3), "t/1": (0, 1)}) == {"t/0": [0, 1, 2], "t/1": [0]}
