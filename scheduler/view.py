@@ -14,8 +14,6 @@ from reprise.algorithms.positions import Positions
 from reprise.scheduler.failure import Failure
 from reprise.scheduler.model import Node, Policy, QueryView, Snapshot
 
-"""How the driver's reason begins when user code raised."""
-
 
 @dataclass(frozen=True, slots=True)
 class View:

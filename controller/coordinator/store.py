@@ -274,7 +274,7 @@ class Store:
         for operation in (*operations(self.root, reading.versions, decision), *more):
             operation(transaction)
         check_all(self.root, transaction.writes)
-        failures = [refused for refused in transaction.commit() if refused is not None]
+        failures = [refused for refused in transaction.commit(self.answer_s) if refused is not None]
         if failures:
             raise StaleError(f"refused: {', '.join(type(f).__name__ for f in failures)}")
         if connections == self._connections:

@@ -10,7 +10,8 @@ the first is waited for; the others wait themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
@@ -95,10 +96,8 @@ class Answer(Generic[T]):
 
     def get(self, timeout: float = ANSWER_S) -> T:
         """The value; waits for it so many seconds.  Raises RefusedError or SessionError."""
-        try:
+        with _own_errors():
             return self._convert(self._result.get(timeout=timeout))
-        except (KazooException, KazooTimeoutError) as error:
-            raise _own(error) from error
 
     def when_there(self, call: Callable[[Answer[T]], None]) -> None:
         """Have it called with this answer, by a thread of the client, when there is a value or an error."""
@@ -132,10 +131,8 @@ class Transaction:
     def commit(self, timeout: float = ANSWER_S) -> list[RefusedError | None]:
         """Why it was refused, an entry for each operation: of those that are not to blame a RolledBackError; all None when
         everything was done.  SessionError: that is not known."""
-        try:
+        with _own_errors():
             results = self._request.commit_async().get(timeout=timeout)
-        except (KazooException, KazooTimeoutError) as error:
-            raise _own(error) from error
         found: list[RefusedError | None] = []
         for result in results:
             refused = _own(result) if isinstance(result, Exception) else None
@@ -153,10 +150,8 @@ class ZooKeeperSession:
 
     def start(self, timeout: float = 15.0) -> None:
         """SessionError when no server answers within so many seconds."""
-        try:
+        with _own_errors():
             self._client.start(timeout=timeout)
-        except (KazooException, KazooTimeoutError) as error:
-            raise _own(error) from error
 
     def start_async(self) -> None:
         self._client.start_async()
@@ -221,7 +216,8 @@ class ZooKeeperSession:
 
     def watch_children(self, path: str, call: Callable[[list[str]], None]) -> None:
         """Have it called with the names now and after each change, for as long as the session is used."""
-        self._client.ChildrenWatch(path, call)
+        with _own_errors():
+            self._client.ChildrenWatch(path, call)
 
     def watch_data(self, path: str, call: Callable[[Stat | None], None]) -> None:
         """Have it called now and after each change with what ZooKeeper says of the znode; None: there is none."""
@@ -229,7 +225,8 @@ class ZooKeeperSession:
         def seen(_data: bytes | None, stat: ZnodeStat | None, _event: WatchedEvent | None) -> None:
             call(_maybe_stat(stat))
 
-        self._client.DataWatch(path, seen)
+        with _own_errors():
+            self._client.DataWatch(path, seen)
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -256,10 +253,8 @@ class ZooKeeperSession:
 
     def delete(self, path: str, recursive: bool = False) -> None:
         """`recursive`: with everything below it, one after the other."""
-        try:
+        with _own_errors():
             self._client.delete(path, recursive=recursive)
-        except (KazooException, KazooTimeoutError) as error:
-            raise _own(error) from error
 
     def ensure_path(self, path: str) -> None:
         """Make the folder and those above it where they are not there."""
@@ -273,6 +268,15 @@ class ZooKeeperSession:
 
     def transaction(self) -> Transaction:
         return Transaction(self._client.transaction())
+
+
+@contextmanager
+def _own_errors() -> Iterator[None]:
+    """What kazoo raises inside is raised as what it means."""
+    try:
+        yield
+    except (KazooException, KazooTimeoutError) as error:
+        raise _own(error) from error
 
 
 def _own(error: BaseException) -> RefusedError | SessionError:

@@ -17,6 +17,7 @@ from reprise.spark_jobs.errors import CheckpointError, DamagedError
 from reprise.spark_jobs.node.command import Install
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.ledger import Ledger
+from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.topology import StreamTopology, make_operator
 
 STORE_PATIENCE_S = 10.0
@@ -73,6 +74,7 @@ class RestorePoint:
             raise self._why
         try:
             manifest = self.store.manifest(position)
+            _require_round(manifest)
         except CheckpointError as error:
             self._asked = self._asked + 1 if self._refused == position else 0
             self._refused, self._why = position, error
@@ -123,3 +125,16 @@ class RestorePoint:
         be asked now."""
         whole = [k for k in self.store.positions() if k not in self.bad]
         self.punctuations.newest = max(whole, default=0)
+
+
+def _require_round(manifest: Manifest) -> None:
+    """CheckpointError for a line whose partitions are not all at the checkpoint's position.  A later version may write one,
+    and it is not damaged; but who is restored from it here would be taken for one at that position, and wait for ever for
+    what the others do not send."""
+    if other := sorted(
+        p for p, s in manifest.snapshots.items() if s != s.round(p, manifest.position, s.file)
+    ):
+        raise CheckpointError(
+            f"checkpoint {manifest.position} has partitions at positions of their own ({', '.join(other[:3])}), and this "
+            "version restores only checkpoints at which all are at the same; a later version has written it"
+        )

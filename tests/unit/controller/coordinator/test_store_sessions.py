@@ -20,7 +20,7 @@ from reprise.controller.zookeeper.records import encode_desired
 from reprise.controller.zookeeper.recovery_records import encode_incident
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.scheduler import AddPlan, Desired, Outcome, Snapshot, WriteDesired, WriteIncident, decide
-from tests.support.memory_zookeeper import MemoryClient, MemoryServer
+from tests.support.memory_zookeeper import MemoryAnswer, MemoryClient, MemoryServer
 from tests.support.record_samples import DESIRED, INCIDENT, PLAN, POLICY, TOPOLOGY, replace
 from tests.support.stores import acts, add_node, nodes, put, ready, report
 from tests.support.waiting import until
@@ -350,6 +350,23 @@ def test_of_a_decision_that_nobody_acknowledged_it_is_not_known_whether_it_is_ca
         scene.store.commit(reading, acts(WriteDesired(DESIRED)))
     scene.server.silent = False
     assert scene.store.read().snapshot.desired is None
+
+
+def test_a_decision_is_waited_for_as_long_as_any_answer(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float | None] = []
+    answered = MemoryAnswer.get
+
+    def noting(answer: MemoryAnswer, block: bool = True, timeout: float | None = None) -> Any:
+        waited.append(timeout)
+        return answered(answer, block, timeout)
+
+    reading = scene.store.read()
+    monkeypatch.setattr(MemoryAnswer, "get", noting)
+    scene.store.answer_s = 0.25
+    scene.store.commit(reading, acts(WriteDesired(DESIRED)))
+    assert waited == [0.25]
 
 
 def test_what_the_server_would_not_take_is_not_sent(scene: Scene) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -139,3 +140,16 @@ def test_a_server_that_is_not_there_is_silence() -> None:
     with pytest.raises(SessionError):
         session.start(timeout=0.1)
     session.close()
+
+
+@pytest.mark.parametrize("watch", ["ChildrenWatch", "DataWatch"])
+def test_a_watch_that_is_refused_raises_our_own_errors(watch: str) -> None:
+    """It asks before it returns, and who begins to watch goes on after our own errors only."""
+
+    def refuse(*_: Any) -> None:
+        raise exceptions.NoAuthError
+
+    session = ZooKeeperSession(cast(Any, SimpleNamespace(**{watch: refuse})))
+    begin = session.watch_children if watch == "ChildrenWatch" else session.watch_data
+    with pytest.raises(errors.NoAuthError):
+        begin("/a", lambda _: None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -21,7 +22,8 @@ from reprise.spark_jobs.errors import CheckpointError
 from reprise.spark_jobs.node.buffers import EdgeBuffer
 from reprise.spark_jobs.node.command import Command
 from reprise.spark_jobs.node.wire import Message
-from reprise.spark_jobs.state.snapshot import Snapshot
+from reprise.spark_jobs.state.manifest import Manifest
+from reprise.spark_jobs.state.snapshot import Kind, Snapshot
 from reprise.spark_jobs.topology import StreamTopology, Topology, load_text
 from tests.support.local_engine import World
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND, past
@@ -240,6 +242,33 @@ def test_a_stream_goes_on_from_checkpoints_of_a_version_whose_manifests_had_none
         assert set(data) == {"position", "files", "offsets"}
         path.write_text(json.dumps(data))
     anew(world)
+    world.want(2, new, world.spread("e", "f"))
+    world.run(lambda e: e.done)
+    assert world.output() == expected
+
+
+def test_a_checkpoint_whose_partitions_are_at_different_positions_is_refused_and_not_called_damaged(
+    world: World, expected: dict[str, bytes]
+) -> None:
+    """A later version may write such a line.  Restored here, its partitions would be taken for ones at its position."""
+    _, new = two_checkpoints(world)
+    (path,) = world.checkpoints.glob(f"cp-{new:08d}/COMPLETE*.json")
+    as_written = path.read_text()
+    manifest = Manifest.from_json(json.loads(as_written))
+    last = world.topology.order[-1]
+    behind = replace(manifest.snapshot(last), position=new - 2, kind=Kind.LOCAL)
+    line_of_it = replace(manifest, snapshots={**manifest.snapshots, last: behind})
+    path.write_text(json.dumps(line_of_it.to_json()))
+    anew(world)
+    before = world.engine.desired
+    with pytest.raises(
+        CheckpointError, match=f"checkpoint {new} has partitions at positions of their own .*{last}"
+    ):
+        world.want(2, new, world.spread("e", "f"))
+    assert world.engine.desired == before
+    assert world.engine.bad_checkpoints == set()
+    path.write_text(as_written)
+    world.engine.restore_point.clock = lambda: math.inf
     world.want(2, new, world.spread("e", "f"))
     world.run(lambda e: e.done)
     assert world.output() == expected
