@@ -44,6 +44,11 @@ class NodeList:
         """The folder has changed, whether the watch has said so yet or not."""
         self._fresh = False
 
+    @property
+    def names(self) -> frozenset[str]:
+        """All that have a heartbeat by the last reading, with those whose record cannot be read."""
+        return frozenset(self._known)
+
     def read(self) -> tuple[Node, ...]:
         """Nodes by name."""
         known = self._known

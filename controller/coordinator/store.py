@@ -135,6 +135,11 @@ class Store:
         """Whether the session is valid now."""
         return self.client.state is SessionState.CONNECTED
 
+    @property
+    def heartbeats(self) -> frozenset[str]:
+        """Names with a heartbeat by the last reading, also those whose record cannot be read, which are no nodes."""
+        return self._nodes.names
+
     def fenced(self, name: str) -> None:
         """The node of this name can never register again, and its heartbeat is removed: the next reading is without it."""
         self._nodes.doubt()

@@ -258,17 +258,14 @@ class Records:
 
     def heartbeats(self) -> dict[str, Heartbeat] | None:
         """The heartbeat of every pod that ever was a member; None while ZooKeeper cannot be believed: when it does not
-        answer, and for as long after a reconnection as agents take to renew their sessions.  Nodes that the
-        coordinator has just read for a decision are not read again."""
+        answer, and for as long after a reconnection as agents take to renew their sessions.  What the coordinator
+        has just read for a decision is not read again."""
         store = self.coordinator.store
         if not self.connected or store.trusted_for_s < 0:
             self._missing_since.clear()
             return None
         try:
-            known = self._just_read
-            there = (
-                set(self._children(paths.NODES)) if known is None else {n.name for n in known.nodes.values()}
-            )
+            there = set(self._children(paths.NODES)) if self._just_read is None else store.heartbeats
             members = self._children(membership.FOLDER)
             versions = self._versions(members)
         except ClientError:

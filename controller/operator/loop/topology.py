@@ -33,6 +33,7 @@ from reprise.controller.operator.loop.poll_rate import PollKind, PollRate
 from reprise.controller.operator.loop.poll_schedule import PollSchedule
 from reprise.controller.operator.permitted import permit
 from reprise.controller.operator.pods.actor import Actor, executors_of
+from reprise.controller.operator.pods.capacity import NOTHING_KNOWN
 from reprise.controller.operator.pods.capacity_forecaster import CapacityForecaster
 from reprise.controller.operator.pods.cluster_view import ClusterView
 from reprise.controller.operator.pods.driver import DriverKeeper
@@ -241,9 +242,7 @@ class TopologyController:
             findings = steps.witness.look(executors_of(cluster.pods), cluster.machines)
             self.state = replace(self.state, findings=findings)
         recovering = self.state.recovering or self.display.reporter.recovering
-        before = self.state.forecast
-        forecast = steps.actor.act(spec.resource, cluster, self.state.findings, before, recovering)
-        self.state = replace(self.state, forecast=forecast)
+        steps.actor.act(spec.resource, cluster, self.state.findings, recovering)
 
     def _observed(self, spec: Spec, seen: Observation) -> Observation:
         self.driver.heard(seen)
@@ -260,6 +259,7 @@ class TopologyController:
             driver=driver_name(resource.name) if resource else "",
             driver_problem=self.driver.problem,
             root=self._steps.records.root if self._steps else "",
+            forecast=self._steps.actor.forecaster.forecast if self._steps else NOTHING_KNOWN,
             coordinator=self._settings.identity,
             paused_by=_paused_by(resource, cluster, self.state.observation),
         )

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from reprise.controller.kubernetes.api import Api
 from reprise.controller.kubernetes.events import Events
 from reprise.controller.kubernetes.pods import PodView
-from reprise.controller.operator.pods.capacity import CapacityForecast
 from reprise.controller.operator.pods.capacity_forecaster import CapacityForecaster
 from reprise.controller.operator.pods.cluster_view import ClusterView
 from reprise.controller.operator.pods.drain import Drain
@@ -41,17 +40,15 @@ class Actor:
         resource: StreamTopology,
         cluster: ClusterView,
         findings: PodVerdicts,
-        forecast: CapacityForecast,
         recovering: bool,
-    ) -> CapacityForecast:
-        """The forecast as it is now; `forecast`: the one before, which stands while ZooKeeper is away.  Raises OperatorError
-        and CoordinationError, with nothing half-done that the next look would not go on with."""
+    ) -> None:
+        """The forecast of the look before stands while ZooKeeper is away.  Raises OperatorError and CoordinationError, with
+        nothing half-done that the next look would not go on with."""
         evict_lost(self.api, self.events, executors_of(cluster.pods), findings)
         if self.records.connected:
-            forecast = self.forecaster.look(resource, cluster, findings.here)
+            self.forecaster.look(resource, cluster, findings.here)
         if self.driver.drain is None:
             self.driver.drain = Drain(self.records, self.events)
         self.driver.pods_wait = any(pod.phase == "Pending" for pod in executors_of(cluster.pods).values())
         driver = cluster.pods.get(driver_name(resource.name))
         self.driver.look(resource, driver, cluster.machines, recovering, self.records.last)
-        return forecast

@@ -1,4 +1,4 @@
-"""Keeps the outlook of one topology: asks for Events only while pods wait for machines, and not at every look."""
+"""Keeps the capacity forecast of one topology: asks for Events only while pods wait for machines, and not at every look."""
 
 from __future__ import annotations
 
@@ -35,11 +35,18 @@ class CapacityForecaster:
 
     api: Api
     namespace: str
+    forecast: CapacityForecast = NOTHING_KNOWN
+    """Of the last look."""
     _asked: float = 0.0
     _said: Mapping[str, Said] = field(default_factory=dict)
 
-    def look(self, resource: StreamTopology, around: ClusterView, here: frozenset[str]) -> CapacityForecast:
+    def look(self, resource: StreamTopology, around: ClusterView, here: frozenset[str]) -> None:
         """`here`: executor pods that have come, whatever became of them."""
+        self.forecast = self._forecast(resource, around, here)
+
+    def _forecast(
+        self, resource: StreamTopology, around: ClusterView, here: frozenset[str]
+    ) -> CapacityForecast:
         pods = [pod for pod in around.pods.values() if pod.role == "executor"]
         waiting = [pod for pod in pods if pod.name not in here and not pod.ended]
         if not waiting:

@@ -10,7 +10,6 @@ import pytest
 
 from reprise.controller.kubernetes.pods import PodView
 from reprise.controller.operator.pods.actor import Actor
-from reprise.controller.operator.pods.capacity import NOTHING_KNOWN
 from reprise.controller.operator.pods.cluster_view import ClusterView
 from reprise.controller.operator.pods.witness import PodVerdicts
 from tests.support.fake_api import FakeApi
@@ -37,5 +36,5 @@ def test_executors_that_do_not_start_may_want_their_user_s_secret(phase: str, wa
     records = SimpleNamespace(connected=False, last=None)
     events: Any = SimpleNamespace(say=lambda *_, **__: None, note=lambda *_, **__: None)
     actor = Actor(FakeApi(), events, records, keeper, SimpleNamespace())  # type: ignore[arg-type]
-    actor.act(resource, ClusterView(pods, None), PodVerdicts(), NOTHING_KNOWN, recovering=False)
+    actor.act(resource, ClusterView(pods, None), PodVerdicts(), recovering=False)
     assert keeper.waited is waits
