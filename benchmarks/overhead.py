@@ -3,7 +3,7 @@
     python -m benchmarks.overhead --out DIR [--keys 10k|1m] [--nodes 4] [--rounds 1]
 
 Hashtags are counted on one cluster from the same files by: Reprise with coordinator, checkpoints and statistics idle; its
-data plane alone; the same with buffering and ordering on throughout; Structured Streaming.  The exit code is 0 also when a
+data plane alone; the same with buffering on throughout; Structured Streaming.  The exit code is 0 also when a
 ratio lies outside its range: this is no test.
 """
 

@@ -17,7 +17,7 @@ RANGES = Path(__file__).with_name("ranges.yaml")
 THROUGHPUT = {
     "idle": "Reprise, coordinator and checkpoints idle",
     "off": "Reprise, data plane alone",
-    "ordered": "Reprise, buffering and ordering on throughout",
+    "ordered": "Reprise, buffering on throughout",
     "structured": "Structured Streaming, the same batches",
     "large": "Structured Streaming, many batches a trigger",
 }

@@ -75,7 +75,7 @@ def bare(
     assignment: Mapping[str, str] | None = None,
     retain: bool = False,
 ) -> Ran:
-    """The driver alone; `retain`: buffering and ordering on from the first batch, and nothing is ever dropped."""
+    """The driver alone; `retain`: buffering on from the first batch, and nothing is ever dropped."""
     layout = files.prepare(out, resource, resume=False)
     root = f"/reprise/benchmarks/{resource.name}-{time.time_ns()}"
     cluster.serve(root)

@@ -10,6 +10,6 @@ Who does what:
   pods.
 - `reprise.controller.kubernetes` talks to the API server: no more than so many writes a second, and one operator at a time.
 
-Invariants: decisions are the scheduler's alone.  A pod's partitions go elsewhere only in the transaction that also
-fences the pod.  What Kubernetes or ZooKeeper does not answer is unknown, and the unknown changes nothing.
+Invariants: decisions are the scheduler's alone.  A pod's partitions go elsewhere only when the pod is fenced, at the latest
+in the same transaction.  What Kubernetes or ZooKeeper does not answer is unknown, and the unknown changes nothing.
 """
