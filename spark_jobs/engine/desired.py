@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from reprise.algorithms.positions import Line, Origin
+from reprise.algorithms.positions import Line, Origin, Positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,15 @@ class Desired(Line):
     """Id of the recovery plan that it carries out, for the log."""
     lines: Mapping[str, Origin] = field(default_factory=dict)
     """Partitions that do not go on from (generation, checkpoint), with what they go on from."""
+
+    def covered(self, positions: Mapping[str, int], newest: int) -> Positions:
+        """Position of the snapshot of each partition that would be restored if everything were lost now, or of the one that
+        it was restored from while it has still to catch up with that.  `positions`: last batch that each has applied;
+        `newest`: the newest complete checkpoint."""
+        if self.retain:
+            return self.restored_from
+        behind = {p: k for p, k in self.restored_from.others.items() if positions.get(p, k) < newest}
+        return Positions(newest, behind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,28 +12,20 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.contract import Range
 from reprise.spark_jobs.engine.desired import Desired, Sites
 from reprise.spark_jobs.engine.drain import Drain
 from reprise.spark_jobs.engine.figures import Figures, JobTimes
-from reprise.spark_jobs.engine.progress import Progress
+from reprise.spark_jobs.engine.jobs import Jobs
+from reprise.spark_jobs.engine.progress import Progress, counted_by_operator
 from reprise.spark_jobs.engine.punctuation import Punctuations
 from reprise.spark_jobs.engine.repeated import Repeated
 from reprise.spark_jobs.engine.restore_point import RestorePoint
-from reprise.spark_jobs.errors import (
-    CheckpointError,
-    DataPlaneError,
-    HostBusyError,
-    JobError,
-    SupersededError,
-)
+from reprise.spark_jobs.engine.trouble import passing
+from reprise.spark_jobs.errors import DataPlaneError, HostBusyError, JobError
 from reprise.spark_jobs.failure import Failure, FailureKind
 from reprise.spark_jobs.node.command import Command, Install, Report, Usage, size_of
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
@@ -49,15 +41,6 @@ WINDOW = 256
 
 SLOW_S = 3.0
 """A job that takes longer than this many seconds is worth a line in the log."""
-
-
-class Jobs(Protocol):
-    """What the engine needs of `reprise.spark_jobs.engine.chain.Chain`."""
-
-    def run(
-        self, commands: Sequence[Command], stages: int, cancelled: threading.Event, patience_s: float
-    ) -> list[Report]:
-        """See `Chain.run`."""
 
 
 @dataclass(slots=True)
@@ -267,7 +250,7 @@ class Engine:
         self._offered = offered
         self.failures = 0
         self._repeated.succeeded()
-        with self._passing("checkpoint waits"):
+        with passing(self.problems, "checkpoint waits"):
             self._complete_checkpoints()
         self._start_clock()
         now, compute = time.monotonic(), min(slowest.busy_s, took)
@@ -276,7 +259,7 @@ class Engine:
         return True
 
     def _start_clock(self) -> None:
-        with self._passing("the stream's clock waits"):  # tried again with the next job
+        with passing(self.problems, "the stream's clock waits"):  # tried again with the next job
             self.release.start(self.release.now())
 
     def _after_failure(self, error: DataPlaneError, slots: Sequence[str], cancelled: bool) -> None:
@@ -304,7 +287,7 @@ class Engine:
             due = self.drain.release(due, self.horizon, everyone, self.punctuations)
         reach: int | None = None
         # no batch without its ranges on record; tried again with the next job
-        with self._passing("sources wait"):
+        with passing(self.problems, "sources wait"):
             reach = self.ledger.reach(due)
         if reach is None:
             return
@@ -350,7 +333,7 @@ class Engine:
     def _commands(self, slots: Sequence[str]) -> list[Command]:
         slot_of = {node: i for i, node in enumerate(slots)}
         routes = {p: slot_of[self.desired.assignment[p]] for p in self.positions}
-        covered = self._covered()
+        covered = self.desired.covered(self.positions, self.punctuations.newest)
         commands = []
         for slot in slot_of.values():
             mine = [p for p, s in routes.items() if s == slot]
@@ -384,15 +367,6 @@ class Engine:
                 )
             )
         return commands
-
-    def _covered(self) -> Positions:
-        """Position of the snapshot of each partition that would be restored if everything were lost now, or of the one that
-        it was restored from while it has still to catch up with that."""
-        restored, newest = self.desired.restored_from, self.punctuations.newest
-        if self.desired.retain:
-            return restored
-        behind = {p: k for p, k in restored.others.items() if self.positions.get(p, k) < newest}
-        return Positions(newest, behind)
 
     def _unknown_ranges(self, partition: str) -> dict[int, Range]:
         """Ranges that this installation of a source partition has not confirmed; those since its checkpoint at first."""
@@ -449,22 +423,8 @@ class Engine:
             self.punctuations.complete(position)
             self.figures.completes(position, time.monotonic())
             log.info("event=checkpoint-complete position=%d files=%d", position, len(snapshots))
-            with self._passing("old checkpoints stay"):  # they go with the next one
+            with passing(self.problems, "old checkpoints stay"):  # they go with the next one
                 ledger.stored(position, oldest=self._prune(before))
-
-    @contextmanager
-    def _passing(self, what: str) -> Iterator[None]:
-        """Trouble with what is outside (a store, a source, a disk) is a problem and no end, whatever it raises: clients of
-        stores have exceptions of their own.  Only a later driver ends this one."""
-        try:
-            yield
-        except SupersededError:
-            raise
-        except CheckpointError as error:  # names its file
-            self.problems.append(str(error))
-        except Exception as error:
-            log.warning("event=trouble what=%r", what, exc_info=True)
-            self.problems.append(f"{what}: {type(error).__name__}: {error}")
 
     def _prune(self, before: int) -> int:
         """Remove old checkpoints, but not the one that partitions are still restored from in an open incident, nor `before`,
@@ -498,17 +458,8 @@ class Engine:
             disk=sum(disk for _, disk in buffers),
             jobs=self.jobs,
             drained=self.drained,
-            counters=self._counted(),
+            counters=counted_by_operator(self.counters, self.topology),
         )
-
-    def _counted(self) -> dict[str, dict[str, int]]:
-        """What operators count, summed over their partitions at work."""
-        found: dict[str, Counter[str]] = {}
-        for partition, counted in self.counters.items():
-            if counted:
-                operator = self.topology.partitions[partition].place.operator
-                found.setdefault(operator, Counter()).update(counted)
-        return {operator: dict(sorted(counted.items())) for operator, counted in sorted(found.items())}
 
     @property
     def at_work(self) -> dict[str, int]:

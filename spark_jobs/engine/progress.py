@@ -7,10 +7,12 @@ acknowledges.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reprise.spark_jobs.failure import Failure
+from reprise.spark_jobs.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +43,14 @@ class Progress:
     drained: int | None = None
     counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """What operators count, by operator and name, summed over their partitions at work."""
+
+
+def counted_by_operator(
+    counters: Mapping[str, Mapping[str, int]], topology: Topology
+) -> dict[str, dict[str, int]]:
+    """What operators count, summed over their partitions; `counters` is what each partition counts."""
+    found: dict[str, Counter[str]] = {}
+    for partition, counted in counters.items():
+        if counted:
+            found.setdefault(topology.partitions[partition].place.operator, Counter()).update(counted)
+    return {operator: dict(sorted(counted.items())) for operator, counted in sorted(found.items())}

@@ -38,7 +38,8 @@ from reprise.spark_jobs.failure import Failure, FailureKind
 from reprise.spark_jobs.node.buffers import Budget
 from reprise.spark_jobs.node.busy import Activity, Note
 from reprise.spark_jobs.node.command import Ack, Command, Install, Order, Report, Usage
-from reprise.spark_jobs.node.installing import Attempt, state_tables
+from reprise.spark_jobs.node.counters import counters_of
+from reprise.spark_jobs.node.installing import Attempt, replayable, state_tables
 from reprise.spark_jobs.node.runtime import STAGED, OperatorRuntime, Runtime, SourceRuntime, first_staged
 from reprise.spark_jobs.node.snapshots import SnapshotWriter
 from reprise.spark_jobs.node.wire import Message, decode_table, pack, unpack
@@ -157,7 +158,7 @@ class Host:
         acks, problems = self._writer.collect()
         self._acks += acks
         self._problems += problems
-        counters = self._counters()
+        counters = counters_of(self.runtimes, self._problems)
         self._reported = command.job
         return Report(
             slot=command.slot,
@@ -177,17 +178,6 @@ class Host:
             gaps=tuple(sorted(self._gaps)),
             counters=counters,
         )
-
-    def _counters(self) -> dict[str, dict[str, int]]:
-        """What partitions count.  User code that raises here has harmed no batch: that is a problem and no failure."""
-        found = {}
-        for partition, runtime in self.runtimes.items():
-            if isinstance(runtime, OperatorRuntime):
-                try:
-                    found[partition] = runtime.counters()
-                except (Exception, PanicException) as error:
-                    self._problems.append(f"{partition}: counters: {type(error).__name__}: {error}")
-        return {partition: counted for partition, counted in found.items() if counted}
 
     def close(self) -> None:
         """Drop everything, wait for checkpoints that are being written."""
@@ -272,7 +262,7 @@ class Host:
         state = operator.initial(spec.place)
         runtime = OperatorRuntime(spec, operator, state, install.position, self._budget, sink)
         held_back = any(name.startswith(STAGED) for name in tables or {})
-        if sink is not None and (held_back or not self._replayable(partition)):
+        if sink is not None and (held_back or not replayable(partition, self._resource, self._topology)):
             runtime.staged = {}  # also where other code, now replayable, goes on from output that was not shown yet
         if tables is not None:
             runtime.restore(tables)
@@ -291,14 +281,6 @@ class Host:
         except OSError as error:
             raise SinkError(str(error)) from error
         return sink
-
-    def _replayable(self, output: str) -> bool:
-        """Whether a replay of this output partition gives the same rows: everything upstream is deterministic."""
-        needs = {
-            self._topology.partitions[p].place.operator for p in self._topology.queries[output].partitions
-        }
-        specs = [o for o in self._resource.operators if o.name in needs]
-        return all(make_operator(o).deterministic for o in specs)
 
     def _drop(self, partition: str) -> None:
         self.installed.pop(partition, None)
@@ -336,7 +318,7 @@ class Host:
         except (
             Exception,
             PanicException,
-        ) as error:  # rows that cannot be routed or encoded, a state not to be frozen
+        ) as error:  # rows not to be routed or encoded, a state not to be frozen
             place = self._topology.partitions[partition].place
             self._end(partition, StepError(place.operator, partition, batch, error))
 
@@ -443,9 +425,7 @@ class Host:
         with self._its_own(partition, runtime.position):
             try:
                 loops = runtime.loops()
-            except (
-                OSError
-            ) as error:  # a disk that does not answer is no loss: it is asked again with the next command
+            except OSError as error:  # a disk that does not answer is asked again with the next command
                 self._problems.append(f"{partition}: state of batch {position} waits: {error}")
                 return False
             state = runtime.freeze(loops)

@@ -14,6 +14,7 @@ from reprise.spark_jobs.errors import CheckpointError, StoreError
 from reprise.spark_jobs.node.command import Install
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.snapshot import StateFile
+from reprise.spark_jobs.topology import StreamTopology, Topology, make_operator
 
 FIRST_PAUSE_S = 0.5
 """Between the first two attempts; each further pause is twice as long."""
@@ -45,3 +46,9 @@ def state_tables(store: CheckpointStore, install: Install) -> Tables | None:
         raise
     except Exception as error:  # a store's client library raises what it likes
         raise StoreError(f"{install.file['path']}: {type(error).__name__}: {error}") from error
+
+
+def replayable(output: str, resource: StreamTopology, topology: Topology) -> bool:
+    """Whether a replay of this output partition gives the same rows: everything upstream is deterministic."""
+    needs = {topology.partitions[p].place.operator for p in topology.queries[output].partitions}
+    return all(make_operator(o).deterministic for o in resource.operators if o.name in needs)
