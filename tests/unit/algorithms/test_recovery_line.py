@@ -120,9 +120,8 @@ def _snapshots(draw: st.DrawFn, positions: list[int], targets: list[str]) -> lis
     return found
 
 
-@settings(max_examples=700, deadline=None)
-@given(worlds(), st.data())
-def test_it_is_the_greatest_of_all_valid_lines(world: World[Point], data: st.DataObject) -> None:
+def greatest_of_all_valid(world: World[Point], data: st.DataObject) -> None:
+    """`line` against all choices of snapshots, for a drawn set of failed partitions."""
     failed = data.draw(st.sets(st.sampled_from(sorted(world.snapshots)), min_size=1).map(frozenset))
     found, lines = line(world, failed), list(all_lines(world, failed))
     if isinstance(found, Impossible):
@@ -131,6 +130,14 @@ def test_it_is_the_greatest_of_all_valid_lines(world: World[Point], data: st.Dat
     else:
         assert valid(world, failed, found)
         assert all(not_above(world, other, found) for other in lines)
+
+
+test_it_is_the_greatest_of_all_valid_lines = settings(max_examples=150)(
+    given(worlds(), st.data())(greatest_of_all_valid)
+)
+test_it_is_the_greatest_of_all_valid_lines_in_many_worlds = pytest.mark.slow(
+    settings(max_examples=2000)(given(worlds(), st.data())(greatest_of_all_valid))
+)
 
 
 # -- CheckMate's own algorithm, word by word ---------------------------------------------------------------------------

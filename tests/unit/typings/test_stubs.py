@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TYPINGS = Path("typings")
 
 
@@ -14,6 +16,7 @@ LEFT_OUT = ("stub does not have", "disjoint base")
 """A stub need not have every parameter, nor say which classes are of C."""
 
 
+@pytest.mark.slow
 def test_stubs_are_those_of_the_libraries_that_are_installed() -> None:
     """What a stub leaves out is not used; what it says must be true."""
     files = (file.relative_to(TYPINGS).with_suffix("") for file in TYPINGS.rglob("*.pyi"))
