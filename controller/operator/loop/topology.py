@@ -136,9 +136,7 @@ class TopologyController:
         there was nothing to decide, or it could not be carried out."""
         with self._lock, self._timed(PollKind.DECIDE):
             self.body = body
-            if (
-                self._schedule.kind is None and not self._ending
-            ):  # so that a thousand new ones take turns as well
+            if self._schedule.kind is None and not self._ending:  # also a thousand new ones take turns
                 self._schedule.next(PollKind.DECIDE)
             if self._over or self._take_spec(cluster) is None or self._steps is None:
                 return None

@@ -218,8 +218,8 @@ class Publisher:
 
 def _pressing(status: Mapping[str, Any]) -> object:
     """What of a topology's status people must see at once."""
-    updates = [[c.get("type"), c.get("status"), c.get("reason")] for c in status.get("conditions") or []]
-    return [updates, status.get("queries"), status.get("incident")]
+    conditions = [[c.get("type"), c.get("status"), c.get("reason")] for c in status.get("conditions") or []]
+    return [conditions, status.get("queries"), status.get("incident")]
 
 
 def _restored(plan: PlanRecord, seen: Observation) -> int:
