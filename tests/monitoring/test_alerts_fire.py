@@ -125,10 +125,16 @@ def the_log_alone_tells_the_incident(watched: Watched) -> None:
     ]
 
 
+OF_WINDOWS_AND_JOINS = {"Late rows dropped"}
+"""Panels of counters that no operator of this topology has; `every_metric_was_served` looks at the metric itself."""
+
+
 def no_panel_is_empty(watched: Watched) -> None:
     """Over the run so far, as a person would look at it afterwards: every query has a number in it."""
     for dashboard in DASHBOARDS:
         for panel in dashboard.panels:
+            if panel.title in OF_WINDOWS_AND_JOINS:
+                continue
             for query in panel.queries:
                 expr = query.expr.replace("$topology", ".+").replace("$__rate_interval", "15s")
                 series = watched.prometheus.query_range(expr, 300)
