@@ -50,7 +50,7 @@ control-plane: setup  ## start to build Kubernetes' own servers in the backgroun
 test: control-plane lint  ## lint and all kinds of tests, on real Spark, ZooKeeper, nodes and a Kubernetes API server
 	$(BIN)/python -m pytest -q -n 2 -m "not slow and not soak"
 	$(BIN)/python -m tests.kubernetes.build   # waits for the build in the background, or says what is missing
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "slow and not soak" --durations=25   # they wait more than they work
+	$(BIN)/python -m pytest -q -m "slow and not soak" --durations=25
 
 test-soak: setup  ## the whole fault matrix and all random schedules
 	$(BIN)/python -m tests.kubernetes.build
