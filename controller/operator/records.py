@@ -224,9 +224,8 @@ class Records:
         path, data = f"{self.root}/{paths.DRAIN}", encode_drain(driver)
         try:
             found = self._get(path)
-            if (
-                found is None
-            ):  # the rights of the records it stands among: a running driver may still be somebody else
+            if found is None:
+                # the rights of the records it stands among: a running driver may still be somebody else
                 rights = self._client.get_acls_async(self.root).get()
                 self._client.create_async(path, data, acl=rights, makepath=True).get()
             elif found[0] != data:

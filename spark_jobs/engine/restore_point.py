@@ -131,10 +131,8 @@ def _require_round(manifest: Manifest) -> None:
     """CheckpointError for a line whose partitions are not all at the checkpoint's position.  A later version may write one,
     and it is not damaged; but who is restored from it here would be taken for one at that position, and wait for ever for
     what the others do not send."""
-    if other := sorted(
-        p for p, s in manifest.snapshots.items() if s != s.round(p, manifest.position, s.file)
-    ):
+    if apart := manifest.apart:
         raise CheckpointError(
-            f"checkpoint {manifest.position} has partitions at positions of their own ({', '.join(other[:3])}), and this "
+            f"checkpoint {manifest.position} has partitions at positions of their own ({', '.join(apart[:3])}), and this "
             "version restores only checkpoints at which all are at the same; a later version has written it"
         )

@@ -315,10 +315,8 @@ class Host:
             self._end(partition, error)
         except MemoryError:
             raise
-        except (
-            Exception,
-            PanicException,
-        ) as error:  # rows not to be routed or encoded, a state not to be frozen
+        # rows that cannot be routed or encoded, a state not to be frozen
+        except (Exception, PanicException) as error:
             place = self._topology.partitions[partition].place
             self._end(partition, StepError(place.operator, partition, batch, error))
 

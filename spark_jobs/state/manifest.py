@@ -50,10 +50,16 @@ class Manifest:
         """Partition -> file, of those that have one."""
         return {p: s.file for p, s in self.snapshots.items() if s.file is not None}
 
+    @property
+    def apart(self) -> tuple[str, ...]:
+        """Partitions whose snapshot is not of this checkpoint's round, sorted; none in a global checkpoint."""
+        taken = self.snapshots.items()
+        return tuple(sorted(p for p, s in taken if s != Snapshot.round(p, self.position, s.file)))
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         line: dict[str, Any] = {"files": {p: asdict(f) for p, f in self.files.items()}}
-        if any(s != Snapshot.round(p, self.position, s.file) for p, s in self.snapshots.items()):
+        if self.apart:
             line = {"snapshots": {p: s.to_json() for p, s in self.snapshots.items()}}
         return {
             "version": MANIFEST_VERSION,

@@ -36,6 +36,7 @@ from reprise.controller.operator.pods.actor import Actor, executors_of
 from reprise.controller.operator.pods.capacity import NOTHING_KNOWN
 from reprise.controller.operator.pods.capacity_forecaster import CapacityForecaster
 from reprise.controller.operator.pods.cluster_view import ClusterView
+from reprise.controller.operator.pods.drain import Drain
 from reprise.controller.operator.pods.driver import DriverKeeper
 from reprise.controller.operator.pods.manifests import driver_name, owner
 from reprise.controller.operator.pods.removal import Removal
@@ -334,6 +335,7 @@ class TopologyController:
             self.wake,
             self._reported,
         )
+        self.driver.drain = Drain(records, self.events)
         patience_s = absence_counts_after_s(self._settings.session_s)
         return _Steps(
             records,

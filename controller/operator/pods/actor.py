@@ -11,7 +11,6 @@ from reprise.controller.kubernetes.events import Events
 from reprise.controller.kubernetes.pods import PodView
 from reprise.controller.operator.pods.capacity_forecaster import CapacityForecaster
 from reprise.controller.operator.pods.cluster_view import ClusterView
-from reprise.controller.operator.pods.drain import Drain
 from reprise.controller.operator.pods.driver import DriverKeeper
 from reprise.controller.operator.pods.executors import evict_lost
 from reprise.controller.operator.pods.manifests import driver_name
@@ -44,11 +43,10 @@ class Actor:
     ) -> None:
         """The forecast of the look before stands while ZooKeeper is away.  Raises OperatorError and CoordinationError, with
         nothing half-done that the next look would not go on with."""
-        evict_lost(self.api, self.events, executors_of(cluster.pods), findings)
+        executors = executors_of(cluster.pods)
+        evict_lost(self.api, self.events, executors, findings)
         if self.records.connected:
             self.forecaster.look(resource, cluster, findings.here)
-        if self.driver.drain is None:
-            self.driver.drain = Drain(self.records, self.events)
-        self.driver.pods_wait = any(pod.phase == "Pending" for pod in executors_of(cluster.pods).values())
+        self.driver.pods_wait = any(pod.phase == "Pending" for pod in executors.values())
         driver = cluster.pods.get(driver_name(resource.name))
         self.driver.look(resource, driver, cluster.machines, recovering, self.records.last)
