@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ import pytest
 from reprise.controller.image.helm_test import topology
 from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
 from reprise.controller.zookeeper.access import AUTH
-from reprise.controller.zookeeper.client import make_client
 from reprise.controller.zookeeper.errors import NoAuthError
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from tests.kubernetes.cluster import REPOSITORY, KubeCluster
@@ -24,7 +22,7 @@ from tests.kubernetes.install import IMAGE
 from tests.kubernetes.rest import RestError
 from tests.kubernetes.scenario import until
 from tests.kubernetes.test_helm_install import helm
-from tests.support.zookeeper import zookeeper
+from tests.support.zookeeper import session, zookeeper
 
 RELEASE, NAMESPACE, TOPOLOGIES, NODE = "users", "users", "users-topologies", "users-node"
 KEY = "k" * 32
@@ -87,19 +85,8 @@ def control_plane(
 ) -> Iterator[ZooKeeperSession]:
     folder = tmp_path_factory.mktemp("control-plane")
     (folder / "key").write_text(KEY)
-    with session(server, folder) as client:
+    with session(server, {AUTH: str(folder)}) as client:
         yield client
-
-
-@contextmanager
-def session(server: ZooKeeperServer, folder: Path) -> Iterator[ZooKeeperSession]:
-    client = make_client(server.hosts, 10.0, {AUTH: str(folder)})
-    client.start(timeout=30)
-    try:
-        yield client
-    finally:
-        client.stop()
-        client.close()
 
 
 def create(cluster: KubeCluster, name: str) -> None:
@@ -161,7 +148,7 @@ def test_the_driver_is_the_topology_s_user_by_a_secret_that_the_operator_makes(
         acl.id.id.rpartition(":")[0] for acl in control_plane.get_acls_async(f"{root(OURS)}/driver").get()
     }
     assert allowed == {"reprise", root(OURS)}
-    with session(server, tmp_path) as topologys:
+    with session(server, {AUTH: str(tmp_path)}) as topologys:
         assert int(topologys.get(f"{root(OURS)}/driver")[0]) >= 1
         topologys.create(f"{root(OURS)}/mine", b"1")
         topologys.set(f"{root(OURS)}/mine", b"2")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,6 +11,8 @@ from reprise.controller.agent.jvm import Jvm
 from reprise.controller.local.cluster.process_reaper import ProcessReaper
 from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
 from reprise.controller.zookeeper.access import Access
+from reprise.controller.zookeeper.client import make_client
+from reprise.controller.zookeeper.session import ZooKeeperSession
 
 
 @contextmanager
@@ -29,3 +31,15 @@ def zookeeper(users: bool = False, tls: Path | None = None) -> Iterator[ZooKeepe
         yield server
     finally:
         reaper.close()
+
+
+@contextmanager
+def session(server: ZooKeeperServer, environment: Mapping[str, str]) -> Iterator[ZooKeeperSession]:
+    """A session of the user that `environment` names."""
+    client = make_client(server.hosts, 10.0, environment)
+    client.start(timeout=30)
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()

@@ -5,7 +5,6 @@ On one in memory, and the same on a real one.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,19 +14,28 @@ from reprise.controller.coordinator import history
 from reprise.controller.coordinator.coordinator import Coordinator
 from reprise.controller.coordinator.store import Store
 from reprise.controller.zookeeper import paths
-from reprise.controller.zookeeper.client import make_client
 from reprise.controller.zookeeper.errors import RecordError, StaleError
 from reprise.controller.zookeeper.process_records import Leader, parse_leader
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.scheduler import AddPlan, CloseIncident, Desired, WriteDesired, WriteIncident, decide
 from tests.support.memory_zookeeper import MemoryServer
-from tests.support.record_samples import INCIDENT, PLAN, POLICY, TOPOLOGY, replace
-from tests.support.stores import Connect, acts, add_node, nodes, put, ready, report
+from tests.support.record_samples import INCIDENT, PLAN, POLICY, replace
+from tests.support.stores import (
+    Connect,
+    NewSession,
+    acts,
+    add_node,
+    nodes,
+    put,
+    ready,
+    report,
+    sessions_with,
+    stores,
+)
 from tests.support.waiting import until
 from tests.support.zookeeper import zookeeper
 
 REAL = pytest.param("a server", marks=[pytest.mark.slow, pytest.mark.timeout(180)])
-NewSession = Callable[[float], ZooKeeperSession]
 
 
 @pytest.fixture(scope="module", params=["memory", REAL])
@@ -37,30 +45,13 @@ def new_session(request: pytest.FixtureRequest) -> Iterator[NewSession]:
         yield lambda _: ZooKeeperSession(memory.session())  # type: ignore[arg-type]
         return
     with zookeeper() as server:
-
-        def new(session_s: float) -> ZooKeeperSession:
-            client = make_client(server.hosts, session_s)
-            client.start(timeout=30)
-            return client
-
-        yield new
+        yield sessions_with(server)
 
 
 @pytest.fixture
 def connect(new_session: NewSession, request: pytest.FixtureRequest) -> Iterator[Connect]:
-    clients: list[ZooKeeperSession] = []
-    root = f"/reprise/test/{request.function.__name__}"
-
-    def new(session_s: float = 2.0) -> Store:
-        clients.append(new_session(session_s))
-        store = Store(clients[-1], root, TOPOLOGY, time.time, grace_s=0.2)
-        store.open()
-        return store
-
-    yield new
-    for client in clients:
-        client.stop()
-        client.close()
+    with stores(new_session, f"/reprise/test/{request.function.__name__}") as found:
+        yield found
 
 
 def test_a_snapshot_holds_all_records(connect: Connect) -> None:

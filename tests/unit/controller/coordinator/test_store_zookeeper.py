@@ -21,10 +21,9 @@ from reprise.controller.coordinator.coordinator import Coordinator
 from reprise.controller.coordinator.store import Store
 from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
 from reprise.controller.zookeeper import paths
-from reprise.controller.zookeeper.client import make_client
 from reprise.controller.zookeeper.errors import NoNodeError, SessionError
 from reprise.controller.zookeeper.records import parse_desired
-from reprise.controller.zookeeper.session import ANSWER_S, ZooKeeperSession
+from reprise.controller.zookeeper.session import ANSWER_S
 from reprise.scheduler import (
     Desired,
     Outcome,
@@ -32,8 +31,8 @@ from reprise.scheduler import (
 )
 from reprise.scheduler import precomputed as precomputed_module
 from reprise.spark_jobs.topology import load_topology, to_json
-from tests.support.record_samples import POLICY, TOPOLOGY, replace
-from tests.support.stores import Connect, add_node, nodes, ready, report
+from tests.support.record_samples import POLICY, replace
+from tests.support.stores import Connect, add_node, nodes, ready, report, sessions_with, stores
 from tests.support.waiting import until
 from tests.support.zookeeper import zookeeper
 
@@ -55,20 +54,8 @@ def root(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def connect(server: ZooKeeperServer, root: str) -> Iterator[Connect]:
     """Stores with a session each."""
-    clients: list[ZooKeeperSession] = []
-
-    def new(session_s: float = 2.0) -> Store:
-        client = make_client(server.hosts, session_s)
-        client.start(timeout=30)
-        clients.append(client)
-        store = Store(client, root, TOPOLOGY, time.time, grace_s=0.2)
-        store.open()
-        return store
-
-    yield new
-    for client in clients:
-        client.stop()
-        client.close()
+    with stores(sessions_with(server), root) as found:
+        yield found
 
 
 def leads(store: Store, path: str, pid: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -24,7 +24,7 @@ from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.controller.zookeeper.users import Keys
 from tests.kafka.certificates import Authority
 from tests.support.waiting import until
-from tests.support.zookeeper import zookeeper
+from tests.support.zookeeper import session, zookeeper
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 A, B = "/reprise/ns/a", "/reprise/ns/b"
@@ -34,17 +34,6 @@ A, B = "/reprise/ns/a", "/reprise/ns/b"
 def server() -> Iterator[ZooKeeperServer]:
     with zookeeper(users=True) as server:
         yield server
-
-
-@contextmanager
-def session(server: ZooKeeperServer, environment: dict[str, str]) -> Iterator[ZooKeeperSession]:
-    client = make_client(server.hosts, 10.0, environment)
-    client.start(timeout=30)
-    try:
-        yield client
-    finally:
-        client.stop()
-        client.close()
 
 
 @pytest.fixture
