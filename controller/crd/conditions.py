@@ -22,13 +22,72 @@ class Truth(StrEnum):
     UNKNOWN = "Unknown"
 
 
+class ConditionReason(StrEnum):
+    """Why a condition stands as it does.  docs/kubernetes.md says what to do about those that ask for somebody."""
+
+    # of the condition Ready of a topology
+    STARTING = "Starting"
+    """The topology has not been started yet; the message says what is waited for."""
+    AWAITING_APPROVAL = "AwaitingApproval"
+    """A plan is proposed and not approved."""
+    NOT_ADVANCING = "NotAdvancing"
+    """A query runs and shows nothing."""
+    QUERIES_DOWN = "QueriesDown"
+    """Queries wait, or are being restored."""
+    NOT_WATCHED_YET = "NotWatchedYet"
+    """Queries are behind, and this operator has not watched them for long enough to say whether they advance."""
+    ALL_QUERIES_AVAILABLE = "AllQueriesAvailable"
+
+    # of Recovering, and of the conditions Restored and Closed of an Incident: the phase
+    NO_INCIDENT = "NoIncident"
+    SETTLING = "Settling"
+    WAITING = "Waiting"
+    RECOVERING = "Recovering"
+    VERIFYING = "Verifying"
+    CLOSED = "Closed"
+
+    # of Degraded, beside NOT_ADVANCING and QUERIES_DOWN
+    DRIVER_DOWN = "DriverDown"
+    """There is no driver that works."""
+    DRIVER_WAITS = "DriverWaits"
+    """The driver waits for its checkpoint store."""
+    CANNOT_DECIDE = "CannotDecide"
+    """A record cannot be read, or a decision cannot be written down."""
+    NOTHING_IS_DOWN = "NothingIsDown"
+
+    # of Paused, Valid and Observed
+    ASKED = "Asked"
+    """Somebody holds batches back; the message says who."""
+    RUNNING = "Running"
+    ACCEPTED = "Accepted"
+    SPEC_REFUSED = "SpecRefused"
+    """The newest spec cannot be run; also of Ready where none could be run before."""
+    UP_TO_DATE = "UpToDate"
+    NO_ANSWER = "NoAnswer"
+    """ZooKeeper or the API server does not answer."""
+    NOT_OBSERVED = "NotObserved"
+    """Of the conditions that are Unknown meanwhile."""
+
+    # of Correlated of an Incident: its kind
+    BLOCKING = "Blocking"
+    CORRELATED = "Correlated"
+    DRIVER = "Driver"
+    START = "Start"
+
+    # of Approved and Executed of a RecoveryPlan
+    CARRIED_OUT = "Carried"
+    EXECUTING = "Executing"
+    DONE = "Done"
+    SUPERSEDED = "Superseded"
+
+
 @dataclass(frozen=True, slots=True)
 class ConditionUpdate:
     """What one condition is to say now; times and generation are added when it is merged."""
 
     type: str
     truth: Truth
-    reason: str
+    reason: ConditionReason
     message: str = ""
 
 
@@ -48,7 +107,7 @@ def _condition(
     return {
         "type": update.type,
         "status": update.truth.value,
-        "reason": update.reason,
+        "reason": update.reason.value,
         "message": cut(update.message, 1024),
         "lastTransitionTime": before["lastTransitionTime"] if same else rfc3339(now),
         "observedGeneration": generation,

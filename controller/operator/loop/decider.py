@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reprise.controller.kubernetes.events import Events
+from reprise.controller.kubernetes.events import EventReason, Events
 from reprise.controller.operator.records import Records
 from reprise.scheduler import Decision
 
@@ -24,7 +24,7 @@ class Decider:
         self.records.open()
         decision = self.records.coordinator.turn()
         if decision is not None and decision.plan is not None:
-            self.events.note("PlanMade", f"{decision.plan.id}: {decision.reason}")
+            self.events.note(EventReason.PLAN_MADE, f"{decision.plan.id}: {decision.reason}")
         return decision
 
     def precompute(self) -> None:

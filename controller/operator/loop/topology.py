@@ -25,7 +25,7 @@ from reprise.controller import logs
 from reprise.controller.crd.base import TopologyReference
 from reprise.controller.kubernetes.api import Api
 from reprise.controller.kubernetes.errors import BudgetError, OperatorError
-from reprise.controller.kubernetes.events import Events
+from reprise.controller.kubernetes.events import EventReason, Events
 from reprise.controller.observability.metrics import look as metrics_look
 from reprise.controller.observability.metrics.totals import Totals
 from reprise.controller.operator.loop.decider import Decider
@@ -230,7 +230,9 @@ class TopologyController:
             except CoordinationError as error:
                 if waited_s < patience_s:
                     return False
-                self.events.say("RecordsLeft", f"not removed from ZooKeeper: {error}", warning=True)
+                self.events.say(
+                    EventReason.RECORDS_LEFT, f"not removed from ZooKeeper: {error}", warning=True
+                )
             self._steps.records.close()
             return True
 
@@ -304,7 +306,7 @@ class TopologyController:
                 self._invalid = (-1, "")
             except SpecError as error:
                 self._invalid = (generation, str(error))
-                self.events.note("SpecRefused", str(error), warning=True)
+                self.events.note(EventReason.SPEC_REFUSED, str(error), warning=True)
         if self._spec is None:
             return None
         approval = self.display.reporter.approval

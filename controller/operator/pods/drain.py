@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from reprise.controller.kubernetes.events import Events
+from reprise.controller.kubernetes.events import EventReason, Events
 from reprise.controller.kubernetes.pods import PodView
 from reprise.controller.operator.settings import OperatorSettings
 from reprise.controller.zookeeper.errors import CoordinationError, SessionError
@@ -79,12 +79,15 @@ class Drain:
                 return f"{_CHANGED}: the driver cannot be asked to drain: {error}"
             self._asked, self._since = progress.driver, self.clock()
             self.events.say(
-                "DrainAsked", f"{_CHANGED}: the driver stops at a checkpoint, then a new one goes on"
+                EventReason.DRAIN_ASKED,
+                f"{_CHANGED}: the driver stops at a checkpoint, then a new one goes on",
             )
         why, stands = _waits_for(seen, pod, reported)
         if self.clock() - self._since > PATIENCE_S or self._tries > 1:
             why = why if WAY_OUT in why or not seen.connected else f"{why}; {WAY_OUT}"
-            self.events.say("DrainWaits", f"{_CHANGED} and is not in effect yet: {why}", warning=True)
+            self.events.say(
+                EventReason.DRAIN_WAITS, f"{_CHANGED} and is not in effect yet: {why}", warning=True
+            )
         drains = "drains" if reported else "is to drain"
         return f"{_CHANGED}, and the driver {drains}: {why}{stands}"
 
@@ -102,7 +105,7 @@ class Drain:
                 if not same and not self._nothing_released():
                     self._tries += 1
                     self.events.say(
-                        "FormerSpecStarted",
+                        EventReason.FORMER_SPEC_STARTED,
                         "the driver ended before it had drained: the former spec goes on until then; where it cannot, "
                         f"{WAY_OUT}",
                     )

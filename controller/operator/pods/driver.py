@@ -20,7 +20,7 @@ from typing import Any
 
 from reprise.controller.kubernetes.api import Api, collection
 from reprise.controller.kubernetes.errors import ConflictError
-from reprise.controller.kubernetes.events import Events
+from reprise.controller.kubernetes.events import EventReason, Events
 from reprise.controller.kubernetes.pods import KubernetesNode, PodView
 from reprise.controller.operator.pods import manifests, network_policy, zk_mounts
 from reprise.controller.operator.pods.drain import WAY_OUT, Drain, nothing_released
@@ -120,17 +120,17 @@ class DriverKeeper:
             self._give_up(
                 resource,
                 pod,
-                "DriverSilent",
+                EventReason.DRIVER_SILENT,
                 f"the driver is silent: no report for {self.silence.silent_s:.0f} s while ZooKeeper answers",
             )
         elif pod.phase == "Running" and self.loop.hung:
-            self._give_up(resource, pod, "DriverHung", f"the driver hangs: {self.loop.describe()}")
+            self._give_up(resource, pod, EventReason.DRIVER_HUNG, f"the driver hangs: {self.loop.describe()}")
         elif pod.annotations.get(manifests.REVISION) != self._revision(resource):
             self._renew(resource, pod, recovering, seen)
         else:
             self.problem = "" if pod.phase == "Running" else f"the driver's pod is {pod.phase}: {pod.reason}"
             if no_user := self._without_user(resource, self.pods_wait or pod.phase == "Pending"):
-                self.events.say("ZooKeeperUserRefused", no_user, warning=True)
+                self.events.say(EventReason.USER_REFUSED, no_user, warning=True)
 
     def _revision(self, resource: StreamTopology) -> str:
         """The revision of the driver that is wanted; computed once for each spec."""
@@ -145,7 +145,7 @@ class DriverKeeper:
             return
         if no_user := self._without_user(resource):
             self.problem = f"no driver is started: {no_user}"
-            self.events.say("ZooKeeperUserRefused", no_user, warning=True)
+            self.events.say(EventReason.USER_REFUSED, no_user, warning=True)
             return
         settings, folder = self.settings, collection(resource.namespace, "configmaps")
         if self.drain is not None:
@@ -166,7 +166,9 @@ class DriverKeeper:
         self._created = self.clock()
         self._not_before = self._created + 2.0  # the watch tells of it before that, or we ask in vain
         self.problem = "the driver is starting"
-        self.events.say("DriverCreated", f"pod {pod['metadata']['name']}, executors {prefix}-exec-*")
+        self.events.say(
+            EventReason.DRIVER_CREATED, f"pod {pod['metadata']['name']}, executors {prefix}-exec-*"
+        )
 
     def _without_user(self, resource: StreamTopology, waited_for: bool = False) -> str:
         """Why the topology's pods cannot be its user of ZooKeeper; empty where they can, or where nobody is one."""
@@ -190,12 +192,14 @@ class DriverKeeper:
         if pod.phase == "Succeeded" and pod.annotations.get(manifests.REVISION) != self._revision(resource):
             self.problem = "the driver has drained"
             self._not_before = 0.0
-            self.events.say("DriverRestarted", "the spec has changed, and the driver has drained")
+            self.events.say(EventReason.DRIVER_RESTARTED, "the spec has changed, and the driver has drained")
         elif pod.uid != self._ended_uid:  # the watch may show it again before it tells that it is gone
             pause = self._count_end(pod)
             why = pod.reason or pod.phase
             self.problem = f"the driver has ended: {why}{self._held_up}"
-            self.events.say("DriverEnded", f"{why}; a new one in {pause:.0f} s{self._held_up}", warning=True)
+            self.events.say(
+                EventReason.DRIVER_ENDED, f"{why}; a new one in {pause:.0f} s{self._held_up}", warning=True
+            )
         self._delete(resource, pod, grace_s=None)
 
     def _waits(self, resource: StreamTopology, pod: PodView, seen: Observation | None) -> str:
@@ -217,7 +221,7 @@ class DriverKeeper:
         self._not_before = self.clock() + pause
         return pause
 
-    def _give_up(self, resource: StreamTopology, pod: PodView, reason: str, problem: str) -> None:
+    def _give_up(self, resource: StreamTopology, pod: PodView, reason: EventReason, problem: str) -> None:
         """It is told to end in the orderly way first: where its kubelet lives, that ends a process that is stopped, too."""
         self._count_end(pod)
         self.problem = problem
@@ -231,7 +235,7 @@ class DriverKeeper:
         if uid == pod.uid and self.clock() - at < AGAIN_S:
             return
         self._forced = pod.uid, self.clock()
-        self.events.say("DriverLost", why, warning=True)
+        self.events.say(EventReason.DRIVER_LOST, why, warning=True)
         self._delete(resource, pod, grace_s=0)
 
     def _renew(
@@ -241,12 +245,12 @@ class DriverKeeper:
         changes, replays = self._changes_output(resource, pod), resource.upgrade == "replay"
         if no_user := self._without_user(resource):  # its successor could not start
             self.problem = f"the driver goes on with the former spec: {no_user}"
-            self.events.say("ZooKeeperUserRefused", no_user, warning=True)
+            self.events.say(EventReason.USER_REFUSED, no_user, warning=True)
             return
         if ran and recovering and not (changes and replays):
             way_out = f"; {WAY_OUT}, also in the middle of a recovery" if changes else ""
             self.events.say(
-                "SpecChangePostponed",
+                EventReason.SPEC_CHANGE_POSTPONED,
                 f"the driver is restarted with the new spec when the incident is closed{way_out}",
             )
             lasts = self.clock() - self._created > STABLE_S
@@ -258,7 +262,7 @@ class DriverKeeper:
             if self.drain is not None and seen is not None:
                 self.problem = self.drain.look(seen, pod, self.silence.reported)
             return
-        self.events.say("DriverRestarted", "the spec has changed")
+        self.events.say(EventReason.DRIVER_RESTARTED, "the spec has changed")
         self._delete(resource, pod, grace_s=None)
 
     def _changes_output(self, resource: StreamTopology, pod: PodView) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from reprise.controller.kubernetes.api import Api, collection
 from reprise.controller.kubernetes.errors import NotFoundError
-from reprise.controller.kubernetes.events import Events
+from reprise.controller.kubernetes.events import EventReason, Events
 from reprise.controller.kubernetes.pods import PodView
 from reprise.controller.operator.pods.verdict import State, Verdict
 from reprise.controller.operator.pods.witness import PodVerdicts
@@ -33,4 +33,4 @@ def _evict(api: Api, events: Events, pod: PodView, verdict: Verdict) -> None:
     except NotFoundError:
         return
     api.delete(path, uid=pod.uid, grace_s=0)
-    events.say("PodEvicted", f"{pod.name}: {verdict.reason}", warning=True)
+    events.say(EventReason.POD_EVICTED, f"{pod.name}: {verdict.reason}", warning=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from reprise.controller.kubernetes.api import Api, collection
 from reprise.controller.kubernetes.errors import ApiError
-from reprise.controller.kubernetes.events import Events
+from reprise.controller.kubernetes.events import EventReason, Events
 from reprise.controller.kubernetes.pods import PodView, pod_view
 from reprise.controller.operator.pods.endings import Endings
 from reprise.controller.operator.pods.manifests import driver_name
@@ -56,7 +56,9 @@ class Removal:
         try:
             found = self.api.find(self._path(name))
         except ApiError as error:
-            self.events.say("PodLeft", f"pod {name} is left behind if there is one: {error}", warning=True)
+            self.events.say(
+                EventReason.POD_LEFT, f"pod {name} is left behind if there is one: {error}", warning=True
+            )
             return None
         return None if found is None else pod_view(found)
 
@@ -68,7 +70,7 @@ class Removal:
         if now - self._since.get(pod.uid, now) > GIVE_UP_S:
             self._left.add(pod.uid)
             why = self._refused.get(pod.uid, "it was removed by force, and is still there")
-            self.events.say("PodLeft", f"pod {pod.name} is left behind: {why}", warning=True)
+            self.events.say(EventReason.POD_LEFT, f"pod {pod.name} is left behind: {why}", warning=True)
             return True
         try:
             self._tell(pod)
@@ -83,7 +85,9 @@ class Removal:
             self.api.delete(path, uid=pod.uid)
         elif self._endings.overdue(pod):
             self.events.note(
-                "PodForced", f"{pod.name}: its grace is over, and nobody has ended it", warning=True
+                EventReason.POD_FORCED,
+                f"{pod.name}: its grace is over, and nobody has ended it",
+                warning=True,
             )
             self.api.delete(path, uid=pod.uid, grace_s=0)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from reprise.controller.kubernetes.api import Api, collection
-from reprise.controller.kubernetes.events import Events
+from reprise.controller.kubernetes.events import EventReason, Events
 from reprise.controller.kubernetes.pods import KubernetesNode, PodView
 from reprise.controller.operator.heartbeat import Heartbeat
 from reprise.controller.operator.pods.endings import Endings
@@ -102,7 +102,7 @@ class Witness:
             return self._gone(name, beat, fenced)
         if not fenced or (beat is not None and beat.there):
             self.records.fence(name, verdict.reason)
-            self.events.note("NodeLost", f"{name}: {verdict.reason}", warning=True)
+            self.events.note(EventReason.NODE_LOST, f"{name}: {verdict.reason}", warning=True)
         return True
 
     def _gone(self, name: str, beat: Heartbeat | None, fenced: bool) -> bool:
@@ -111,7 +111,7 @@ class Witness:
             if self.api.find(f"{collection(self.namespace, 'pods')}/{name}") is not None:
                 return False
             self.records.fence(name, "the pod was deleted")
-            self.events.note("NodeLost", f"{name}: the pod was deleted", warning=True)
+            self.events.note(EventReason.NODE_LOST, f"{name}: the pod was deleted", warning=True)
             return True
         if beat is not None and beat.there:
             self.records.fence(name, "the pod was deleted")

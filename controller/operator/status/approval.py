@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from reprise.controller.crd.convert import object_name
 from reprise.controller.crd.crds import GROUP
-from reprise.controller.kubernetes.events import Events
+from reprise.controller.kubernetes.events import EventReason, Events
 from reprise.controller.operator.status.publisher import Publisher, fingerprint
 from reprise.scheduler import Decision
 from reprise.scheduler.incident import Kind, PlanRecord
@@ -42,14 +42,14 @@ class PlanApproval:
         name = self._propose(plan)
         if name != self.held_back:
             self.held_back, self._asked = name, None
-            self.events.note("PlanProposed", f"{name}: {decision.reason}")
+            self.events.note(EventReason.PLAN_PROPOSED, f"{name}: {decision.reason}")
         now = self.clock()
         if self._asked is not None and now - self._asked < ASK_S:
             return False
         self._asked = now
         if not self._approved(name):
             return False
-        self.events.note("PlanApproved", name)
+        self.events.note(EventReason.PLAN_APPROVED, name)
         self.held_back = ""
         return True
 

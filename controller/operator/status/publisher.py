@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reprise.controller.crd.base import TopologyReference
-from reprise.controller.crd.conditions import ConditionUpdate, Truth, merged
+from reprise.controller.crd.conditions import ConditionReason, ConditionUpdate, Truth, merged
 from reprise.controller.crd.convert import (
     incident_object,
     incident_status,
@@ -90,7 +90,9 @@ class Publisher:
             body["metadata"]["name"] = name
             self._create("recoveryplans", name, body)
             self._plan_status(
-                name, {"state": "Proposed"}, ConditionUpdate("Approved", Truth.FALSE, "AwaitingApproval")
+                name,
+                {"state": "Proposed"},
+                ConditionUpdate("Approved", Truth.FALSE, ConditionReason.AWAITING_APPROVAL),
             )
 
     def supersede(self, name: str) -> None:
@@ -115,12 +117,12 @@ class Publisher:
         status = incident_status(incident, self.reference.name, newest, self.priorities)
         closed = incident.phase is Phase.CLOSED or incident.closed_at is not None
         restored = closed or incident.phase is Phase.VERIFYING
+        kind = ConditionReason(incident.kind.value.capitalize())
+        phase = ConditionReason(incident.phase.value.capitalize())
         updates = [
-            ConditionUpdate(
-                "Correlated", _truth(incident.kind is Kind.CORRELATED), incident.kind.value.capitalize()
-            ),
-            ConditionUpdate("Restored", _truth(restored), incident.phase.value.capitalize()),
-            ConditionUpdate("Closed", _truth(closed), incident.phase.value.capitalize()),
+            ConditionUpdate("Correlated", _truth(incident.kind is Kind.CORRELATED), kind),
+            ConditionUpdate("Restored", _truth(restored), phase),
+            ConditionUpdate("Closed", _truth(closed), phase),
         ]
         status["conditions"] = self._merge(name, updates)
         status["observedGeneration"] = 1
@@ -147,8 +149,8 @@ class Publisher:
             status = {"state": "Superseded", "restored": restored}
         done = status["state"] != "Executing"
         updates = [
-            ConditionUpdate("Approved", Truth.TRUE, "Carried"),
-            ConditionUpdate("Executed", _truth(status["state"] == "Done"), status["state"]),
+            ConditionUpdate("Approved", Truth.TRUE, ConditionReason.CARRIED_OUT),
+            ConditionUpdate("Executed", _truth(status["state"] == "Done"), ConditionReason(status["state"])),
         ]
         if done:
             status["finishedAt"] = rfc3339(time.time())

@@ -16,7 +16,7 @@ from reprise.controller.crd.conditions import ConditionUpdate, Truth
 from reprise.controller.kubernetes.api import Api
 from reprise.controller.kubernetes.budget import Urgency
 from reprise.controller.kubernetes.errors import BudgetError, OperatorError
-from reprise.controller.kubernetes.events import Events
+from reprise.controller.kubernetes.events import EventReason, Events
 from reprise.controller.kubernetes.pods import seconds
 from reprise.controller.operator.status.approval import PlanApproval
 from reprise.controller.operator.status.publisher import Publisher
@@ -29,8 +29,6 @@ PUBLISH_S = 0.5
 """Least time between two looks at what ought to be said."""
 PROBLEM_S = 30.0
 """Least time between two Events about what the driver reports."""
-JOBS_FAIL = "JobsFail"
-"""Reason of the Event about jobs that fail the same way again and again."""
 _GOOD = frozenset({"Ready", "Valid", "Observed"})
 """Conditions that are True while all is well."""
 
@@ -110,10 +108,10 @@ class StatusReporter:
             return
         aside = {f"{p}: {failure}" for p, failure in progress.failed.items() if failure.is_poison}
         for text in sorted(aside - self._troubles):
-            self.events.note("PartitionSetAside", text, warning=True)
-        if progress.stuck and JOBS_FAIL not in self._troubles:
-            self.events.note(JOBS_FAIL, progress.stuck, warning=True)
-        self._troubles = frozenset(aside) | ({JOBS_FAIL} if progress.stuck else set())
+            self.events.note(EventReason.PARTITION_SET_ASIDE, text, warning=True)
+        if progress.stuck and EventReason.JOBS_FAIL not in self._troubles:
+            self.events.note(EventReason.JOBS_FAIL, progress.stuck, warning=True)
+        self._troubles = frozenset(aside) | ({EventReason.JOBS_FAIL} if progress.stuck else set())
         known = [str(failure) for failure in progress.failed.values() if failure.is_poison]
         known += [progress.stuck] if progress.stuck else []
         self._name_problem([p for p in seen.problems if not any(why in p or p in why for why in known)])
@@ -122,7 +120,7 @@ class StatusReporter:
         """An Event for the newest that the driver reports; not for each, as their texts may hold numbers that change."""
         last, at = self._problem
         if problems and problems[-1] != last and time.monotonic() - at >= PROBLEM_S:
-            self.events.note("DriverProblem", problems[-1], warning=True)
+            self.events.note(EventReason.DRIVER_PROBLEM, problems[-1], warning=True)
             self._problem = problems[-1], time.monotonic()
 
     def _completed_at(self, seen: Observation | None) -> float | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reprise.controller.crd.base import WaitingQuery
-from reprise.controller.crd.conditions import ConditionUpdate, Truth, merged
+from reprise.controller.crd.conditions import ConditionReason, ConditionUpdate, Truth, merged
 from reprise.controller.crd.convert import cut, object_name, rfc3339, waiting_queries
 from reprise.controller.crd.topology_status import (
     CheckpointStatus,
@@ -66,28 +66,28 @@ def condition_updates(now: TopologyState) -> list[ConditionUpdate]:
     """The conditions, most telling first."""
     state, seen = now.state, now.observation
     current = seen is not None and seen.connected and not now.problem
-    observed = ConditionUpdate("Observed", Truth.TRUE, "UpToDate")
+    observed = ConditionUpdate("Observed", Truth.TRUE, ConditionReason.UP_TO_DATE)
     if not current:
         observed = ConditionUpdate(
-            "Observed", Truth.FALSE, "NoAnswer", now.problem or "ZooKeeper does not answer"
+            "Observed", Truth.FALSE, ConditionReason.NO_ANSWER, now.problem or "ZooKeeper does not answer"
         )
     valid = (
-        ConditionUpdate("Valid", Truth.FALSE, "SpecRefused", now.invalid)
+        ConditionUpdate("Valid", Truth.FALSE, ConditionReason.SPEC_REFUSED, now.invalid)
         if now.invalid
-        else ConditionUpdate("Valid", Truth.TRUE, "Accepted")
+        else ConditionUpdate("Valid", Truth.TRUE, ConditionReason.ACCEPTED)
     )
     paused = (
-        ConditionUpdate("Paused", Truth.TRUE, "Asked", now.paused_by)
+        ConditionUpdate("Paused", Truth.TRUE, ConditionReason.ASKED, now.paused_by)
         if now.paused_by
-        else _no("Paused", "Running")
+        else _no("Paused", ConditionReason.RUNNING)
     )
     if state is None or seen is None or not current:
         unknown = [
-            ConditionUpdate(t, Truth.UNKNOWN, "NotObserved", now.problem)
+            ConditionUpdate(t, Truth.UNKNOWN, ConditionReason.NOT_OBSERVED, now.problem)
             for t in ("Ready", "Recovering", "Degraded")
         ]
         if state is None and now.invalid:
-            unknown[0] = ConditionUpdate("Ready", Truth.FALSE, "SpecRefused", now.invalid)
+            unknown[0] = ConditionUpdate("Ready", Truth.FALSE, ConditionReason.SPEC_REFUSED, now.invalid)
         return [*unknown, paused, valid, observed]
     available = state.count(Status.AVAILABLE)
     missing = len(state.queries) - available
@@ -98,16 +98,16 @@ def _ready(now: TopologyState, missing: int) -> ConditionUpdate:
     seen = now.observation
     if seen is None or seen.desired is None:
         waits = seen.waits if seen is not None else ""
-        return _no("Ready", "Starting", now.driver_problem or cut(waits, 512) or _starting(now))
+        return _no("Ready", ConditionReason.STARTING, now.driver_problem or cut(waits, 512) or _starting(now))
     if now.held_back:
-        return _no("Ready", "AwaitingApproval", f"plan {now.held_back} waits for approval")
+        return _no("Ready", ConditionReason.AWAITING_APPROVAL, f"plan {now.held_back} waits for approval")
     if now.state is not None and now.state.stalled:
-        return _no("Ready", "NotAdvancing", _stalled(now.state))
+        return _no("Ready", ConditionReason.NOT_ADVANCING, _stalled(now.state))
     if missing:
-        return _no("Ready", "QueriesDown", _down(missing, seen))
+        return _no("Ready", ConditionReason.QUERIES_DOWN, _down(missing, seen))
     if unwatched := _unwatched(seen, now.state):
-        return ConditionUpdate("Ready", Truth.UNKNOWN, "NotWatchedYet", unwatched)
-    return ConditionUpdate("Ready", Truth.TRUE, "AllQueriesAvailable")
+        return ConditionUpdate("Ready", Truth.UNKNOWN, ConditionReason.NOT_WATCHED_YET, unwatched)
+    return ConditionUpdate("Ready", Truth.TRUE, ConditionReason.ALL_QUERIES_AVAILABLE)
 
 
 def _down(missing: int, seen: Observation) -> str:
@@ -152,9 +152,9 @@ def _starting(now: TopologyState) -> str:
 
 def _recovering(now: TopologyState, seen: Observation) -> ConditionUpdate:
     if seen.incident is None:
-        return _no("Recovering", "NoIncident")
+        return _no("Recovering", ConditionReason.NO_INCIDENT)
     name = object_name(now.resource.name if now.resource else "", seen.incident.id)
-    phase = seen.incident.phase.value.capitalize()
+    phase = ConditionReason(seen.incident.phase.value.capitalize())
     outlook = f"; {now.forecast}" if str(now.forecast) else ""
     return ConditionUpdate(
         "Recovering", Truth.TRUE, phase, cut(f"incident {name}: {seen.incident.kind.value}{outlook}")
@@ -163,16 +163,22 @@ def _recovering(now: TopologyState, seen: Observation) -> ConditionUpdate:
 
 def _degraded(now: TopologyState, missing: int) -> ConditionUpdate:
     if now.driver_problem:
-        return ConditionUpdate("Degraded", Truth.TRUE, "DriverDown", now.driver_problem)
+        return ConditionUpdate("Degraded", Truth.TRUE, ConditionReason.DRIVER_DOWN, now.driver_problem)
     if now.observation is not None and now.observation.waits:
-        return ConditionUpdate("Degraded", Truth.TRUE, "DriverWaits", cut(now.observation.waits, 512))
+        return ConditionUpdate(
+            "Degraded", Truth.TRUE, ConditionReason.DRIVER_WAITS, cut(now.observation.waits, 512)
+        )
     if now.observation is not None and now.observation.undecided:
-        return ConditionUpdate("Degraded", Truth.TRUE, "CannotDecide", cut(now.observation.undecided))
+        return ConditionUpdate(
+            "Degraded", Truth.TRUE, ConditionReason.CANNOT_DECIDE, cut(now.observation.undecided)
+        )
     if now.state is not None and now.state.stalled:
-        return ConditionUpdate("Degraded", Truth.TRUE, "NotAdvancing", _stalled(now.state))
+        return ConditionUpdate("Degraded", Truth.TRUE, ConditionReason.NOT_ADVANCING, _stalled(now.state))
     if missing and now.observation is not None and now.observation.desired is not None:
-        return ConditionUpdate("Degraded", Truth.TRUE, "QueriesDown", _down(missing, now.observation))
-    return _no("Degraded", "NothingIsDown")
+        return ConditionUpdate(
+            "Degraded", Truth.TRUE, ConditionReason.QUERIES_DOWN, _down(missing, now.observation)
+        )
+    return _no("Degraded", ConditionReason.NOTHING_IS_DOWN)
 
 
 def _queries(state: RunState) -> QueriesStatus:
@@ -214,5 +220,5 @@ def _epoch(seen: Observation) -> int:
     return int(seen.progress.driver) if seen.progress and seen.progress.driver.isdigit() else 0
 
 
-def _no(kind: str, reason: str, message: str = "") -> ConditionUpdate:
+def _no(kind: str, reason: ConditionReason, message: str = "") -> ConditionUpdate:
     return ConditionUpdate(kind, Truth.FALSE, reason, message)

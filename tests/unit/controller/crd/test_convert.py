@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reprise.algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost, plan_to_json, solve
 from reprise.controller.crd.base import MAX_LISTED, TopologyReference
-from reprise.controller.crd.conditions import ConditionUpdate, Truth, merged
+from reprise.controller.crd.conditions import ConditionReason, ConditionUpdate, Truth, merged
 from reprise.controller.crd.convert import cut, incident_object, incident_status, plan_object, rfc3339
 from reprise.controller.crd.incident import IncidentSpec, IncidentStatus
 from reprise.controller.crd.plan import PlanSpec
@@ -158,7 +158,7 @@ def test_times_are_utc_and_long_texts_say_that_they_were_cut() -> None:
 
 
 def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
-    ready = ConditionUpdate("Ready", Truth.TRUE, "AllAvailable", "22 of 22")
+    ready = ConditionUpdate("Ready", Truth.TRUE, ConditionReason.ALL_QUERIES_AVAILABLE, "22 of 22")
     first = merged([], [ready], 1, 10.0)
     assert first[0]["lastTransitionTime"] == rfc3339(10.0)
     assert merged(first, [ready], 1, 20.0) == first

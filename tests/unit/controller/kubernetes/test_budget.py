@@ -9,7 +9,7 @@ import pytest
 
 from reprise.controller.kubernetes.budget import Urgency, WriteBudget
 from reprise.controller.kubernetes.errors import BudgetError
-from reprise.controller.kubernetes.events import Events
+from reprise.controller.kubernetes.events import EventReason, Events
 from tests.support.fake_api import FakeApi
 
 ABOUT = {"apiVersion": "reprise.dev/v1alpha1", "kind": "StreamTopology", "name": "minimal", "uid": "u1"}
@@ -95,8 +95,8 @@ def test_an_event_without_a_write_to_spare_is_kept_and_written_later() -> None:
     api = FakeApi()
     events = Events(api, "default", ABOUT)  # type: ignore[arg-type]
     api.spent = True
-    events.say("NodeLost", "e1")
-    events.say("NodeLost", "e2")
+    events.say(EventReason.NODE_LOST, "e1")
+    events.say(EventReason.NODE_LOST, "e2")
     assert events.waiting
     assert api.calls == []
     api.spent = False
@@ -110,7 +110,7 @@ def test_a_flood_of_events_keeps_the_newest() -> None:
     events = Events(api, "default", ABOUT)  # type: ignore[arg-type]
     api.spent = True
     for number in range(200):
-        events.say("NodeLost", f"e{number}")
+        events.say(EventReason.NODE_LOST, f"e{number}")
     api.spent = False
     events.flush()
     assert [body["message"] for _, _, body in api.calls] == [f"e{number}" for number in range(150, 200)]
@@ -120,5 +120,5 @@ def test_an_event_that_the_api_server_does_not_take_is_let_go() -> None:
     api = FakeApi()
     events = Events(api, "default", ABOUT)  # type: ignore[arg-type]
     api.away = True
-    events.say("NodeLost", "e1")
+    events.say(EventReason.NODE_LOST, "e1")
     assert not events.waiting

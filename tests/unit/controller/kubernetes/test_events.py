@@ -14,7 +14,7 @@ from reprise.controller.kubernetes import events as module
 from reprise.controller.kubernetes.api import Api
 from reprise.controller.kubernetes.budget import WriteBudget
 from reprise.controller.kubernetes.errors import BudgetError, ConflictError, UnknownError
-from reprise.controller.kubernetes.events import AGAIN_S, Events
+from reprise.controller.kubernetes.events import AGAIN_S, EventReason, Events
 from reprise.controller.operator.status import reporter
 from reprise.controller.operator.status.publisher import Publisher
 from reprise.controller.operator.status.reporter import StatusReporter
@@ -64,14 +64,14 @@ def test_what_is_said_again_counts_up_in_one_object(monkeypatch: pytest.MonkeyPa
     events = Events(api, "default", ABOUT)  # type: ignore[arg-type]
     monkeypatch.setattr(module.time, "time", lambda: now)
     for _ in range(5):
-        events.say("DriverEnded", "exit code 1", warning=True)
+        events.say(EventReason.DRIVER_ENDED, "exit code 1", warning=True)
     now += AGAIN_S
-    events.say("DriverEnded", "exit code 1", warning=True)
+    events.say(EventReason.DRIVER_ENDED, "exit code 1", warning=True)
     assert said(api) == [("DriverEnded", 1), ("DriverEnded", 6)]  # those between are counted, too
     first, second = (body for _, _, body in api.calls)
     assert first["metadata"]["name"] == second["metadata"]["name"]
     assert first["firstTimestamp"] == second["firstTimestamp"] < second["lastTimestamp"]
-    events.say("DriverEnded", "exit code 2", warning=True)
+    events.say(EventReason.DRIVER_ENDED, "exit code 2", warning=True)
     assert api.calls[-1][2]["metadata"]["name"] != first["metadata"]["name"]
 
 
