@@ -190,7 +190,7 @@ class StreamTopology:
     nodes: NodeSettings
     paused: bool
     upgrade: str
-    """drain | replay: see docs/recovery.md."""
+    """drain | replay: see docs/topology.md."""
     sink_location: str | None
     kubernetes: KubernetesSettings
     document: str

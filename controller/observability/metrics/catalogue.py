@@ -160,7 +160,9 @@ METRICS: tuple[Metric, ...] = (
         "1 while the newest plan of the open incident restores nothing although queries wait, else 0.",
     ),
     _gauge(
-        "reprise_free_cpu_cores", "cores", "Free under the cap on living nodes, at the costs of the incident."
+        "reprise_free_cpu_cores",
+        "cores",
+        "Free under the cap on living nodes, at the costs that plans count: in an incident those from before it.",
     ),
     _gauge("reprise_waiting_cpu_cores", "cores", "What partitions without a living node need together."),
     _gauge(

@@ -95,12 +95,18 @@ def config_map(
 
 def revision(resource: StreamTopology, settings: OperatorSettings) -> str:
     """Changes when a running driver would have to be started anew: not by pausing, nor by what the coordinator alone
-    reads."""
+    reads, which is how to recover, what partitions take and what queries are worth."""
     document = json.loads(resource.document)
-    document["spec"].pop("paused", None)
-    document["spec"].pop("recovery", None)
-    document["spec"].pop("upgrade", None)
     document.pop("metadata", None)
+    spec = document["spec"]
+    recovery = spec.pop("recovery", {})
+    spec["buffers"] = [recovery.get(name) for name in ("bufferMemory", "bufferDisk")]
+    for name in ("paused", "upgrade"):
+        spec.pop(name, None)
+    for stage in (*spec["sources"], *spec["operators"]):
+        stage.pop("resources", None)
+        for name in ("priority", "priorities"):
+            stage.get("output", {}).pop(name, None)
     rest = [executor_template(resource, settings), settings.image, settings.zk, settings.driver_account]
     return hashlib.sha256(json.dumps([document, rest], sort_keys=True).encode()).hexdigest()[:12]
 

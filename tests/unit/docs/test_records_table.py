@@ -1,12 +1,18 @@
-"""The table of the records in docs/recovery.md names each znode, and types and modules that are there."""
+"""The table of the records in docs/recovery.md names each znode, and types and modules that are there; the examples on that
+page are records."""
 
 from __future__ import annotations
 
 import importlib
+import json
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from reprise.controller.zookeeper import membership, paths
+import pytest
+
+from reprise.controller.zookeeper import membership, node_record, paths, records, recovery_records
 
 PAGE = Path("docs/recovery.md").read_text(encoding="utf-8")
 ROWS = [
@@ -33,3 +39,27 @@ def test_types_and_modules_are_there() -> None:
             for name in names[:-1]:
                 assert name in ("true", "false") or hasattr(module, name), row
     assert {len(row) for row in ROWS} == {6}
+
+
+EXAMPLES = {
+    heading.group(1): json.loads(heading.group(2))
+    for heading in re.finditer(
+        r"^`([a-z]+)[^`\n]*`[^\n]*\n(?:[^\n]+\n)*\n((?:    [^\n]*\n)+)", PAGE, re.MULTILINE
+    )
+}
+RECORDS: dict[str, tuple[Callable[[bytes], Any], Callable[[Any], bytes]]] = {
+    "nodes": (node_record.parse_node, node_record.encode_node),
+    "progress": (records.parse_progress, records.encode_progress),
+    "stats": (records.parse_stats, records.encode_stats),
+    "desired": (records.parse_desired, records.encode_desired),
+    "incident": (recovery_records.parse_incident, recovery_records.encode_incident),
+    "plans": (recovery_records.parse_plan, recovery_records.encode_plan),
+    "poison": (records.parse_poison, records.encode_poison),
+}
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_the_example_of_a_record_is_what_is_written(name: str) -> None:
+    """It has every field, and comes out of parser and encoder as it is on the page."""
+    parse, encode = RECORDS[name]
+    assert json.loads(encode(parse(json.dumps(EXAMPLES[name]).encode()))) == EXAMPLES[name]

@@ -30,7 +30,7 @@ from reprise.controller.zookeeper.process_records import Spec
 from reprise.controller.zookeeper.users import Keys
 from reprise.scheduler.failure import Failure
 from reprise.scheduler.model import Desired, Progress
-from reprise.spark_jobs.topology import StreamTopology, from_json
+from reprise.spark_jobs.topology import StreamTopology, from_json, override
 from tests.support.fake_api import FakeApi
 
 EXAMPLE = Path(__file__).parents[5] / "examples" / "minimal.yaml"
@@ -257,6 +257,24 @@ def test_a_new_spec_waits_for_the_end_of_the_incident() -> None:
 @pytest.mark.parametrize("change", [{"paused": True}, {"recovery": {"correlatedNodes": 3}}])
 def test_what_the_coordinator_alone_reads_needs_no_new_driver(change: dict[str, Any]) -> None:
     assert manifests.revision(topology(), SETTINGS) == manifests.revision(topology(**change), SETTINGS)
+
+
+@pytest.mark.parametrize("path", ["output.priority", "output.priorities", "resources.cpu"])
+def test_what_queries_are_worth_and_partitions_take_needs_no_new_driver(path: str) -> None:
+    """A person may raise a priority in the middle of a recovery: it must not cost a recovery of everything afterwards."""
+    other = {"output.priority": 9, "output.priorities": {"1": 9}, "resources.cpu": "30m"}[path]
+    changed = override(topology(), {f"operators[count].{path}": other})
+    assert changed != topology()
+    assert manifests.revision(topology(), SETTINGS) == manifests.revision(changed, SETTINGS)
+
+
+@pytest.mark.parametrize("change", [{"bufferMemory": "128Mi"}, {"bufferDisk": "8Gi"}])
+def test_buffers_of_another_size_need_a_new_driver_though_its_pods_have_their_size(
+    change: dict[str, str],
+) -> None:
+    pods = {"executor": {"memory": "2Gi", "storage": "16Gi"}}
+    before, after = topology(kubernetes=pods), topology(kubernetes=pods, recovery=change)
+    assert manifests.revision(before, SETTINGS) != manifests.revision(after, SETTINGS)
 
 
 def test_a_driver_on_a_lost_machine_is_forced_off() -> None:
