@@ -130,7 +130,7 @@ def precompute(
         _decide(settled, policy, planner)
     except (InvariantViolation, PlanningError):
         return None  # whoever decides in earnest will say it
-    return planner.known
+    return planner.precomputed
 
 
 def _decide(snapshot: Snapshot, policy: Policy, planner: Planner) -> Decision:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from reprise.scheduler.costs import normal_costs
 from reprise.scheduler.errors import InvariantViolation
+from reprise.scheduler.eviction import blocked, may_evict
 from reprise.scheduler.incident import Phase
 from reprise.scheduler.model import Desired, Strategy
 from reprise.scheduler.steps import CloseIncident, Decision
@@ -58,11 +59,15 @@ def _flags(view: View, decision: Decision, after: Desired) -> Iterator[tuple[str
 
 
 def _survivors_stay(view: View, after: Desired) -> Iterator[tuple[str, str]]:
-    """O1. Only the blocking strategy stops what still runs; after a restart of the driver nothing does."""
+    """O1. Only the blocking strategy stops what still runs; after a restart of the driver nothing does.  What a rollback
+    takes from its node could not run."""
     if view.driver_changed or view.policy.strategy is Strategy.BLOCKING:
         return
+    before = view.snapshot.desired
+    rollback = before is not None and after.generation != before.generation
+    idle = blocked(view) if rollback and may_evict(view.policy) else frozenset[str]()
     for partition, node in view.survivors.items():
-        if after.assignment.get(partition) != node:
+        if after.assignment.get(partition) != node and partition not in idle:
             yield "O1", f"{partition} survived on {node} and is taken from it"
 
 

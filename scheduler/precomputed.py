@@ -8,7 +8,7 @@ same instance in the same way, so it does not matter when it was asked.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reprise.algorithms import Instance, Plan, solve, solve_strict
 from reprise.scheduler.model import Order
@@ -27,11 +27,22 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class PrecomputedPlan:
+class Answer:
     """A plan, and what it is the answer to."""
 
     question: Question
     plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class PrecomputedPlan:
+    """All that a decision asks on its way to one plan, with the answers."""
+
+    answers: tuple[Answer, ...]
+
+    def to(self, question: Question) -> Answer | None:
+        """The answer to it, if it was asked."""
+        return next((answer for answer in self.answers if answer.question == question), None)
 
 
 @dataclass(slots=True)
@@ -40,13 +51,23 @@ class Planner:
 
     clock: Clock = None
     known: PrecomputedPlan | None = None
-    """The last answer: made ahead, or by this planner."""
+    """Made ahead."""
+    _given: list[Answer] = field(default_factory=list)
 
     def plan(self, question: Question) -> Plan:
         """Raises what `reprise.algorithms.solve` raises."""
-        if self.known is not None and self.known.question == question:
-            return self.known.plan
-        by = solve_strict if question.order is Order.STRICT else solve
-        plan = by(question.instance, question.algorithm, question.time_limit_s, self.clock)
-        self.known = PrecomputedPlan(question, plan)
-        return plan
+        answer = self.known.to(question) if self.known is not None else None
+        if answer is None:
+            by = solve_strict if question.order is Order.STRICT else solve
+            plan = by(question.instance, question.algorithm, question.time_limit_s, self.clock)
+            answer = Answer(question, plan)
+        self._given.append(answer)
+        return answer.plan
+
+    @property
+    def precomputed(self) -> PrecomputedPlan | None:
+        """What this planner was asked, for another one to know; None if it was asked nothing."""
+        if not self._given:
+            return None
+        made = PrecomputedPlan(tuple(self._given))
+        return self.known if made == self.known else made

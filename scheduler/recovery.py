@@ -1,8 +1,8 @@
 """How failed partitions come back: the strategies of a correlated failure, and all-or-nothing below X nodes.
 
 One signature, `(situation, first) -> decision or None`; None means that nothing has changed since the last
-plan. Survivors stay where they are: a plan only adds to the assignment (O1 in docs/recovery.md), and what it
-adds fits under the cap of each node (C1).
+plan. What runs stays where it is (O1 in docs/recovery.md): a plan adds to the assignment, and one that rolls back may
+take from it what cannot run; what it adds fits under the cap of each node (C1).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from reprise.scheduler.eviction import Placed, plan_anew
 from reprise.scheduler.incident import EventName, Incident, Kind, Phase, Trigger, some
 from reprise.scheduler.model import Desired, Strategy
 from reprise.scheduler.planning import Planned, plan_recovery
@@ -27,7 +28,9 @@ def recover(s: Situation, first: bool) -> Decision | None:
 
 
 def plan_by_plan(s: Situation, first: bool) -> Decision | None:
-    """Su and Zhou, section 4.4: the first plan rolls the survivors back, the following only add."""
+    """Su and Zhou, section 4.4: the first plan rolls the survivors back, the following only add.
+
+    Departs from it, as every survivor keeps its node there: see `reprise.scheduler.eviction`."""
     view, before = s.view, s.desired
     lost = [p for p in view.failed if p in before.assignment]
     rollback = first or (bool(lost) and not view.snapshot.topology.deterministic)
@@ -36,11 +39,15 @@ def plan_by_plan(s: Situation, first: bool) -> Decision | None:
         return _taken_off(s) if lost else None
     if not first and not lost and s.nothing_more(candidates):
         return None
-    planned = plan_recovery(view, s.costs, view.survivors, candidates, s.planner)
+    if rollback:
+        placed = plan_anew(view, s.costs, s.planner)
+    else:
+        placed = Placed(plan_recovery(view, s.costs, view.survivors, candidates, s.planner), view.survivors)
+    planned = placed.planned
     trigger = _trigger(s, first, bool(lost))
     plan_id = s.plan_id()
     after = before.next(
-        assignment={**view.survivors, **planned.added},
+        assignment={**placed.held, **planned.added},
         retain=True,
         punctuate=False,
         plan=plan_id,
@@ -50,14 +57,15 @@ def plan_by_plan(s: Situation, first: bool) -> Decision | None:
         after = after.back_to(view.newest_checkpoint)
     if not rollback and after.assignment == before.assignment:
         after = before
-    incident = _after_plan(s, after, planned, candidates)
+    incident = _after_plan(s, after, planned)
     desired = None if after is before else after
+    summary = "; ".join(filter(None, (_summary(planned), placed.note)))
     return carried_out(
         RuleName(f"plan-{trigger}"),
-        f"{plan_id} {_summary(planned)}",
-        s.record(planned, trigger, desired, planned.added),
+        f"{plan_id} {summary}",
+        s.record(planned, trigger, desired, planned.added, placed.note),
         desired,
-        incident.log(s.now, EventName.PLAN, f"{plan_id} {trigger}: {_summary(planned)}"),
+        incident.log(s.now, EventName.PLAN, f"{plan_id} {trigger}: {summary}"),
     )
 
 
@@ -90,7 +98,7 @@ def restore_whole(s: Situation, first: bool) -> Decision | None:
         paused=view.snapshot.paused,
     )
     after = after.back_to(view.newest_checkpoint)
-    incident = _after_plan(s, after, planned, candidates)
+    incident = _after_plan(s, after, planned)
     return carried_out(
         RuleName.PLAN_BLOCKING,
         f"{s.plan_id()} {_summary(planned)}",
@@ -131,7 +139,7 @@ def _trigger(s: Situation, first: bool, lost: bool) -> Trigger:
     return Trigger.LOSS if lost or came_back else Trigger.ARRIVAL
 
 
-def _after_plan(s: Situation, desired: Desired, planned: Planned, candidates: tuple[str, ...]) -> Incident:
+def _after_plan(s: Situation, desired: Desired, planned: Planned) -> Incident:
     return replace(
         s.open,
         phase=Phase.RECOVERING if desired is not s.desired else s.open.phase,
@@ -139,7 +147,7 @@ def _after_plan(s: Situation, desired: Desired, planned: Planned, candidates: tu
         generation=desired.generation,
         lines=desired.lines,
         driver_until=None,
-        considered=s.considered(candidates, planned.added),
+        considered=s.considered(planned.failed, planned.added),
     )
 
 

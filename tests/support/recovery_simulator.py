@@ -346,13 +346,21 @@ class World:
         return {**declared, **(dict(self.incident.costs) if self.incident else {})}
 
     def check_survivors(self, driver: Driver, desired: Desired, rollback: bool) -> None:
-        """O1 and E3, seen by the driver: what it runs on a living node stays there."""
+        """O1 and E3, seen by the driver: what it runs on a living node stays there.  A rollback may take from its node what
+        no query needs that has all of its partitions on living nodes."""
         stored = self.poison.partitions if self.poison else {}
-        for p in driver.positions:
-            node = driver.desired.assignment[p] if driver.desired else ""
-            if node not in self.nodes or p in stored or self.policy.strategy is Strategy.BLOCKING:
+        assignment = driver.desired.assignment if driver.desired else {}
+        alive = {p for p in driver.positions if assignment[p] in self.nodes and p not in stored}
+        if self.policy.strategy is Strategy.BLOCKING:
+            return
+        for p in alive:
+            if desired.assignment.get(p) == assignment[p]:
                 continue
-            assert desired.assignment.get(p) == node, f"O1: {p} runs on {node}"
+            assert rollback, f"O1: {p} runs on {assignment[p]}"
+            assert self.policy.strategy is not Strategy.OPERATOR_CENTRIC, f"O1: {p} survived"
+            for query in self.topology.queries:
+                whole = query.partitions <= alive
+                assert not (whole and p in query.partitions), f"O1: {p} runs for {query.id}"
 
     def check_replayable(self, driver: Driver, partition: str) -> None:
         """What is restored without a rollback must find all output of its upstreams since the checkpoint."""

@@ -63,7 +63,10 @@ def test_a_plan_made_ahead_is_the_plan(strategy: Strategy, solved: list[Plan]) -
     w = world(strategy)
     _, precomputed = burst(w, "n1", "n2")
     assert precomputed is not None
-    assert len(solved) == 1
+    asked = len(solved)
+    assert asked == (
+        1 if strategy is Strategy.OPERATOR_CENTRIC else 3
+    )  # beside all survivors, with their room, with some
     twin = world(strategy)
     burst(twin, "n1", "n2")
     del solved[:]
@@ -71,7 +74,7 @@ def test_a_plan_made_ahead_is_the_plan(strategy: Strategy, solved: list[Plan]) -
     assert decision.plan is not None
     ahead, solved[:] = list(solved), []
     assert settled(twin, None) == decision
-    assert len(solved) == len(ahead) + 1  # the simulator's own looks apart, the plan was not computed again
+    assert len(solved) == len(ahead) + asked  # the simulator's own looks apart, nothing was computed again
 
 
 def test_a_loss_while_the_burst_settles_makes_another_plan(solved: list[Plan]) -> None:

@@ -1,0 +1,83 @@
+"""Survivors that cannot run give their room to queries that can.
+
+A partition that survived on a living node waits for ever where one of its upstreams was lost and does not come back soon:
+nothing that needs it can show anything, and it takes room under the cap of its node all the same.  A plan that rolls
+everything back restores each partition from the checkpoint anyway, so it costs nothing to place these anew, elsewhere or
+later.  What runs stays: no partition of a query that has all of its partitions is moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reprise.scheduler.model import Order, Policy, Strategy
+from reprise.scheduler.planning import Planned, plan_recovery
+from reprise.scheduler.precomputed import Planner
+from reprise.scheduler.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A plan, and what of the assignment stays beside it."""
+
+    planned: Planned
+    held: Mapping[str, str]
+    evicted: tuple[str, ...] = ()
+    """Survivors that leave their nodes, in topological order; the plan may place some of them again."""
+
+    @property
+    def note(self) -> str:
+        """What was evicted, for people; empty if nothing was."""
+        if not self.evicted:
+            return ""
+        if len(self.evicted) == 1:
+            return "1 partition on a living node could not run, as what it reads is lost, and gives its room"
+        return f"{len(self.evicted)} partitions on living nodes could not run, as what they read is lost, and give their room"
+
+
+def may_evict(policy: Policy) -> bool:
+    """Whether the strategy plans for whole queries; the others leave what survived where it is."""
+    return policy.strategy in (Strategy.INCREMENTAL, Strategy.BEST_CASE)
+
+
+def plan_anew(view: View, costs: Mapping[str, int], planner: Planner) -> Placed:
+    """The plan of a rollback: what is failed beside all survivors, if all of it fits; else what is best with the room of
+    the survivors that cannot run.
+
+    Of these the ones that the plan wants again stay on their nodes, if as much is restored with them there.
+    """
+    beside = Placed(plan_recovery(view, costs, view.survivors, view.failed, planner), view.survivors)
+    idle = blocked(view)
+    if not beside.planned.left_out or not idle or not may_evict(view.policy):
+        return beside
+    running = {p: n for p, n in view.survivors.items() if p not in idle}
+    anew = _planned(view, costs, running, planner)
+    if _worth(anew.planned, view.policy) < _worth(beside.planned, view.policy):
+        return beside  # a planner that does not promise the best
+    wanted = idle & anew.planned.added.keys()
+    staying = {p: n for p, n in view.survivors.items() if p not in idle or p in wanted}
+    there = _planned(view, costs, staying, planner) if wanted else anew
+    return there if _worth(there.planned, view.policy) >= _worth(anew.planned, view.policy) else anew
+
+
+def blocked(view: View) -> frozenset[str]:
+    """Survivors that no query needs which has all of its partitions."""
+    survivors = view.survivors.keys()
+    whole = [q.partitions for q in view.snapshot.topology.queries if q.partitions <= survivors]
+    return frozenset(survivors).difference(*whole)
+
+
+def _planned(view: View, costs: Mapping[str, int], held: Mapping[str, str], planner: Planner) -> Placed:
+    evicted = view.survivors.keys() - held.keys()
+    topology = view.snapshot.topology.partitions
+    failed = [p.id for p in topology if p.id in view.failed or p.id in evicted]
+    planned = plan_recovery(view, costs, held, failed, planner)
+    return Placed(planned, held, tuple(p for p in failed if p in evicted))
+
+
+def _worth(planned: Planned, policy: Policy) -> tuple[int, ...]:
+    """How good a plan is by the order of the policy; the greater the better."""
+    worth = {c.query: c.priority for c in planned.candidates}
+    chosen = sorted((worth[q] for q in planned.plan.queries), reverse=True)
+    return tuple(chosen) if policy.order is Order.STRICT else (sum(chosen),)
