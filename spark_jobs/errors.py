@@ -32,6 +32,11 @@ class DamagedError(CheckpointError):
     """A file whose bytes are there and wrong, or that a manifest names and that is missing, after it was read twice."""
 
 
+class NewerVersionError(CheckpointError):
+    """A file that was written by a newer version, and says what this one does not know.  It is not damaged: whoever took an
+    older one instead would go back behind output that is shown.  To be read again, as its writer may replace it."""
+
+
 class SupersededError(DataPlaneError):
     """A later driver has begun with the same checkpoint location: this one must release and complete nothing more."""
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 
 from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.engine.punctuation import Punctuations
-from reprise.spark_jobs.errors import CheckpointError, DamagedError
+from reprise.spark_jobs.errors import CheckpointError, DamagedError, NewerVersionError
 from reprise.spark_jobs.node.command import Install
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.ledger import Ledger
@@ -128,11 +128,10 @@ class RestorePoint:
 
 
 def _require_round(manifest: Manifest) -> None:
-    """CheckpointError for a line whose partitions are not all at the checkpoint's position.  A later version may write one,
-    and it is not damaged; but who is restored from it here would be taken for one at that position, and wait for ever for
-    what the others do not send."""
+    """NewerVersionError for a line whose partitions are not all at the checkpoint's position.  Who is restored from it here
+    would be taken for one at that position, and wait for ever for what the others do not send."""
     if apart := manifest.apart:
-        raise CheckpointError(
+        raise NewerVersionError(
             f"checkpoint {manifest.position} has partitions at positions of their own ({', '.join(apart[:3])}), and this "
-            "version restores only checkpoints at which all are at the same; a later version has written it"
+            "version restores only checkpoints at which all are at the same: it was written by a newer version"
         )

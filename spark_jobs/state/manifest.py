@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from reprise.spark_jobs.errors import CheckpointError
+from reprise.spark_jobs.errors import NewerVersionError
 from reprise.spark_jobs.state.snapshot import Snapshot, StateFile
 
 MANIFEST_VERSION = 2
@@ -71,13 +71,13 @@ class Manifest:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Manifest:
-        """The inverse of `to_json`, and of earlier versions.  ValueError: something is missing.  CheckpointError: it is of a
-        later version, and so not damaged."""
+        """The inverse of `to_json`, and of earlier versions.  ValueError: something is missing.  NewerVersionError: it says
+        what this version does not know, and so is not damaged."""
         try:
             if (version := int(data.get("version", 1))) > MANIFEST_VERSION:
-                raise CheckpointError(
+                raise NewerVersionError(
                     f"the manifest of checkpoint {data['position']} has version {version}; this Reprise reads versions up "
-                    f"to {MANIFEST_VERSION}"
+                    f"to {MANIFEST_VERSION}: it was written by a newer version"
                 )
             offsets = {p: int(o) for p, o in data["offsets"].items()}
             logs = {p: {log: int(o) for log, o in ends.items()} for p, ends in data.get("logs", {}).items()}

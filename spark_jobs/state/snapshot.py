@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from reprise.spark_jobs.errors import NewerVersionError
+
 
 @dataclass(frozen=True, slots=True)
 class StateFile:
@@ -67,14 +69,24 @@ class Snapshot:
 
     @staticmethod
     def from_json(partition: str, data: Mapping[str, Any]) -> Snapshot:
-        """The inverse of `to_json`; raises KeyError, TypeError, ValueError or AttributeError."""
+        """The inverse of `to_json`; raises KeyError, TypeError, ValueError or AttributeError.  NewerVersionError: it is of a
+        kind that this version does not know."""
         return Snapshot(
             partition=partition,
             position=int(data["position"]),
             file=None if data["file"] is None else StateFile.from_json(data["file"]),
-            kind=Kind(data["kind"]),
+            kind=_kind(partition, data["kind"]),
             sent=int(data["sent"]),
             first=int(data["first"]),
             number=int(data["number"]),
             channels={target: int(batch) for target, batch in data["channels"].items()},
         )
+
+
+def _kind(partition: str, name: Any) -> Kind:
+    if isinstance(name, str) and name not in frozenset(Kind):
+        raise NewerVersionError(
+            f"the snapshot of {partition} is of kind {name!r}, which this Reprise does not know: it was written by a newer "
+            "version"
+        )
+    return Kind(name)

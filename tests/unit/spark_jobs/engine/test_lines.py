@@ -267,8 +267,13 @@ def test_a_checkpoint_whose_partitions_are_at_different_positions_is_refused_and
         world.want(2, new, world.spread("e", "f"))
     assert world.engine.desired == before
     assert world.engine.bad_checkpoints == set()
-    path.write_text(as_written)
+    path.write_text(json.dumps(line_of_it.to_json()).replace('"local"', '"of a kind that comes later"'))
     world.engine.restore_point.clock = lambda: math.inf
+    with pytest.raises(CheckpointError, match="written by a newer version"):
+        world.want(2, new, world.spread("e", "f"))
+    assert world.engine.bad_checkpoints == set(), "or the coordinator would go back to an older one"
+    assert world.engine.punctuations.newest == new
+    path.write_text(as_written)
     world.want(2, new, world.spread("e", "f"))
     world.run(lambda e: e.done)
     assert world.output() == expected

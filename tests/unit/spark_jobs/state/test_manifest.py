@@ -119,9 +119,30 @@ def test_a_manifest_of_a_later_version_is_not_called_damaged(tmp_path: Path) -> 
     store.complete(Manifest.of_round(400, {}, {}))
     (path,) = tmp_path.glob("cp-00000400/*.json")
     path.write_text(json.dumps({"version": 3, "position": 400, "pieces": {}}))
-    with pytest.raises(CheckpointError, match=r"version 3; this Reprise reads versions up to 2") as raised:
+    with pytest.raises(
+        CheckpointError, match=r"version 3; .* up to 2: it was written by a newer version"
+    ) as raised:
         store.manifest(400)
     assert not isinstance(raised.value, DamagedError)
+
+
+def with_kind(kind: object) -> Manifest:
+    """A manifest whose `count.0` has a snapshot of that kind."""
+    return Manifest(400, {"count.0": Snapshot("count.0", 390, FILE, kind, 390, 391, 7)}, {})  # type: ignore[arg-type]
+
+
+def test_a_snapshot_of_a_kind_that_is_not_known_is_not_called_damaged(tmp_path: Path) -> None:
+    """It is of a version in which partitions take snapshots for reasons that this one does not know."""
+    store = CheckpointStore(str(tmp_path))
+    store.complete(with_kind("mirrored"))
+    with pytest.raises(
+        CheckpointError, match=r"count.0 is of kind 'mirrored'.* written by a newer version"
+    ) as raised:
+        store.manifest(400)
+    assert not isinstance(raised.value, DamagedError)
+    store.complete(with_kind(None))
+    with pytest.raises(DamagedError):
+        store.manifest(400)
 
 
 def test_a_line_can_be_found_over_snapshots_of_rounds() -> None:
