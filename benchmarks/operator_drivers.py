@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from benchmarks.operator_fleet import NODE_CPU_MILLI, Member
+from reprise.algorithms.failure import Failure, FailureKind
 from reprise.controller.zookeeper import membership, paths
 from reprise.controller.zookeeper.client import make_client
 from reprise.controller.zookeeper.node_record import NodeRecord, encode_node
@@ -26,7 +27,6 @@ from reprise.controller.zookeeper.records import (
     parse_desired,
 )
 from reprise.controller.zookeeper.session import Answer, Stat, ZooKeeperSession
-from reprise.scheduler.failure import Failure, FailureKind
 from reprise.scheduler.model import Desired, PartitionStats, Progress
 
 SESSION_S = 10.0

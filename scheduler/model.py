@@ -13,8 +13,8 @@ from enum import StrEnum
 from typing import Any
 
 from reprise.algorithms.cpu import under_cap
+from reprise.algorithms.failure import Failure
 from reprise.algorithms.positions import Line, Origin
-from reprise.scheduler.failure import Failure
 from reprise.scheduler.incident import Incident
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from reprise.algorithms.failure import Failure
 from reprise.algorithms.positions import Positions
-from reprise.scheduler.failure import Failure
 from reprise.scheduler.model import Node, Policy, QueryView, Snapshot
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from reprise.scheduler.failure import Failure, FailureKind
 from reprise.scheduler.model import Desired, PartitionStats, Progress
 from reprise.spark_jobs.credentials import redacted
 from reprise.spark_jobs.engine import desired as engine_input
@@ -52,7 +51,7 @@ def progress_of(
         nodes=frozenset(progress.nodes),
         positions=progress.positions,
         failed={
-            partition: Failure(FailureKind(failure.kind), redacted(failure.reason))
+            partition: replace(failure, reason=redacted(failure.reason))
             for partition, failure in progress.failed.items()
         },
         horizon=progress.horizon,

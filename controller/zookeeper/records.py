@@ -15,6 +15,7 @@ from math import inf
 from sys import intern
 from typing import Any
 
+from reprise.algorithms.failure import Failure
 from reprise.algorithms.positions import Origin, Positions
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.fields import (
@@ -27,7 +28,6 @@ from reprise.controller.zookeeper.fields import (
     shallow,
 )
 from reprise.controller.zookeeper.node_record import NodeRecord
-from reprise.scheduler.failure import Failure
 from reprise.scheduler.model import Desired, Node, PartitionStats, Poison, Progress
 
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from reprise.algorithms.failure import Failure, FailureKind
 from reprise.spark_jobs.contract import Range
 from reprise.spark_jobs.engine.desired import Desired, Sites
 from reprise.spark_jobs.engine.drain import Drain
@@ -26,7 +27,6 @@ from reprise.spark_jobs.engine.repeated import Repeated
 from reprise.spark_jobs.engine.restore_point import RestorePoint
 from reprise.spark_jobs.engine.trouble import passing
 from reprise.spark_jobs.errors import DataPlaneError, HostBusyError, JobError
-from reprise.spark_jobs.failure import Failure, FailureKind
 from reprise.spark_jobs.node.command import Command, Install, Report, Usage, size_of
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.ledger import Ledger
@@ -488,7 +488,7 @@ class Engine:
     def done(self) -> bool:
         """The stream has ended and every partition that is not poisoned has applied its last batch and stored it."""
         final = self.final
-        poisoned = {p for p, failure in self.failed.items() if failure.kind is FailureKind.POISON}
+        poisoned = {p for p, failure in self.failed.items() if failure.is_poison}
         wanted = set(self.topology.partitions) - self.topology.downstream_of(poisoned)
         return (
             final is not None

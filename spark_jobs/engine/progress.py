@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from reprise.spark_jobs.failure import Failure
+from reprise.algorithms.failure import Failure
 from reprise.spark_jobs.topology import Topology
 
 

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from reprise.algorithms.failure import Failure, FailureKind
 from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.contract import Range
 from reprise.spark_jobs.errors import WireError
-from reprise.spark_jobs.failure import Failure, FailureKind
 from reprise.spark_jobs.version import VERSION, require_same
 
 Order = tuple[int, int]

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from polars.exceptions import PanicException
 
+from reprise.algorithms.failure import Failure, FailureKind
 from reprise.spark_jobs.contract import Place
 from reprise.spark_jobs.errors import (
     CheckpointError,
@@ -34,7 +35,6 @@ from reprise.spark_jobs.errors import (
     StepError,
     StoreError,
 )
-from reprise.spark_jobs.failure import Failure, FailureKind
 from reprise.spark_jobs.node.buffers import Budget
 from reprise.spark_jobs.node.busy import Activity, Note
 from reprise.spark_jobs.node.command import Ack, Command, Install, Order, Report, Usage

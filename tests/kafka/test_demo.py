@@ -8,8 +8,8 @@ import pytest
 
 from examples.demo import kafka_data as data
 from examples.demo.flights import EXAMPLES
+from reprise.algorithms.failure import Failure, FailureKind
 from reprise.controller.local.run.config import load
-from reprise.spark_jobs.failure import Failure, FailureKind
 from tests.support.local_engine import World
 from tools.kafka.server import KafkaCluster
 

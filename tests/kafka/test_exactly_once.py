@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from reprise.algorithms.failure import FailureKind
 from reprise.spark_jobs.engine.chain import ChainError
-from reprise.spark_jobs.failure import FailureKind
 from tests.kafka import pipes
 from tests.kafka.broker import Broker, wait_for
 from tests.support.local_engine import World

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from reprise.spark_jobs.failure import Failure, FailureKind
+from reprise.algorithms.failure import Failure, FailureKind
 from reprise.spark_jobs.kafka.settings import Settings
 from reprise.spark_jobs.kafka.transactions import Marker, Session
 from reprise.spark_jobs.sinks import Owner

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from reprise.algorithms.failure import Failure
 from reprise.scheduler import (
     Desired,
     Event,
@@ -20,7 +21,6 @@ from reprise.scheduler import (
     QueryView,
     TopologyView,
 )
-from reprise.scheduler.failure import Failure
 from reprise.scheduler.incident import Candidate, Considered
 
 TOPOLOGY = TopologyView(

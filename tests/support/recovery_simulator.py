@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from reprise.algorithms.failure import Failure
 from reprise.scheduler import (
     AddPlan,
     CloseIncident,
@@ -28,7 +29,6 @@ from reprise.scheduler import (
     WritePoison,
     decide,
 )
-from reprise.scheduler.failure import Failure
 
 
 def diamond(parallelism: int = 2, cpu: int = 100, deterministic: bool = True) -> TopologyView:

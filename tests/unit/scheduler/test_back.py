@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from reprise.algorithms.failure import Failure
 from reprise.scheduler import (
     CloseIncident,
     Desired,
@@ -22,7 +23,6 @@ from reprise.scheduler import (
     decide,
 )
 from reprise.scheduler.back import FLOOR, TOLERANCE, Recovery, limit, recovery_of, spread, summary
-from reprise.scheduler.failure import Failure
 from reprise.scheduler.incident import Considered
 from reprise.scheduler.model import PartitionView, QueryView, TopologyView
 from reprise.scheduler.observe import last_look, observe

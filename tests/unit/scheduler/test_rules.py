@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from reprise.algorithms.failure import Failure, FailureKind
 from reprise.algorithms.positions import Origin, Positions
 from reprise.scheduler import (
     Decision,
@@ -21,7 +22,6 @@ from reprise.scheduler import (
     decide,
 )
 from reprise.scheduler.back import behind
-from reprise.scheduler.failure import Failure, FailureKind
 from reprise.scheduler.incident import Considered
 from reprise.scheduler.rules import ANSWER_S
 from tests.support.recovery_simulator import World, diamond

@@ -8,11 +8,11 @@ from typing import Any
 
 from rich.console import Console
 
+from reprise.algorithms.failure import Failure
 from reprise.controller.cli.live import Lines, Page, Silent, action_text, display_for
 from reprise.controller.status.query_state import QueryState, RunState, Status
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler import Desired, Incident, Kind, Node, Phase, PlanRecord, Progress
-from reprise.scheduler.failure import Failure
 
 NODES = {"n1#1": Node("n1", 1, 1000), "n2#1": Node("n2", 1, 1000)}
 WELL = RunState(

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from reprise.algorithms.failure import Failure
 from reprise.controller.coordinator.lag_window import CALM_S, DETECTION_S, MOST, SAMPLES, LagWindow
 from reprise.scheduler import Desired, Incident, Progress
-from reprise.scheduler.failure import Failure
 from tests.support.record_samples import DESIRED, INCIDENT, PROGRESS
 
 CALM = replace(DESIRED, paused=False)

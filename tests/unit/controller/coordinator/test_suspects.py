@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from reprise.algorithms.failure import Failure
 from reprise.controller.coordinator.suspects import Suspects
-from reprise.scheduler.failure import Failure
 from reprise.scheduler.model import Desired, Node, Progress
 
 LIMIT_S = 5.0

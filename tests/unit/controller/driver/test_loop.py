@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import pytest
 
+from reprise.algorithms.failure import Failure
 from reprise.controller.driver.channel import Channel
 from reprise.controller.driver.publish_rate import PublishRate
 from reprise.controller.zookeeper.session import SessionState, ZooKeeperSession
-from reprise.scheduler.failure import Failure
 from reprise.scheduler.model import Progress
 from reprise.spark_jobs.engine import chain
 from reprise.spark_jobs.engine.engine import Engine

@@ -7,9 +7,9 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from reprise.algorithms.failure import Failure
 from reprise.controller.driver.publish_rate import BYTES_PER_S, HEARTBEAT_S, PublishRate
 from reprise.controller.driver.report import MAX_PROBLEM, MIN_REASON, REASONS, bounded
-from reprise.scheduler.failure import Failure
 from reprise.scheduler.model import Progress
 
 LOOK_S = 0.3

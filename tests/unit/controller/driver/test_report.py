@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reprise.algorithms.failure import Failure, FailureKind
 from reprise.controller.driver.report import (
     MAX_PROBLEM,
     MIN_REASON,
@@ -18,13 +19,11 @@ from reprise.controller.driver.report import (
     wanted,
 )
 from reprise.controller.zookeeper.records import encode_progress, parse_progress
-from reprise.scheduler.failure import Failure, FailureKind
 from reprise.scheduler.model import Desired, Progress
-from reprise.spark_jobs import failure as engine_failure
 from reprise.spark_jobs.engine import desired as engine_input
 from reprise.spark_jobs.engine import progress as engine_output
 
-LOST = engine_failure.Failure(engine_failure.FailureKind.CHECKPOINT, "is damaged")
+LOST = Failure(FailureKind.CHECKPOINT, "is damaged")
 TOLD = engine_output.Progress(
     seq=14, generation=3, nodes=("n4#1", "n3#1"), positions={"a.0": 412}, failed={"b.0": LOST}, horizon=415,
     due=417, punctuation=400, ended=True, done=True, checkpoint=400, bad_checkpoints=(380,), trimmed=390,
@@ -58,9 +57,9 @@ def test_a_report_says_all_that_the_engine_tells() -> None:
     assert parse_progress(encode_progress(report)) == report, "and it is read as it was said"
 
 
-@pytest.mark.parametrize("kind", list(engine_failure.FailureKind))
-def test_every_kind_of_failure_has_a_name_in_the_records(kind: engine_failure.FailureKind) -> None:
-    failed = {"a.0": engine_failure.Failure(kind, "so")}
+@pytest.mark.parametrize("kind", list(FailureKind))
+def test_every_kind_of_failure_has_a_name_in_the_records(kind: FailureKind) -> None:
+    failed = {"a.0": Failure(kind, "so")}
     report = progress_of(1, dataclasses.replace(TOLD, failed=failed), [], 0.0, 0, 0.0)
     assert report.failed["a.0"].kind.value == kind.value
 
@@ -70,7 +69,7 @@ def test_passwords_are_nowhere_in_a_report() -> None:
     told = dataclasses.replace(
         TOLD,
         stuck=f"jobs fail: {url}",
-        failed={"a.0": engine_failure.Failure(LOST.kind, f"cannot reach {url}")},
+        failed={"a.0": Failure(LOST.kind, f"cannot reach {url}")},
     )
     assert b"hunter2" not in encode_progress(progress_of(1, told, [f"in.0: {url}"], 0.0, 0, 0.0))
 

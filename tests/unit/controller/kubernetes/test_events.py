@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from reprise.algorithms.failure import Failure
 from reprise.controller.crd.base import TopologyReference
 from reprise.controller.kubernetes import api as real
 from reprise.controller.kubernetes import events as module
@@ -20,7 +21,6 @@ from reprise.controller.operator.status.publisher import Publisher
 from reprise.controller.operator.status.reporter import StatusReporter
 from reprise.controller.operator.status.topology_status import condition_updates
 from reprise.scheduler import Incident, Kind, Phase
-from reprise.scheduler.failure import Failure
 from tests.support.fake_api import FakeApi
 from tests.unit.controller.operator.status.test_topology_status import STEADY, situation
 

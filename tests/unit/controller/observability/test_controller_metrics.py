@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from reprise.algorithms.failure import Failure
 from reprise.controller.observability.metrics.catalogue import METRICS
 from reprise.controller.observability.metrics.control import topology_samples
 from reprise.controller.observability.metrics.endpoint import RunMetrics, controller_registry
@@ -17,7 +18,6 @@ from reprise.controller.topology_view import view_of
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.records import CheckpointRecord
 from reprise.scheduler import Desired, Incident, Kind, LostNode, Node, Phase, PlanRecord, Progress
-from reprise.scheduler.failure import Failure
 from reprise.spark_jobs.topology import expand, load_text
 
 TOPOLOGY = """

@@ -12,6 +12,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from reprise.algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost, plan_to_json, solve
+from reprise.algorithms.failure import Failure
 from reprise.controller.status import (
     DocumentError,
     StatusDocument,
@@ -39,7 +40,6 @@ from reprise.scheduler import (
     Progress,
     QueryTimeline,
 )
-from reprise.scheduler.failure import Failure
 from reprise.scheduler.incident import MAX_EVENTS, Candidate
 from reprise.spark_jobs.topology import Topology, expand, load_text
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from reprise.algorithms.failure import Failure
 from reprise.controller.status.partition_state import (
     NodeState,
     PartitionState,
@@ -14,7 +15,6 @@ from reprise.controller.status.partition_state import (
 )
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler import Desired, Incident, Kind, Node, Phase, Progress
-from reprise.scheduler.failure import Failure
 
 NODES = {f"n{i}#1": Node(f"n{i}", 1, 1000) for i in (1, 2, 3)}
 DESIRED = Desired(1, 1, 0, "1", {"a.0": "n1#1", "a.1": "n9#1", "a.2": "n2#1"})

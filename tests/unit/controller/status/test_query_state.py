@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from reprise.algorithms.failure import Failure
 from reprise.controller.status.query_state import RunState, Status, run_state
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler import Desired, Incident, Kind, Node, Phase, PlanRecord, Progress, QueryTimeline
-from reprise.scheduler.failure import Failure
 from reprise.spark_jobs.topology import Topology, expand, load_text
 
 TOPOLOGY = """

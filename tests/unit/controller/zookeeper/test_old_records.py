@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from reprise.algorithms.failure import Failure
 from reprise.controller.zookeeper.membership import Member, State, parse_member
 from reprise.controller.zookeeper.node_record import NodeRecord, parse_node
 from reprise.controller.zookeeper.process_records import (
@@ -33,7 +34,6 @@ from reprise.controller.zookeeper.records import (
     parse_stats,
 )
 from reprise.controller.zookeeper.recovery_records import parse_incident, parse_plan
-from reprise.scheduler.failure import Failure
 from reprise.scheduler.incident import (
     Candidate,
     Considered,

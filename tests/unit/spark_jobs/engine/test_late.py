@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from reprise.algorithms.failure import Failure, FailureKind
 from reprise.spark_jobs.contract import Tables
 from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.errors import CheckpointError, FencedError, LateRequestError
-from reprise.spark_jobs.failure import Failure, FailureKind
 from reprise.spark_jobs.kafka import transactions
 from reprise.spark_jobs.kafka.settings import PRODUCER_OWN, parse_settings
 from reprise.spark_jobs.kafka.transactions import Marker, Session

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from reprise.algorithms.failure import Failure
 from reprise.controller.topology_view import policy_of, view_of
 from reprise.scheduler import Decision, decide
-from reprise.scheduler.failure import Failure
 from reprise.scheduler.incident import Incident
 from reprise.scheduler.model import Desired, Node, Progress, Snapshot
 from reprise.scheduler.steps import CloseIncident, WriteDesired, WriteIncident

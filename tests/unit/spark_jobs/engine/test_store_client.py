@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from reprise.algorithms.failure import Failure, FailureKind
 from reprise.spark_jobs.contract import Tables
 from reprise.spark_jobs.errors import DamagedError, StoreError
-from reprise.spark_jobs.failure import Failure, FailureKind
 from reprise.spark_jobs.node import snapshots
 from reprise.spark_jobs.node.command import Install
 from reprise.spark_jobs.node.installing import FIRST_PAUSE_S, LONGEST_PAUSE_S, Attempt

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from reprise.algorithms.failure import Failure, FailureKind
 from reprise.spark_jobs.errors import CheckpointError
-from reprise.spark_jobs.failure import Failure, FailureKind
 from reprise.spark_jobs.node.runtime import OperatorRuntime
 from reprise.spark_jobs.topology import load_text, override
 from tests.support.local_engine import World

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reprise.algorithms.failure import Failure, FailureKind
 from reprise.spark_jobs.contract import Range
 from reprise.spark_jobs.errors import WireError
-from reprise.spark_jobs.failure import Failure, FailureKind
 from reprise.spark_jobs.node.command import Ack, Command, Install, Report, Usage
 from reprise.spark_jobs.node.wire import Message, decode_table, encode_table, pack, unpack
 

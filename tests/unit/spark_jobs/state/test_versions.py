@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from reprise.algorithms.failure import Failure
 from reprise.algorithms.positions import Positions
 from reprise.controller.driver import nodes
 from reprise.controller.driver.nodes import SparkNodes
@@ -18,7 +19,6 @@ from reprise.spark_jobs.contract import Range
 from reprise.spark_jobs.engine import chain
 from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.errors import VersionError
-from reprise.spark_jobs.failure import Failure
 from reprise.spark_jobs.node import shim
 from reprise.spark_jobs.node.command import Ack, Command, Install, Report, Usage
 from reprise.spark_jobs.node.shim import Stage, Warm

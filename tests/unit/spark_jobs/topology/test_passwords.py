@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from reprise.algorithms.failure import Failure, FailureKind
 from reprise.controller import logs
 from reprise.controller.cli.bundle import write_bundle
 from reprise.controller.cli.redact import Redactor
@@ -23,7 +24,6 @@ from reprise.spark_jobs.contract import Inbox, Operator
 from reprise.spark_jobs.credentials import holds, redacted
 from reprise.spark_jobs.engine.progress import Progress
 from reprise.spark_jobs.errors import SpecError, StepError
-from reprise.spark_jobs.failure import Failure, FailureKind
 from reprise.spark_jobs.topology import StreamTopology, expand, from_object, make_operator
 from tests.support.oncall import after_the_burst
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from reprise.algorithms.failure import Failure
 from reprise.controller.local.run.config import Outcome
 from reprise.controller.local.run.ending import REST_S, STUCK_S, Ending
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler import Incident, Kind, Phase, Progress
-from reprise.scheduler.failure import Failure
 from reprise.spark_jobs.topology import expand, load_text
 
 TOPOLOGY = expand(

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from reprise.algorithms.failure import Failure
 from reprise.controller.kubernetes.errors import BudgetError, ForbiddenError
 from reprise.controller.kubernetes.events import Events
 from reprise.controller.kubernetes.pods import KubernetesNode, PodView, pod_view
@@ -28,7 +29,6 @@ from reprise.controller.operator.settings import OperatorSettings
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.process_records import Spec
 from reprise.controller.zookeeper.users import Keys
-from reprise.scheduler.failure import Failure
 from reprise.scheduler.model import Desired, Progress
 from reprise.spark_jobs.topology import StreamTopology, from_json, override
 from tests.support.fake_api import FakeApi

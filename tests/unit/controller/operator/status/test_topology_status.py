@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from reprise.algorithms.failure import Failure
 from reprise.controller.crd.base import TopologyReference
 from reprise.controller.crd.topology_status import TopologyStatus
 from reprise.controller.kubernetes.events import Events
@@ -35,7 +36,6 @@ from reprise.scheduler import (
     Progress,
     WriteIncident,
 )
-from reprise.scheduler.failure import Failure
 from reprise.spark_jobs.topology import expand, from_json
 from tests.support import recorded_sizes
 from tests.support.fake_api import FakeApi

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprise.scheduler.failure import Failure, FailureKind
-from reprise.spark_jobs import failure as data_plane
+from reprise.algorithms.failure import Failure, FailureKind
+from reprise.scheduler import model
+from reprise.spark_jobs.node import command
 
 KNOWN = [kind for kind in FailureKind if kind is not FailureKind.OTHER]
 
@@ -46,7 +47,6 @@ def test_only_a_partitions_own_code_poisons_it() -> None:
     assert [kind for kind in FailureKind if Failure(kind).is_poison] == [FailureKind.POISON]
 
 
-def test_the_scheduler_knows_every_kind_that_the_data_plane_reports() -> None:
-    assert {kind.value for kind in data_plane.FailureKind} == {kind.value for kind in KNOWN}
-    for kind in data_plane.FailureKind:
-        assert Failure.parse(str(data_plane.Failure(kind, "why"))) == Failure(FailureKind(kind.value), "why")
+def test_what_a_host_reports_is_what_a_decision_rests_on() -> None:
+    """One type: nobody between them can leave a kind out."""
+    assert command.Failure is model.Failure is Failure

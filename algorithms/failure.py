@@ -1,4 +1,7 @@
-"""Why the driver says that a partition is not at work: a kind that decisions rest on, and a reason for people."""
+"""Why a partition is not at work: a kind that programs decide by, and a reason for people; a value that all layers share.
+
+The data plane says it, records and commands carry it, and decisions rest on its kind alone.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,29 @@ from enum import StrEnum
 
 
 class FailureKind(StrEnum):
-    """The kinds that drivers report; `reprise.spark_jobs.failure` says what each of them means."""
+    """What has happened to a partition.  The values stand in records that outlive a version, so they keep their text."""
 
     POISON = "poison"
+    """Its code raised.  It is not restored elsewhere: it would raise again."""
     FENCED = "fenced"
+    """A later installation of it writes its output."""
     LOST_OUTPUT = "lost output"
+    """Output that only this partition had cannot be read any more; it has to be produced again."""
     CHECKPOINT = "checkpoint"
+    """The checkpoint that it was to be restored from cannot be used."""
     NODE_LOST = "node lost"
+    """Its node is gone."""
     STATE_LOST = "state lost with its host"
+    """Its node is there, and the process that had its state is not."""
     NOT_ASSIGNED = "not assigned"
+    """It was taken off its node."""
     OTHER = "other"
-    """A kind that this version does not know; the reason is the whole text."""
+    """What a record of another version says and this one does not know; the reason is the whole text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """`reason` is empty where the kind says everything."""
+    """`reason` is for people, and empty where the kind says everything."""
 
     kind: FailureKind
     reason: str = ""
