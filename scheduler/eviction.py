@@ -33,7 +33,8 @@ class Placed:
             return ""
         if len(self.evicted) == 1:
             return "1 partition on a living node could not run, as what it reads is lost, and gives its room"
-        return f"{len(self.evicted)} partitions on living nodes could not run, as what they read is lost, and give their room"
+        many = f"{len(self.evicted)} partitions on living nodes"
+        return f"{many} could not run, as what they read is lost, and give their room"
 
 
 def may_evict(policy: Policy) -> bool:
