@@ -1,4 +1,5 @@
-"""One control plane for all tests of this folder: starting one costs more than most tests."""
+"""One control plane for all tests of this folder without an operator, and one for all with one: starting costs more than
+most tests.  Topologies bring their machines along (`streaming.py`), and take them away."""
 
 from __future__ import annotations
 
@@ -6,12 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kubernetes import scenario, streaming
+from tests.kubernetes import scenario
 from tests.kubernetes.build import BuildError
 from tests.kubernetes.cluster import KubeCluster
 from tests.kubernetes.install import install
-
-WORKERS = 4
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,13 +36,11 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeCluster]:
         cluster.stop()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeCluster]:
-    """A cluster of its own with the operator, a machine for it, and `WORKERS` workers."""
+    """A cluster with the operator and a machine for it and for drivers."""
     with KubeCluster(tmp_path_factory.mktemp("kubernetes")) as started:
         started.add_node("infra", cpu="8", labels={"role": "infra"})
-        for number in range(1, WORKERS + 1):
-            started.add_node(f"w{number}", cpu=streaming.CPU, memory="4Gi", labels={"role": "worker"})
         install(started)
         started.wait_ready(started.nodes)
         yield started

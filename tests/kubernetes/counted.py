@@ -1,4 +1,4 @@
-"""A topology of numbers on machines of its own: started, and judged by its rows alone.
+"""A topology of numbers, judged by its rows alone.
 
 Its driver fits on a large machine only, and an executor beside it; so who loses that machine loses both.  The verdict needs
 no second run: `all` shows which rows each batch has, and everything else follows from that.
@@ -9,16 +9,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from tests.kubernetes import numbers, scenario
 from tests.kubernetes.cluster import KubeCluster
-from tests.kubernetes.install import DATA, NAMESPACE, data_folder
+from tests.kubernetes.install import DATA, NAMESPACE
 from tests.kubernetes.rest import MERGE
-from tests.kubernetes.streaming import BACK_S, CPU, END_S, START_S, Streaming
+from tests.kubernetes.streaming import BACK_S, CPU, START_S, Streaming
 
 RATE = 40
 EVEN = "n % 2 = 0"
@@ -58,42 +56,17 @@ def body(name: str) -> dict[str, Any]:
     return {"apiVersion": "reprise.dev/v1alpha1", "kind": "StreamTopology", "metadata": meta, "spec": spec}
 
 
-@dataclass
 class Counted(Streaming):
-    """One such topology.  `wanted` is not used: there is no other run."""
-
-    _machines: list[str] = field(default_factory=list)
+    """One such topology."""
 
     @classmethod
     def running(cls, cluster: KubeCluster, name: str) -> Iterator[Counted]:
-        """For a fixture: every query available and a checkpoint complete; removed with its machines in the end."""
-        run = cls(cluster, name, body(name), Path())
-        run.folder.mkdir(parents=True)
-        try:
-            run.add_machine(LARGE)
-            run.add_machine(CPU)
-            cluster.wait_ready(run._machines)
-            scenario.apply(cluster, run.body)
-            run.until(run.available, "every query is available", START_S)
-            run.until(lambda: run.newest() > 0, "a checkpoint", START_S)
+        """For a fixture."""
+        run = cls(cluster, name, body(name))
+        with run.at_work([LARGE, CPU]):
             yield run
-        finally:
-            cluster.api.delete(run.path)
-            cluster.kill(name for name in run._machines if name in cluster.nodes)
 
     # -- what is seen ------------------------------------------------------------------------------------------------
-
-    @property
-    def folder(self) -> Path:
-        """Of its checkpoints, its sink, and the files that tell its code what to do."""
-        return data_folder(self.cluster) / self.name
-
-    @property
-    def path(self) -> str:
-        return f"{scenario.FOLDER}/streamtopologies/{self.name}"
-
-    def newest(self) -> int:
-        return int(self.progress().get("checkpoint", 0))
 
     def epoch(self) -> str:
         """Of the driver that has reported last."""
@@ -122,11 +95,6 @@ class Counted(Streaming):
 
     # -- what is done ------------------------------------------------------------------------------------------------
 
-    def add_machine(self, cpu: str) -> None:
-        name = f"{self.name}-m{len(self._machines) + 1}"
-        self._machines.append(name)
-        self.cluster.add_node(name, cpu=cpu, memory="4Gi", labels={"pool": self.name})
-
     def change(self, **spec: Any) -> None:
         """Other fields of the spec."""
         self.body["spec"] |= spec
@@ -147,11 +115,7 @@ class Counted(Streaming):
     def finish(self) -> None:
         """The stream ends with what is there now, and the verdict on its rows."""
         rows = int((time.time() - self.body["spec"]["sources"][0]["with"]["since"]) * RATE)
-        part = self.folder / "part"
-        part.write_text(str(rows))
-        part.rename(self.folder / numbers.END)
-        self.until(lambda: self.progress().get("done"), "the end of the stream", END_S)
-        self.until(lambda: self.condition("Recovering")[0] == "False", "nothing is open", END_S)
+        self.end_after(rows)
         self.check(rows)
 
     # -- the verdict -------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""User code of the topologies that tests replace drivers of: rows are numbers, so that each can be looked for in the output.
+"""User code of the topologies of these tests.
 
 What must happen at one moment of the stream (its end, a driver that hangs in the middle of a turn, code that raises) is told
 by files that a test makes, so no test depends on how fast its machine is.
@@ -16,9 +16,11 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from reprise.spark_jobs.contract import Inbox, Operator, Place, Range, Source, Tables
+from reprise.spark_jobs.sources import HashtagSource
 
 END, STOP, BROKEN = "end", "stop", "broken"
-"""Files: the number of rows with which the stream ends; the driver that removes it stops itself; `Shaky` raises."""
+"""Files: the number of rows (`Tags`: of batches) with which the stream ends; the driver that removes it stops itself;
+`Shaky` raises."""
 
 
 class Numbers(Source):
@@ -50,6 +52,20 @@ class Numbers(Source):
 
     def watermark(self, place: Place, batch: int, span: Range) -> int | None:
         return None
+
+
+class Tags(HashtagSource):
+    """Hashtags without an end, until there is the file that says how many batches there are."""
+
+    def __init__(self, *, rate: int, seed: int, folder: str) -> None:
+        super().__init__(rate=rate, seed=seed)
+        self.folder = Path(folder)
+
+    def advance(self, place: Place, batch: int, start: int) -> int | None:
+        end = self.folder / END
+        if end.exists() and batch > int(end.read_text()):
+            return None
+        return super().advance(place, batch, start)
 
 
 class Seen(Operator):

@@ -21,24 +21,27 @@ GROUP = "/apis/reprise.dev/v1alpha1"
 FOLDER = f"{GROUP}/namespaces/{NAMESPACE}"
 
 
-def manifest(example: str, name: str, *, nodes: int, cpu: str, batches: int, **spec: Any) -> dict[str, Any]:
-    """An example of the project on `nodes` pods, with storage that the pods share."""
+def manifest(example: str, name: str, *, nodes: int, cpu: str) -> dict[str, Any]:
+    """An example of the project on `nodes` pods, with storage that the pods share and hashtags without an end.  Executors
+    fit on machines of the topology's own only, and the driver on the infra machine only."""
     body: dict[str, Any] = yaml.safe_load((REPOSITORY / "examples" / example).read_text(encoding="utf-8"))
     body["metadata"] = {"name": name, "namespace": NAMESPACE}
-    body["spec"]["sources"][0]["with"] |= {"batches": batches, "rate": 100}
+    body["spec"]["sources"][0] |= {
+        "class": "tests.kubernetes.numbers:Tags",
+        "with": {"rate": 100, "seed": 3, "folder": f"{DATA}/{name}"},
+    }
     body["spec"] |= {
         "nodes": {"count": nodes, "cpu": cpu},
         "checkpoint": {"everyBatches": 10, "location": f"{DATA}/{name}/checkpoints"},
         "sink": {"location": f"{DATA}/{name}/sink"},
         "kubernetes": {
             "volumes": [{"claim": "data", "mountPath": DATA}],
-            "driver": {"cpu": "2", "memory": "1536Mi"},  # fits on the infra machine only
+            "driver": {"cpu": "2", "memory": "1536Mi"},
             "executor": {"spread": "required"},
         },
-        **spec,
     }
     conf = body["spec"].setdefault("spark", {}).setdefault("conf", {})
-    conf["spark.kubernetes.executor.node.selector.role"] = "worker"
+    conf["spark.kubernetes.executor.node.selector.pool"] = name
     return body
 
 

@@ -1,4 +1,5 @@
-"""A topology that streams on a test cluster: started until it has a checkpoint, judged when it has ended.
+"""A topology that streams on machines of its own: started until it has a checkpoint, ended when the test has seen what it
+wanted, judged, and removed with its machines.
 
 Budgets, on an idle machine: a start needs three JVMs a machine and a first job (a minute); a first plan is there when
 heartbeats have expired (6 s, the session of test clusters), the burst has settled (1 s), the planner has answered (1 s
@@ -9,19 +10,20 @@ at most) and the coordinator has looked twice (0.6 s): 9 s; a new machine is Rea
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from tests.kubernetes import scenario
+from tests.kubernetes import numbers, scenario
 from tests.kubernetes.cluster import KubeCluster
-from tests.kubernetes.install import METRICS_PORT, NAMESPACE, WEB_PORT
+from tests.kubernetes.install import METRICS_PORT, NAMESPACE, WEB_PORT, data_folder
 from tests.kubernetes.scenario import until
 
 START_S, PLAN_S, BACK_S, END_S = 400.0, 90.0, 300.0, 500.0
 CPU = "600m"
-"""Of a worker: room for one executor of 500m."""
+"""Of a machine: room for one executor of 500m."""
 
 
 @dataclass
@@ -31,25 +33,57 @@ class Streaming:
     cluster: KubeCluster
     name: str
     body: dict[str, Any]
-    wanted: Path
+    _machines: list[str] = field(default_factory=list)
 
     @classmethod
-    def start(
-        cls, cluster: KubeCluster, name: str, folder: Path, *, nodes: int = 4, batches: int = 160, **spec: Any
-    ) -> Streaming:
-        """Applied, every query available, one global checkpoint complete, and far from its end."""
-        body = scenario.manifest("topology2.yaml", name, nodes=nodes, cpu="500m", batches=batches, **spec)
-        run = cls(cluster, name, body, scenario.expected(body, folder / "expected"))
-        scenario.apply(cluster, body)
-        run.until(run.available, "every query is available", START_S)
-        run.until(lambda: run.status()["checkpoint"]["position"] > 0, "a global checkpoint", START_S)
-        assert not run.progress().get("ended"), "the stream must outlast what is done to it"
-        return run
+    @contextmanager
+    def of_topology2(cls, cluster: KubeCluster, name: str, *, nodes: int = 4) -> Iterator[Self]:
+        """Topology 2 on so many machines, with every query available and one global checkpoint."""
+        run = cls(cluster, name, scenario.manifest("topology2.yaml", name, nodes=nodes, cpu="500m"))
+        with run.at_work([CPU] * nodes):
+            yield run
+
+    @contextmanager
+    def at_work(self, cpus: list[str]) -> Iterator[None]:
+        """On machines of these sizes: every query is available and a global checkpoint complete.  Afterwards nothing is
+        left, so that the next topology has the operator and the processors to itself."""
+        self.folder.mkdir(parents=True)
+        try:
+            self.cluster.wait_ready([self.add_machine(cpu) for cpu in cpus])
+            scenario.apply(self.cluster, self.body)
+            self.until(self.available, "every query is available", START_S)
+            self.until(lambda: self.newest() > 0, "a global checkpoint", START_S)
+            yield
+        finally:
+            self._remove()
+
+    def _remove(self) -> None:
+        api = self.cluster.api
+        if api.find(self.path) is not None:
+            api.delete(self.path)
+            self.until(lambda: api.find(self.path) is None, "the topology is removed", BACK_S)
+        self.cluster.kill(name for name in self._machines if name in self.cluster.nodes)
+        for name in self._machines:
+            if api.find(f"/api/v1/nodes/{name}") is not None:
+                api.delete(f"/api/v1/nodes/{name}")
 
     def until(self, condition: Callable[[], Any], what: str, seconds: float) -> Any:
         return until(condition, what, seconds, scenario.report(self.cluster, self.name))
 
     # -- what is seen ------------------------------------------------------------------------------------------------
+
+    @property
+    def folder(self) -> Path:
+        """Of its checkpoints, its sink, and the files that tell its code what to do."""
+        return data_folder(self.cluster) / self.name
+
+    @property
+    def path(self) -> str:
+        return f"{scenario.FOLDER}/streamtopologies/{self.name}"
+
+    def newest(self) -> int:
+        """The position of the newest global checkpoint."""
+        return int(self.progress().get("checkpoint", 0))
 
     def status(self) -> dict[str, Any]:
         return scenario.status(self.cluster, self.name)
@@ -101,9 +135,12 @@ class Streaming:
 
     # -- what is done ------------------------------------------------------------------------------------------------
 
-    def add_machines(self, *names: str) -> None:
-        for name in names:
-            self.cluster.add_node(name, cpu=CPU, memory="4Gi", labels={"role": "worker"})
+    def add_machine(self, cpu: str = CPU) -> str:
+        """Another one, that no other topology may use; its name."""
+        name = f"{self.name}-m{len(self._machines) + 1}"
+        self._machines.append(name)
+        self.cluster.add_node(name, cpu=cpu, memory="4Gi", labels={"pool": self.name})
+        return name
 
     def await_incident(self, plans: int = 1) -> dict[str, Any]:
         """An open incident with so many plans; the object."""
@@ -116,8 +153,25 @@ class Streaming:
         self.until(self.available, "every query is back", BACK_S)
         self.until(lambda: self.condition("Recovering")[0] == "False", "the incident is closed", BACK_S)
 
-    def finish(self) -> None:
-        """To the last batch, and the verdict on the output."""
+    def end_after(self, number: int) -> None:
+        """The stream ends with this row, or batch."""
+        part = self.folder / "part"
+        part.write_text(str(number))
+        part.rename(self.folder / numbers.END)
         self.until(lambda: self.progress().get("done"), "the end of the stream", END_S)
         self.until(lambda: self.condition("Recovering")[0] == "False", "nothing is open", END_S)
-        scenario.assert_exactly_once(self.cluster, self.name, self.wanted)
+
+    def finish(self) -> None:
+        """The stream ends with the batches that there are now, and the verdict on the output of all of them."""
+        self.end_after(0)
+        last = int(self.progress()["horizon"])
+        wanted = self.folder / "wanted"
+        wanted.mkdir()
+        (wanted / numbers.END).write_text(
+            str(last - 1)
+        )  # the last one follows the rows, and closes all windows
+        source = self.body["spec"]["sources"][0]
+        body = {**self.body, "spec": {**self.body["spec"], "sources": [
+            {**source, "with": {**source["with"], "folder": str(wanted)}}
+        ]}}  # fmt: skip
+        scenario.assert_exactly_once(self.cluster, self.name, scenario.expected(body, wanted))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.kubernetes.cluster import KubeCluster
@@ -12,18 +10,17 @@ from tests.kubernetes.streaming import PLAN_S, Streaming
 pytestmark = pytest.mark.soak
 
 
-def test_plans_are_made_without_the_api_server_and_shown_when_it_is_back(
-    cluster: KubeCluster, tmp_path: Path
-) -> None:
-    run = Streaming.start(cluster, "deaf", tmp_path)
-    victims = run.machines()[:2]
-    seq = int(run.progress()["seq"])
-    cluster.control_plane.kill("kube-apiserver")
-    cluster.kill(victims)
-    run.until(lambda: int(run.progress().get("seq", 0)) > seq, "a plan is being carried out", PLAN_S)
-    cluster.control_plane.start_part("kube-apiserver")
-    cluster.control_plane.wait_ready()
-    run.await_incident()
-    run.add_machines("w5", "w6")
-    run.await_recovery()
-    run.finish()
+def test_plans_are_made_without_the_api_server_and_shown_when_it_is_back(cluster: KubeCluster) -> None:
+    with Streaming.of_topology2(cluster, "deaf") as run:
+        victims = run.machines()[:2]
+        seq = int(run.progress()["seq"])
+        cluster.control_plane.kill("kube-apiserver")
+        cluster.kill(victims)
+        run.until(lambda: int(run.progress().get("seq", 0)) > seq, "a plan is being carried out", PLAN_S)
+        cluster.control_plane.start_part("kube-apiserver")
+        cluster.control_plane.wait_ready()
+        run.await_incident()
+        for _ in range(2):
+            run.add_machine()
+        run.await_recovery()
+        run.finish()

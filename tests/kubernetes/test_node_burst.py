@@ -1,16 +1,20 @@
-"""Half of the machines lose power at once: with their kubelets, agents, executors and partition hosts."""
+"""Half of the machines lose power at once: with their kubelets, agents, executors and partition hosts.  While none comes,
+the most valuable queries that fit go on and the others wait and say why; then new ones come, one after the other."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tests.kubernetes.cluster import KubeCluster
 from tests.kubernetes.install import NAMESPACE
-from tests.kubernetes.streaming import PLAN_S, Streaming
+from tests.kubernetes.streaming import BACK_S, PLAN_S, Streaming
 
 
-def test_two_of_four_machines(cluster: KubeCluster, tmp_path: Path) -> None:
-    run = Streaming.start(cluster, "burst", tmp_path)
+def test_two_of_four_machines(cluster: KubeCluster) -> None:
+    with Streaming.of_topology2(cluster, "burst") as run:
+        two_are_lost(run)
+
+
+def two_are_lost(run: Streaming) -> None:
+    cluster = run.cluster
     before = run.executors()
     assert len(set(before.values())) == 4, "one executor a machine"
     assert_guarded(run, before)
@@ -22,7 +26,10 @@ def test_two_of_four_machines(cluster: KubeCluster, tmp_path: Path) -> None:
     # Spark has let go of them: nobody else would remove the pods of a machine that never comes back
     run.until(lambda: lost.isdisjoint(run.executors()), "the lost pods are ended", PLAN_S)
     assert_shown(run, lost)
-    run.add_machines("w5", "w6")
+    assert_what_fits_goes_on_and_the_rest_says_why_it_waits(run)
+    for plans in (2, 3):
+        cluster.wait_ready([run.add_machine()])
+        run.until(lambda plans=plans: len(run.plans()) >= plans, "a plan with the machine", BACK_S)
     run.await_recovery()
     run.finish()
     assert run.metrics("operator")[f'reprise_availability_ratio{{topology="{NAMESPACE}/burst"}}'] == 1.0
@@ -35,6 +42,27 @@ def test_two_of_four_machines(cluster: KubeCluster, tmp_path: Path) -> None:
     assert plans[0]["spec"]["rollback"] is True
     assert {plan["status"]["state"] for plan in plans} <= {"Done", "Superseded"}
     assert len(plans) == closed["status"]["plans"]["count"]
+
+
+def assert_what_fits_goes_on_and_the_rest_says_why_it_waits(run: Streaming) -> None:
+    run.until(lambda: run.status()["queries"]["available"] > 0, "the queries that fit are back", BACK_S)
+    run.until(lambda: run.incidents()[-1]["status"]["phase"] == "waiting", "nothing more can be done", BACK_S)
+    status = run.status()
+    assert status["queries"]["available"] < status["queries"]["total"]
+    assert all(entry["reason"] for entry in status["waiting"])
+    assert run.condition("Degraded") == ("True", "QueriesDown")
+    run.until(
+        lambda: run.status()["nodes"]["pending"] == 2,
+        "Spark has asked for as many as were lost, and nothing has room for them",
+        BACK_S,
+    )
+    run.until(lambda: run.status()["nodes"].get("outlook"), "it says whether waiting helps", BACK_S)
+    nodes = run.status()["nodes"]
+    assert nodes["room"] == 0, "the two machines that are left are full"
+    assert nodes["expected"] == 0
+    assert "2 executors have no machine" in nodes["outlook"]
+    position = status["position"]
+    run.until(lambda: run.status()["position"] > position + 10, "the available ones go on", BACK_S)
 
 
 def assert_guarded(run: Streaming, executors: dict[str, str]) -> None:

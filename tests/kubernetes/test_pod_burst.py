@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.kubernetes.cluster import KubeCluster
@@ -13,16 +11,14 @@ from tests.kubernetes.streaming import Streaming
 pytestmark = pytest.mark.soak
 
 
-def test_evicted_executors_are_one_incident_and_are_replaced_where_they_were(
-    cluster: KubeCluster, tmp_path: Path
-) -> None:
-    run = Streaming.start(cluster, "evicted", tmp_path)
-    victims = sorted(run.executors())[:2]
-    for name in victims:
-        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
-        cluster.api.post(f"/api/v1/namespaces/{NAMESPACE}/pods/{name}/eviction", eviction)
-    run.await_incident()
-    run.await_recovery()  # no machine was lost, so none has to come
-    run.finish()
-    assert len(run.incidents()) == 1
-    assert run.incidents()[0]["status"]["kind"] == "correlated"
+def test_evicted_executors_are_one_incident_and_are_replaced_where_they_were(cluster: KubeCluster) -> None:
+    with Streaming.of_topology2(cluster, "evicted") as run:
+        victims = sorted(run.executors())[:2]
+        for name in victims:
+            eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+            cluster.api.post(f"/api/v1/namespaces/{NAMESPACE}/pods/{name}/eviction", eviction)
+        run.await_incident()
+        run.await_recovery()  # no machine was lost, so none has to come
+        run.finish()
+        assert len(run.incidents()) == 1
+        assert run.incidents()[0]["status"]["kind"] == "correlated"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.kubernetes.cluster import KubeCluster
@@ -14,15 +12,15 @@ from tests.kubernetes.streaming import BACK_S, Streaming
 pytestmark = pytest.mark.soak
 
 
-def test_each_drained_machine_is_a_small_incident(cluster: KubeCluster, tmp_path: Path) -> None:
-    run = Streaming.start(cluster, "drained", tmp_path, batches=300)
-    for number, machine in enumerate(run.machines()[:2], start=1):
-        cluster.api.patch(f"/api/v1/nodes/{machine}", {"spec": {"unschedulable": True}}, MERGE)
-        run.add_machines(f"d{number}")
-        pod = next(pod for pod, where in run.executors().items() if where == machine)
-        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
-        cluster.api.post(f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}/eviction", eviction)
-        run.until(lambda number=number: len(run.incidents()) == number, "its own incident", BACK_S)
-        run.await_recovery()
-    run.finish()
-    assert [i["status"]["kind"] for i in run.incidents()] == ["blocking", "blocking"]
+def test_each_drained_machine_is_a_small_incident(cluster: KubeCluster) -> None:
+    with Streaming.of_topology2(cluster, "drained") as run:
+        for number, machine in enumerate(run.machines()[:2], start=1):
+            cluster.api.patch(f"/api/v1/nodes/{machine}", {"spec": {"unschedulable": True}}, MERGE)
+            run.add_machine()
+            pod = next(pod for pod, where in run.executors().items() if where == machine)
+            eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
+            cluster.api.post(f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}/eviction", eviction)
+            run.until(lambda number=number: len(run.incidents()) == number, "its own incident", BACK_S)
+            run.await_recovery()
+        run.finish()
+        assert [i["status"]["kind"] for i in run.incidents()] == ["blocking", "blocking"]

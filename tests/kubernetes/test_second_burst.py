@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.kubernetes.cluster import KubeCluster
@@ -12,14 +10,17 @@ from tests.kubernetes.streaming import PLAN_S, Streaming
 pytestmark = pytest.mark.soak
 
 
-def test_a_loss_during_a_recovery_belongs_to_the_same_incident(cluster: KubeCluster, tmp_path: Path) -> None:
-    run = Streaming.start(cluster, "twice", tmp_path, batches=240)
-    first = run.machines()
-    cluster.kill(first[:2])
-    run.await_incident()
-    cluster.kill([first[2]])
-    run.until(lambda: run.incidents()[0]["status"]["lost"]["count"] >= 3, "the third loss is counted", PLAN_S)
-    run.add_machines("w5", "w6", "w7")
-    run.await_recovery()
-    run.finish()
-    assert len(run.incidents()) == 1
+def test_a_loss_during_a_recovery_belongs_to_the_same_incident(cluster: KubeCluster) -> None:
+    with Streaming.of_topology2(cluster, "twice") as run:
+        first = run.machines()
+        cluster.kill(first[:2])
+        run.await_incident()
+        cluster.kill([first[2]])
+        run.until(
+            lambda: run.incidents()[0]["status"]["lost"]["count"] >= 3, "the third loss is counted", PLAN_S
+        )
+        for _ in range(3):
+            run.add_machine()
+        run.await_recovery()
+        run.finish()
+        assert len(run.incidents()) == 1
