@@ -125,7 +125,7 @@ class Records:
             found = self._get(path)
             if found is not None and found[0].decode() != self._uid:
                 log.info("event=records-removed root=%s uid=%s", self.root, found[0].decode())
-                self._client.delete(self.root, recursive=True)
+                self._remove_all()
                 self._client.ensure_path(self.root)
                 found = None
             if found is None:
@@ -143,11 +143,19 @@ class Records:
         try:
             found = self._get(f"{self.root}/{paths.OWNER}")
             if found is not None and found[0].decode() == self._uid:
-                self._client.delete(self.root, recursive=True)
+                self._remove_all()
         except NoNodeError:
             return
         except ClientError as error:
             raise SessionError(f"{self.root}: {error!r}") from error
+
+    def _remove_all(self) -> None:
+        """Whose they are goes last: what is left when this is interrupted is still known as that object's, and removed with
+        the next try, and never taken over by another object of that name."""
+        for name in self._client.get_children(self.root):
+            if name != paths.OWNER:
+                self._client.delete(f"{self.root}/{name}", recursive=True)
+        self._client.delete(self.root, recursive=True)
 
     def close(self) -> None:
         """Stop listening and give up the lead."""

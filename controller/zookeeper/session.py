@@ -2,7 +2,9 @@
 
 Problem: what a client library raises and returns spreads to whoever asks, and with it the question which of its exceptions
 mean that nothing was done.  Here there are two answers: `RefusedError`, ZooKeeper has said no and nothing was done; and
-`SessionError`, there is no answer, so that nobody knows.  Nothing else is raised by a request.
+`SessionError`, there is no answer, so that nobody knows.  Nothing else is raised by a request.  An error that is not known
+to come before anything is done counts as no answer: who takes silence for a no would write twice, or take for gone what is
+there.
 
 Requests of one session are answered in order.  `..._async` ask and give an `Answer`, so that many can be asked for before
 the first is waited for; the others wait themselves.
@@ -11,7 +13,7 @@ the first is waited for; the others wait themselves.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
@@ -46,16 +48,18 @@ _REFUSED: tuple[tuple[type[KazooException], type[RefusedError]], ...] = (
     (exceptions.NoAuthError, NoAuthError),
     (exceptions.RolledBackError, RolledBackError),
     (exceptions.RuntimeInconsistency, RolledBackError),
+    (exceptions.NotEmptyError, RefusedError),
+    (exceptions.NoChildrenForEphemeralsError, RefusedError),
+    (exceptions.InvalidACLError, RefusedError),
+    (exceptions.BadArgumentsError, RefusedError),
+    (exceptions.UnimplementedError, RefusedError),
+    (exceptions.NotReadOnlyCallError, RefusedError),
+    (exceptions.EphemeralOnLocalSessionError, RefusedError),
+    (exceptions.SessionClosedRequireSaslError, RefusedError),
+    (exceptions.QuotaExceededError, RefusedError),
+    (exceptions.ThrottledOpError, RefusedError),
 )
-_NO_ANSWER = (
-    KazooTimeoutError,
-    exceptions.ConnectionLoss,
-    exceptions.ConnectionClosedError,
-    exceptions.SessionExpiredError,
-    exceptions.OperationTimeoutError,
-    exceptions.CancelledError,
-    exceptions.SessionMovedError,
-)
+"""What a server says before it does anything.  Whatever is not here may have come when something was done already."""
 
 
 class SessionState(StrEnum):
@@ -252,9 +256,15 @@ class ZooKeeperSession:
         return Answer(self._client.delete_async(path, version), bool)
 
     def delete(self, path: str, recursive: bool = False) -> None:
-        """`recursive`: with everything below it, one after the other."""
-        with _own_errors():
-            self._client.delete(path, recursive=recursive)
+        """`recursive`: with everything below it, one after the other, also where somebody else removes some of it.  Each
+        request waits for its own answer, so it is long where much is there, and ends soon where nobody answers."""
+        if not recursive:
+            self.delete_async(path).get()
+            return
+        with suppress(NoNodeError):
+            for name in self.get_children(path):
+                self.delete(f"{path.rstrip('/')}/{name}", recursive=True)
+            self.delete_async(path).get()
 
     def ensure_path(self, path: str) -> None:
         """Make the folder and those above it where they are not there."""
@@ -280,12 +290,10 @@ def _own_errors() -> Iterator[None]:
 
 
 def _own(error: BaseException) -> RefusedError | SessionError:
-    if isinstance(error, _NO_ANSWER):
-        return SessionError(f"no answer: {error!r}")
     for theirs, ours in _REFUSED:
         if isinstance(error, theirs):
             return ours(str(error) or theirs.__name__)
-    return RefusedError(repr(error))
+    return SessionError(f"no answer: {error!r}")
 
 
 def _stat(found: ZnodeStat) -> Stat:

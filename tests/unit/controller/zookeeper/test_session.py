@@ -75,6 +75,60 @@ def test_an_answer_raises_our_own_errors(theirs: type[Exception], ours: type[Cli
     assert isinstance(caught.value.__cause__, theirs), "what has happened is not hidden"
 
 
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        exceptions.SystemZookeeperError,
+        exceptions.DataInconsistency,
+        exceptions.APIError,
+        exceptions.MarshallingError,
+        exceptions.RequestTimeoutError,
+        exceptions.UnknownSessionError,
+        exceptions.AuthFailedError,  # of what had been sent, too
+        exceptions.ConnectionDropped,
+        type("OneOfALaterVersion", (exceptions.ZookeeperError,), {}),
+    ],
+)
+def test_an_error_that_does_not_say_that_nothing_was_done_is_no_refusal(theirs: type[KazooException]) -> None:
+    with pytest.raises(SessionError, match=theirs.__name__):
+        Answer(Result(theirs()), str).get()
+    with pytest.raises(SessionError, match=theirs.__name__):
+        Transaction(cast(Any, Request([True, theirs()]))).commit()
+
+
+class Below:
+    """A client of a server that has one znode below each other, and answers nothing from the removals on."""
+
+    def __init__(self) -> None:
+        self.results: list[Result] = []
+
+    def get_children_async(self, path: str, watch: object = None) -> Result:
+        self.results.append(Result(["a"] if path.count("/") < 3 else []))
+        return self.results[-1]
+
+    def get_children(self, path: str) -> list[str]:
+        return cast(list[str], self.get_children_async(path).get())
+
+    def delete_async(self, path: str, version: int = -1) -> Result:
+        self.results.append(Result(KazooTimeoutError()))
+        return self.results[-1]
+
+    def delete(self, path: str, version: int = -1, recursive: bool = False) -> object:
+        """As the library does: it waits for ever, each time."""
+        if recursive:
+            for name in self.get_children(path):
+                self.delete(f"{path}/{name}", recursive=True)
+        return self.delete_async(path, version).get()
+
+
+@pytest.mark.parametrize("recursive", [False, True])
+def test_a_removal_waits_for_each_answer_no_longer_than_is_said(recursive: bool) -> None:
+    client = Below()
+    with pytest.raises(SessionError):
+        ZooKeeperSession(cast(Any, client)).delete("/t", recursive=recursive)
+    assert [result.waited for result in client.results] == [ANSWER_S] * (4 if recursive else 1)
+
+
 @pytest.mark.parametrize("theirs", EVERY)
 def test_whatever_the_library_raises_is_a_refusal_or_silence(theirs: type[KazooException]) -> None:
     with pytest.raises(CoordinationError) as caught:
