@@ -25,6 +25,7 @@ import queue
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -37,7 +38,7 @@ from reprise.controller.zookeeper.client import make_client
 from reprise.controller.zookeeper.errors import ClientError, NodeExistsError, NoNodeError
 from reprise.controller.zookeeper.node_record import NodeRecord, encode_node
 from reprise.controller.zookeeper.process_records import encode_number, parse_number
-from reprise.controller.zookeeper.session import Answer, SessionState
+from reprise.controller.zookeeper.session import Answer, SessionState, patiently
 
 log = logging.getLogger("reprise.node_agent")
 T = TypeVar("T")
@@ -94,8 +95,8 @@ class NodeAgent:
 
     def _join(self) -> None:
         for path in (node_tree.ROOTS, node_tree.INCARNATIONS):
-            self._zk.ensure_path(path)
-        self._incarnation = self._stored_incarnation() + 1
+            patiently(partial(self._zk.ensure_path, path))
+        self._incarnation = patiently(self._stored_incarnation) + 1
         self._zk.watch_children(node_tree.ROOTS, self._see_roots)
 
     # events, put from other threads

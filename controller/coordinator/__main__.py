@@ -17,7 +17,7 @@ from reprise.controller.coordinator.store import Store
 from reprise.controller.topology_view import policy_of, view_of
 from reprise.controller.zookeeper.client import make_client
 from reprise.controller.zookeeper.node_record import SESSION_S, absence_counts_after_s
-from reprise.controller.zookeeper.session import ZooKeeperSession
+from reprise.controller.zookeeper.session import ZooKeeperSession, patiently
 from reprise.scheduler.model import Policy
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.topology import StreamTopology, from_json
@@ -47,7 +47,7 @@ def main() -> int:
 
         signal.signal(signal.SIGTERM, end)
         signal.signal(signal.SIGINT, end)
-        coordinator.store.open()
+        patiently(coordinator.store.open)
         coordinator.run()
     finally:
         client.stop()

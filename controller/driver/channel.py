@@ -17,6 +17,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
+from functools import partial
 
 from reprise.controller.driver.publish_rate import PublishRate
 from reprise.controller.driver.report import MAX_PROBLEM, bounded, cut
@@ -47,7 +48,7 @@ from reprise.controller.zookeeper.process_records import (
     parse_number,
 )
 from reprise.controller.zookeeper.records import encode_progress, parse_desired
-from reprise.controller.zookeeper.session import SessionState, Transaction, ZooKeeperSession
+from reprise.controller.zookeeper.session import SessionState, Transaction, ZooKeeperSession, patiently
 from reprise.controller.zookeeper.znode import check, pack
 from reprise.scheduler.model import Desired, Progress
 from reprise.spark_jobs.credentials import redacted
@@ -91,7 +92,7 @@ class Channel:
         try:
             self._zk.start(timeout=60)
             for name in ("nodes", "checkpoints"):
-                self._zk.ensure_path(f"{self._root}/{name}")
+                patiently(partial(self._zk.ensure_path, f"{self._root}/{name}"), self._clock)
         except ClientError as error:
             raise ChannelError(f"ZooKeeper at {self._hosts} does not answer: {error!r}") from error
         self._zk.add_listener(self._listen)
@@ -121,24 +122,29 @@ class Channel:
 
     def next_epoch(self, least: int = 0) -> int:
         """A number, at least `least`, that is greater than that of every driver before this one.  The records of drivers
-        can be lost and the stream live on, which then knows of a greater one.  Raises ClientError or RecordError."""
+        can be lost and the stream live on, which then knows of a greater one.  Raises ClientError or RecordError.
+
+        A connection that is lost meanwhile is waited for: whether a number was written is not known then, and another one,
+        which is greater, is taken.  To be told that it was written, later, would look like a successor."""
+        epoch, version = patiently(lambda: self._take_number(least), self._clock)
+        with self._lock:
+            self._epoch = self._newest_epoch = epoch
+            self._version = version
+        return epoch
+
+    def _take_number(self, least: int) -> tuple[int, int]:
+        """The number, and the version of the znode that says so."""
         path = f"{self._root}/{paths.DRIVER}"
         while True:
             try:
                 raw, stat = self._zk.get(path)
                 epoch = max(parse_number(raw, path) + 1, least)
-                version = self._zk.set(path, encode_number(epoch), stat.version).version
+                return epoch, self._zk.set(path, encode_number(epoch), stat.version).version
             except NoNodeError:
                 with contextlib.suppress(NodeExistsError):
                     self._zk.create(path, makepath=True)
             except BadVersionError:
                 continue  # another driver has taken this one
-            else:
-                break
-        with self._lock:
-            self._epoch = self._newest_epoch = epoch
-            self._version = version
-        return epoch
 
     def silence(self) -> None:
         """Write nothing from now on: this driver is not the newest."""

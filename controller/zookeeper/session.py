@@ -12,6 +12,8 @@ the first is waited for; the others wait themselves.
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -36,8 +38,11 @@ from reprise.controller.zookeeper.errors import (
     SessionError,
 )
 
+log = logging.getLogger("reprise.zookeeper_session")
 ANSWER_S = 10.0
 """Longest wait for one answer of the server; after it the outcome is unknown."""
+PATIENCE_S, PAUSE_S = 60.0, 0.2
+"""For how long `patiently` asks again, and the pause before it does: as long as a process that starts waits for a server."""
 T = TypeVar("T")
 Watch = Callable[[object], None]
 """Called once, by a thread of the client, when what was asked for has changed; what it is given says nothing."""
@@ -278,6 +283,21 @@ class ZooKeeperSession:
 
     def transaction(self) -> Transaction:
         return Transaction(self._client.transaction())
+
+
+def patiently(ask: Callable[[], T], clock: Callable[[], float] = time.monotonic) -> T:
+    """Ask again while there is no answer, and give the first: for what a process needs before it can begin, where a
+    connection that is lost for a moment must not end it.  Only for what may be done twice.  Raises SessionError after
+    `PATIENCE_S`."""
+    until = clock() + PATIENCE_S
+    while True:
+        try:
+            return ask()
+        except SessionError as error:
+            if clock() >= until:
+                raise
+            log.warning("event=asked-again error=%r", error)
+        time.sleep(PAUSE_S)
 
 
 @contextmanager

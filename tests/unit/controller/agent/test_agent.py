@@ -8,6 +8,8 @@ import pytest
 
 from reprise.controller.agent.agent import NodeAgent
 from reprise.controller.zookeeper import node_record as node_tree
+from reprise.controller.zookeeper import session
+from reprise.controller.zookeeper.errors import SessionError
 from reprise.controller.zookeeper.node_record import CONTROL, INCARNATIONS, ROOTS, parse_node, root_name
 from reprise.controller.zookeeper.session import SessionState
 from tests.support.fake_agent import SESSION_S, AgentScene
@@ -66,6 +68,23 @@ def test_a_name_that_was_used_before_goes_on_counting(monkeypatch: pytest.Monkey
     scene.turn()
     assert incarnation(scene) == 7
     assert tree.nodes[f"{INCARNATIONS}/n1"][0] == b"7", "the next one is 8, though this one were killed"
+
+
+def test_a_connection_that_is_lost_while_it_begins_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene, lost = AgentScene(monkeypatch), {"ensure_path", "get"}
+    scene.begin(NodeAgent(scene.options, cast(Any, scene.worker)))
+
+    def once(request: str) -> None:
+        if request in lost:
+            lost.remove(request)
+            raise SessionError("no answer")
+
+    scene.zk.before = once
+    monkeypatch.setattr(scene.zk, "ensure_path", lambda _: once("ensure_path"))
+    monkeypatch.setattr(session, "PAUSE_S", 0.0)
+    scene.agent._join()
+    scene.turn()
+    assert not lost and incarnation(scene) == 1
 
 
 def test_a_dead_worker_is_followed_by_the_next_incarnation(scene: AgentScene) -> None:

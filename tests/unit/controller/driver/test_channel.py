@@ -10,6 +10,7 @@ import pytest
 
 from reprise.controller.driver import channel as module
 from reprise.controller.driver.channel import Channel, ChannelError
+from reprise.controller.zookeeper import session
 from reprise.controller.zookeeper.errors import RecordError, SessionError
 from reprise.controller.zookeeper.node_record import NodeRecord, encode_node
 from reprise.controller.zookeeper.process_records import encode_drain, parse_waits
@@ -80,6 +81,44 @@ def test_of_two_that_take_a_number_at_once_each_has_its_own(place: Place) -> Non
     place.zk.before = meanwhile
     assert place.channel.next_epoch() == 2 and taken == [1]
     assert other.superseded and not place.channel.superseded
+
+
+@pytest.mark.parametrize(
+    ("lost", "written", "number"), [("get", False, 1), ("set", False, 1), ("set", True, 2)]
+)
+def test_a_connection_that_is_lost_while_a_number_is_taken_is_waited_for(
+    place: Place, monkeypatch: pytest.MonkeyPatch, lost: str, written: bool, number: int
+) -> None:
+    """Also where the number was written, and only the answer is lost: that is no successor."""
+    left = [1]
+
+    def lose(request: str) -> None:
+        if request == lost and left and left.pop():
+            if written:
+                place.put("driver", b"1")
+            raise SessionError("no answer")
+
+    place.zk.before = lose
+    monkeypatch.setattr(session, "PAUSE_S", 0.0)
+    assert place.channel.next_epoch() == number
+    assert not left and not place.channel.superseded
+    assert place.channel.publish("stats", b"{}"), "it is the newest"
+
+
+def test_a_zookeeper_that_stays_away_is_waited_for_as_long_as_at_the_start(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = place.now
+
+    def lose(_: str) -> None:
+        place.now += 7
+        raise SessionError("no answer")
+
+    place.zk.before = lose
+    monkeypatch.setattr(session, "PAUSE_S", 0.0)
+    with pytest.raises(SessionError):
+        place.channel.next_epoch()
+    assert session.PATIENCE_S <= place.now - began <= session.PATIENCE_S + 7
 
 
 def test_a_number_that_cannot_be_read_is_not_guessed(place: Place) -> None:
@@ -280,6 +319,22 @@ def test_a_server_that_is_not_there_is_said_with_its_address(monkeypatch: pytest
     with pytest.raises(ChannelError, match=r"ZooKeeper at zk:2181 does not answer"):
         Channel("zk:2181", ROOT).open()
     assert made == [("zk:2181", module.SESSION_TIMEOUT_S)]
+
+
+def test_a_connection_that_is_lost_while_folders_are_made_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    zk, asked = Starting(None), list[str]()
+
+    def make(path: str) -> None:
+        asked.append(path)
+        if len(asked) == 1:
+            raise SessionError("no answer")
+
+    monkeypatch.setattr(zk, "ensure_path", make)
+    monkeypatch.setattr(session, "PAUSE_S", 0.0)
+    Channel("", ROOT, session=cast(ZooKeeperSession, zk)).open()
+    assert asked == [f"{ROOT}/nodes", f"{ROOT}/nodes", f"{ROOT}/checkpoints"]
 
 
 def test_a_session_is_opened_watched_and_ended() -> None:
