@@ -142,9 +142,10 @@ class Engine:
             for p, node in desired.assignment.items()
         )
         if installs:
-            self.restore_point.take(positions, bool(back))
-        if installs and rollback:
-            self.store.withdraw(desired.checkpoint)
+            found = self.restore_point.find(positions, bool(back))
+            if rollback:
+                self.store.withdraw(desired.checkpoint)
+            self.restore_point.take(positions, found)  # nothing raises from here on
         self.figures.reached(self.horizon)
         for partition in back:
             self._forget(partition)

@@ -46,20 +46,25 @@ class RestorePoint:
     _asked: int = 0
     _ask_again: float = 0.0
 
-    def take(self, positions: Positions, back: bool) -> None:
-        """Let each partition be installed from its snapshot at its position from now on; nothing has changed when it raises.
+    def find(self, positions: Positions, back: bool) -> Mapping[str, Install]:
+        """What each partition is installed from at its position; nothing has changed yet.
 
         `back`: what is at work goes back to there, too.  CheckpointError: a checkpoint cannot be used, and `bad` says so.
         StoreError: not now.
         """
         if back:
             self._require_replayable(positions.oldest)
-        if back or positions != self._positions:
-            found = {k: self._read(k) for k in positions.distinct}
-            installs = dict(found[positions.everybody])
-            for partition, k in positions.others.items():
-                installs[partition] = found[k].get(partition, Install(k))
-            self.installs, self._positions = installs, positions
+        if not back and positions == self._positions:
+            return self.installs
+        found = {k: self._read(k) for k in positions.distinct}
+        installs = dict(found[positions.everybody])
+        for partition, k in positions.others.items():
+            installs[partition] = found[k].get(partition, Install(k))
+        return installs
+
+    def take(self, positions: Positions, installs: Mapping[str, Install]) -> None:
+        """Let each partition be installed from what `find` has found there from now on."""
+        self.installs, self._positions = installs, positions
 
     def _read(self, position: int) -> Mapping[str, Install]:
         if position < self.ledger.trimmed:

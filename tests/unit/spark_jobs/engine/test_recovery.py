@@ -133,6 +133,28 @@ def test_driver_restart_goes_on_from_the_checkpoint(world: World, expected: dict
     assert world.output() == expected
 
 
+def test_a_store_that_goes_away_while_the_stream_goes_back_changes_nothing(
+    world: World, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Partitions that are ordered and not installed yet: they are still installed from where the desired state says."""
+    world.run(lambda e: e.punctuations.newest >= 10)
+    newest = world.engine.punctuations.newest
+    world.want(2, newest, world.spread("a", "b", "c", "d"))
+    before = dict(world.engine.restore_point.installs)
+    assert world.engine.installing and any(install.file for install in before.values())
+
+    def away(after: int) -> None:
+        raise StoreError("cannot remove a manifest: the store is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CheckpointStore, "withdraw", lambda _, after: away(after))
+        with pytest.raises(StoreError):
+            world.want(3, 0, world.spread("b", "c", "d", "a"))
+    assert world.engine.desired.generation == 2
+    world.run(lambda e: e.done)
+    assert world.output() == expected
+
+
 def test_host_that_lost_its_state_is_noticed(world: World) -> None:
     world.run(past(15))
     world.nodes.lose("b")
