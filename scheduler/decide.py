@@ -35,7 +35,7 @@ class State(StrEnum):
 
 
 TABLE: Mapping[State, tuple[Rule, ...]] = {
-    State.STARTING: (start.nodes_awaited, start.placed),
+    State.STARTING: (start.left_open, start.nodes_awaited, start.placed),
     State.STEADY: (
         rules.driver_restarted,
         rules.checkpoint_damaged,
@@ -139,7 +139,7 @@ def _decide(snapshot: Snapshot, policy: Policy, planner: Planner) -> Decision:
     if snapshot.progress is None:
         return wait(RuleName.NO_DRIVER, "no driver has reported yet")
     view = look(snapshot, policy)
-    incident = observe(view, snapshot.incident) if snapshot.incident else None
+    incident = observe(view, snapshot.incident) if snapshot.incident and snapshot.desired else None
     situation = Situation(view, incident, planner)
     for rule in TABLE[state_of(snapshot)]:
         decision = rule(situation)

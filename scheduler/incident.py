@@ -7,6 +7,7 @@ running, and plans made with it would find every node full.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,20 @@ MAX_RIVALS = 20
 
 MAX_NAMED = 20
 """Partitions that a line of the timeline gives reasons for."""
+
+
+_NUMBER = re.compile(r"inc-(\d+)")
+
+
+def incident_id(seq: int) -> str:
+    """The id of the incident that is opened with the desired state of this number."""
+    return f"inc-{seq:06d}"
+
+
+def number_in(name: str) -> int:
+    """The number of the incident that this record, of one or of its plans, is about; 0 where it names none."""
+    found = _NUMBER.match(name)
+    return int(found[1]) if found else 0
 
 
 class Kind(StrEnum):

@@ -27,7 +27,7 @@ def _violations(view: View, decision: Decision) -> Iterator[tuple[str, str]]:
     after, before = decision.desired, view.snapshot.desired
     if after is None:
         return
-    yield from _sequence(after, before)
+    yield from _sequence(after, before, view.snapshot.last_seq)
     yield from _flags(view, decision, after)
     known = {p.id for p in view.snapshot.topology.partitions}
     old = before.assignment if before else {}
@@ -41,9 +41,9 @@ def _violations(view: View, decision: Decision) -> Iterator[tuple[str, str]]:
     yield from _cap(view, decision, after)
 
 
-def _sequence(after: Desired, before: Desired | None) -> Iterator[tuple[str, str]]:
-    if after.seq != (before.seq if before else 0) + 1:
-        yield "sequence", f"seq {after.seq} does not follow {before.seq if before else 0}"
+def _sequence(after: Desired, before: Desired | None, last: int) -> Iterator[tuple[str, str]]:
+    if after.seq != last + 1:
+        yield "sequence", f"seq {after.seq} does not follow {last}"
     if before and after.generation not in (before.generation, before.generation + 1):
         yield "generation", f"{after.generation} does not follow {before.generation}"
 

@@ -220,7 +220,16 @@ class Snapshot:
     """Complete global checkpoints on record."""
     desired: Desired | None = None
     incident: Incident | None = None
+    closed: int = 0
+    """The greatest number of an incident on record; only where there is no desired state, which else goes on counting."""
     poison: Poison | None = None
     paused: bool = False
     steady: Mapping[str, int] = field(default_factory=dict)
     """Batches between the output of each query and the horizon while all was well; absent: not known."""
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the desired state, or the greatest that one may have had that is not there any more."""
+        if self.desired is not None:
+            return self.desired.seq
+        return max(self.closed, self.progress.seq if self.progress else 0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from reprise.scheduler.costs import normal_costs
-from reprise.scheduler.incident import Event, EventName, Incident, Kind, Phase, some
+from reprise.scheduler.incident import Event, EventName, Incident, Kind, Phase, incident_id, some
 from reprise.scheduler.model import Desired, Poison
 from reprise.scheduler.observe import last_look, lost_within_window, observe
 from reprise.scheduler.recovery import recover
@@ -271,7 +271,7 @@ def _opened(s: Situation, kind: Kind) -> Incident:
     """The id follows from the desired state, which is rewritten with it: no two incidents share one."""
     desired = s.desired
     return Incident(
-        id=f"inc-{desired.seq + 1:06d}",
+        id=incident_id(desired.seq + 1),
         kind=kind,
         phase=Phase.SETTLING,
         opened_at=s.now,

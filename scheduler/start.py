@@ -1,5 +1,9 @@
 """The first start of a topology: wait for its nodes, then place everything.
 
+So does a topology whose desired state is gone from ZooKeeper, or was not put back at a second site.  What else is on record
+may have stayed: an incident that was open is over with this, numbers go on after those of the incidents that are closed,
+whose records are never written again, and a driver that lives goes back to the checkpoint with all that it has.
+
 Where the cap does not let everything in, the start is a recovery with everything failed: the most valuable
 queries begin, the others follow when nodes arrive, and the record says how much is missing.
 """
@@ -9,13 +13,32 @@ from __future__ import annotations
 from dataclasses import replace
 
 from reprise.scheduler.costs import free_capacity, normal_costs
-from reprise.scheduler.incident import Event, EventName, Incident, Kind, Phase, Trigger
+from reprise.scheduler.incident import Event, EventName, Incident, Kind, Phase, Trigger, incident_id
 from reprise.scheduler.model import Desired
 from reprise.scheduler.placement import spread
 from reprise.scheduler.planning import plan_recovery
 from reprise.scheduler.situation import Situation
-from reprise.scheduler.steps import AddPlan, Decision, RuleName, WriteDesired, WriteIncident, act, wait
+from reprise.scheduler.steps import (
+    AddPlan,
+    CloseIncident,
+    Decision,
+    RuleName,
+    WriteDesired,
+    WriteIncident,
+    act,
+    wait,
+)
 from reprise.scheduler.view import View
+
+
+def left_open(s: Situation) -> Decision | None:
+    """The desired state that an open incident was about is gone: nothing of what its plans have placed is known."""
+    incident = s.view.snapshot.incident
+    if incident is None:
+        return None
+    reason = "the desired state is gone from the records: everything begins again at the newest checkpoint"
+    closed = replace(incident, phase=Phase.CLOSED, closed_at=s.now).log(s.now, EventName.CLOSED, reason)
+    return act(RuleName.CLOSED, reason, CloseIncident(closed))
 
 
 def nodes_awaited(s: Situation) -> Decision | None:
@@ -32,13 +55,14 @@ def placed(s: Situation) -> Decision | None:
     costs = normal_costs(few)
     free = free_capacity(few, costs, {})
     start = Desired(
-        seq=1,
-        generation=1,
+        seq=s.view.snapshot.last_seq + 1,
+        generation=max(progress.generation, 0) + 1,
         checkpoint=view.newest_checkpoint,
         driver=progress.driver,
         paused=view.snapshot.paused,
+        punctuate=not view.poison,
     )
-    everything = tuple(p.id for p in view.snapshot.topology.partitions)
+    everything = tuple(p.id for p in view.snapshot.topology.partitions if p.id not in view.poison)
     assignment = spread(everything, costs, free)
     if assignment is not None:
         reason = f"{len(assignment)} partitions on {len(free)} nodes"
@@ -47,7 +71,7 @@ def placed(s: Situation) -> Decision | None:
 
 
 def _all_failed(view: View) -> View:
-    everything = {p.id: "not started" for p in view.snapshot.topology.partitions}
+    everything = {p.id: "not started" for p in view.snapshot.topology.partitions if p.id not in view.poison}
     return replace(view, failed=everything)
 
 
@@ -62,7 +86,7 @@ def _partial(s: Situation, costs: dict[str, int], start: Desired) -> Decision:
     )
     snapshot = replace(s.view.snapshot, desired=start)
     incident = Incident(
-        id="inc-000001",
+        id=incident_id(start.seq),
         kind=Kind.START,
         phase=Phase.RECOVERING,
         opened_at=s.now,

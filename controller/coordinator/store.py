@@ -38,7 +38,7 @@ from reprise.controller.zookeeper.records import parse_desired, parse_poison, pa
 from reprise.controller.zookeeper.recovery_records import parse_incident
 from reprise.controller.zookeeper.session import ANSWER_S, Answer, SessionState, Stat, Watch, ZooKeeperSession
 from reprise.controller.zookeeper.znode import check_all
-from reprise.scheduler.incident import Incident
+from reprise.scheduler.incident import Incident, number_in
 from reprise.scheduler.model import Desired, PartitionStats, Progress, Snapshot, TopologyView
 from reprise.scheduler.steps import Decision
 
@@ -211,12 +211,18 @@ class Store:
             snapshot_of(self.topology, seen, self.paused),
             nodes=believed,
             checkpoints=frozenset(sorted(seen.checkpoints)[-self.keep :]),
+            closed=self._last_closed() if seen.desired is None else 0,
         )
         self.note_lags(snapshot.progress, snapshot.desired, snapshot.incident)
         if snapshot.incident is None:
             snapshot = replace(snapshot, steady=self._lags.steady(now))
         versions = Versions(desired and desired[1], incident and incident[1], poison and poison[1])
         return Reading(snapshot, versions, seen, self._leads)
+
+    def _last_closed(self) -> int:
+        """The greatest number of an incident that has left records: none of them is ever written again."""
+        asked = [self.client.get_children_async(self._path(name)) for name in (paths.INCIDENTS, paths.PLANS)]
+        return max((number_in(name) for answer in asked for name in self._await(answer) or ()), default=0)
 
     def note_lags(
         self, progress: Progress | None, desired: Desired | None, incident: Incident | None

@@ -29,6 +29,7 @@ from reprise.scheduler import (
     WritePoison,
     decide,
 )
+from reprise.scheduler.incident import number_in
 
 
 def diamond(parallelism: int = 2, cpu: int = 100, deterministic: bool = True) -> TopologyView:
@@ -191,6 +192,8 @@ class World:
     incarnations: dict[str, int] = field(default_factory=dict)
     before_seq: int = 0
     """Of the desired state that the decision being committed was made on."""
+    forgotten: bool = False
+    """The desired state was lost: nobody knows where partitions run."""
     basis: dict[int, tuple[Decision, Progress | None]] = field(default_factory=dict)
     """The report that each decision was made on."""
 
@@ -238,7 +241,13 @@ class World:
             incident=self.incident,
             poison=self.poison,
             paused=self.paused,
+            closed=0 if self.desired else max((number_in(i.id) for i in self.closed), default=0),
         )
+
+    def lose_desired(self) -> None:
+        """One record is gone from ZooKeeper; the others stay, and the driver lives."""
+        self.desired, self.forgotten = None, True
+        self.version += 1
 
     def look(self) -> tuple[int, Decision]:
         """A coordinator reads and decides; what it does with that is up to it."""
@@ -251,7 +260,7 @@ class World:
         if decision.outcome is not Outcome.ACT or version != self.version or not self.session:
             return False
         self.version += 1
-        self.before_seq = self.desired.seq if self.desired else 0
+        self.before_seq = self.snapshot().last_seq
         self.log.append(f"{self.now:.1f} {decision.rule}: {decision.reason}")
         for step in decision.steps:
             match step:
@@ -265,6 +274,9 @@ class World:
                     self.incident = incident
                 case CloseIncident(incident):
                     assert incident.closed_at is not None
+                    assert not any(incident.id == old.id for old in self.closed), (
+                        "its record is there already"
+                    )
                     self.closed.append(incident)
                     self.incident = None
                 case AddPlan(plan):
@@ -300,7 +312,7 @@ class World:
 
     def _check_desired(self, desired: Desired, decision: Decision) -> None:
         before = self.desired
-        assert desired.seq == (before.seq if before else 0) + 1
+        assert desired.seq == self.before_seq + 1
         if before:
             assert before.generation <= desired.generation <= before.generation + 1
         for p, node in desired.assignment.items():
@@ -349,6 +361,10 @@ class World:
         """O1 and E3, seen by the driver: what it runs on a living node stays there.  A rollback may take from its node what
         no query needs that has all of its partitions on living nodes."""
         stored = self.poison.partitions if self.poison else {}
+        if self.forgotten:
+            assert rollback, "what runs somewhere else goes on from there"
+            self.forgotten = False
+            return
         assignment = driver.desired.assignment if driver.desired else {}
         alive = {p for p in driver.positions if assignment[p] in self.nodes and p not in stored}
         if self.policy.strategy is Strategy.BLOCKING:

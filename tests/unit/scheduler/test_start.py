@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from reprise.scheduler import Kind, Outcome, PartitionView, Policy, QueryView, TopologyView, decide
+from reprise.scheduler.incident import Phase
 from tests.support.recovery_simulator import World, diamond
 
 
@@ -65,6 +66,73 @@ def test_a_start_that_does_not_fit_begins_with_the_most_valuable_and_says_what_i
         w.add(f"n{k}")
     w.run(6.0)
     assert w.healthy(), w.log
+
+
+def finished(w: World) -> None:
+    """A node is lost and replaced, and nothing of that is left but the records."""
+    closed = len(w.closed)
+    assert w.desired is not None
+    w.kill(next(iter(w.desired.assignment.values())).partition("#")[0])
+    w.run(2.0)
+    w.add(f"m{closed}")
+    w.run(6.0)
+    assert w.healthy() and len(w.closed) == closed + 1, w.log
+
+
+def test_where_the_desired_state_is_lost_numbers_go_on_and_incidents_close() -> None:
+    w = world().started(5)
+    finished(w)
+    finished(w)
+    assert w.driver is not None and w.driver.desired is not None and w.desired is not None
+    before, seq = w.driver.desired.generation, w.desired.seq
+    w.lose_desired()
+    w.run(3.0)
+    assert w.healthy(), w.log
+    assert w.desired.seq == seq + 1, "what the driver has taken over has a number, too"
+    assert w.driver.desired.generation == before + 1, "all goes back to the checkpoint"
+    finished(w)
+    ids = [incident.id for incident in w.closed]
+    assert len(set(ids)) == 3 and ids == sorted(ids)
+
+
+def test_where_the_driver_is_new_as_well_numbers_go_on_after_the_closed_incidents() -> None:
+    """As at a second site, where only closed incidents and their plans are put back."""
+    w = world().started(5)
+    finished(w)
+    w.lose_desired()
+    w.start_driver()
+    w.run(3.0)
+    assert w.healthy(), w.log
+    assert w.desired is not None and f"inc-{w.desired.seq:06d}" > w.closed[-1].id
+    finished(w)
+    assert len({incident.id for incident in w.closed}) == 2
+
+
+def test_an_incident_whose_desired_state_is_lost_is_closed_and_all_begins_again() -> None:
+    w = world(cpu=300).started(5)
+    w.kill("n1", "n2", "n3")
+    w.run(2.0)
+    assert w.incident is not None and w.plans
+    lost = w.incident.id
+    w.lose_desired()
+    w.run(1.0)
+    assert (w.closed[-1].id, w.closed[-1].phase) == (lost, Phase.CLOSED)
+    assert "the desired state is gone" in w.closed[-1].events[-1].detail
+    for k in range(6, 10):
+        w.add(f"n{k}")
+    w.run(6.0)
+    assert w.healthy(), w.log
+
+
+def test_what_is_set_aside_stays_so_where_the_desired_state_is_lost() -> None:
+    w = world().started(5)
+    w.poison_at["sink.0"] = w.driver.horizon + 1 if w.driver else 0
+    w.run(2.0)
+    assert w.poison is not None and set(w.poison.partitions) == {"sink.0"}
+    w.lose_desired()
+    w.run(3.0)
+    assert w.healthy(), w.log
+    assert w.desired is not None and "sink.0" not in w.desired.assignment and not w.desired.punctuate
 
 
 def test_it_starts_from_the_newest_checkpoint() -> None:

@@ -21,13 +21,13 @@ from reprise.controller.coordinator.store import Store
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.errors import SessionError, StaleError, TooLargeError
 from reprise.controller.zookeeper.process_records import ERROR, Leader, parse_leader
-from reprise.controller.zookeeper.records import encode_desired
+from reprise.controller.zookeeper.records import encode_desired, parse_desired
 from reprise.controller.zookeeper.recovery_records import encode_incident, encode_plan
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.scheduler import Decision, Incident, InvariantViolation, PlanRecord
 from tests.support.memory_zookeeper import MemoryClient, MemoryServer
 from tests.support.record_samples import INCIDENT, PLAN, POLICY, TOPOLOGY, replace
-from tests.support.stores import put, ready, report
+from tests.support.stores import add_node, put, ready, report
 
 ROOT = "/reprise/test/turns"
 BOTH = frozenset({"n1#1", "n2#1"})
@@ -78,6 +78,52 @@ class Scene:
 @pytest.fixture
 def scene() -> Scene:
     return Scene()
+
+
+@pytest.mark.parametrize("number", [2, 40])
+def test_records_of_closed_incidents_without_a_desired_state_stop_no_recovery(
+    scene: Scene, number: int
+) -> None:
+    """As at a second site, or where one record was lost: what is there already cannot be written again."""
+    old, desired, now = f"inc-{number:06d}", f"{ROOT}/{paths.DESIRED}", 1000.0
+    put(scene.others, f"incidents/{old}", encode_incident(replace(INCIDENT, id=old)))
+    put(scene.others, f"plans/{old}-p1", encode_plan(replace(PLAN, id=f"{old}-p1", incident=old)))
+    ready(scene.others, "n1", "n2")
+    rules = []
+    for turn in range(40):
+        scene.now = now = now + 1.0
+        rules.append(scene.rule())
+        wanted = parse_desired(scene.others.client.get(desired)[0])
+        if turn == 3:
+            scene.others.client.delete(f"{ROOT}/nodes/n1")
+        alive = BOTH - ({"n1#1"} if turn >= 3 else set())
+        if turn == 6:
+            add_node(scene.others, "n3")
+        alive |= {"n3#1"} if turn >= 6 else set()
+        placed = {p: turn for p, node in wanted.assignment.items() if node in alive}
+        newest = turn if len(placed) == 2 and wanted.punctuate else 0
+        if newest:
+            put(scene.others, f"checkpoints/{newest:08d}", b"{}")
+        report(
+            scene.others, seq=wanted.seq, generation=wanted.generation, nodes=alive, positions=placed,
+            horizon=turn, checkpoint=newest,
+        )  # fmt: skip
+    assert {"start", "failure-detected", "restored", "closed"} <= set(rules), rules
+    closed = scene.others.client.get_children(f"{ROOT}/{paths.INCIDENTS}")
+    assert len(closed) == 2 and max(closed) > old
+    assert "" not in rules, "nothing was refused"
+
+
+def test_incidents_on_record_are_asked_for_only_without_a_desired_state(scene: Scene) -> None:
+    put(scene.others, "plans/inc-000007-p2", b"{}")
+    put(scene.others, "incidents/of-another-version", b"{}")
+    ready(scene.others, "n1", "n2")
+    assert scene.store.read().snapshot.closed == 7
+    assert scene.rule() == "start"
+    scene.session.asked.clear()
+    assert scene.store.read().snapshot.closed == 0
+    asked = {path.removeprefix(f"{ROOT}/") for _, path in scene.session.asked}
+    assert not {paths.INCIDENTS, paths.PLANS} & asked
 
 
 def test_who_does_not_lead_reads_nothing(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
