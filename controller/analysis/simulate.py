@@ -95,8 +95,7 @@ def simulate(
 ) -> Simulation:
     """SimulationError when nothing runs, or a node is not there.  `operated`: an operator on Kubernetes decides."""
     topology = _view(resource, operated)
-    usual = Policy()
-    policy = policy_of(resource, seen.settle_s or usual.settle_s, seen.driver_grace_s or usual.driver_grace_s)
+    policy = _policy(resource, seen)
     now = document(expand(resource), seen)
     times = measured(now, _earlier(seen, resource))
     changes = [Change(0.0, lose=tuple(lose))] if lose else []
@@ -217,9 +216,19 @@ def _assumptions(seen: Observation, policy: Policy, times: Measured, lose: Seque
     )
 
 
+def _policy(resource: StreamTopology, seen: Observation) -> Policy:
+    """By what the coordinator says it is set to, which may be 0."""
+    usual = Policy()
+    return policy_of(
+        resource,
+        usual.settle_s if seen.settle_s is None else seen.settle_s,
+        usual.driver_grace_s if seen.driver_grace_s is None else seen.driver_grace_s,
+    )
+
+
 def _about_waiting(seen: Observation, policy: Policy) -> str:
     """The two settings that are the deployment's and not the resource's."""
     waits = f"the rest of a burst is waited for {policy.settle_s:g} s, the nodes of a new driver {policy.driver_grace_s:g} s"
-    if seen.settle_s and seen.driver_grace_s:
+    if seen.settle_s is not None and seen.driver_grace_s is not None:
         return f"{waits}, as the coordinator says"
     return f"{waits}: the defaults, as no coordinator says what it is set to"

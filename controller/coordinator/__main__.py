@@ -75,6 +75,14 @@ def _kept(options: argparse.Namespace) -> Kept:
     return Kept(options.keep_records, options.keep_records_mi * 2**20)
 
 
+def seconds(text: str) -> float:
+    """ValueError, which is a mistake on the command line, for what is no time that can be waited."""
+    seconds = float(text)
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(text)
+    return seconds
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m reprise.controller.coordinator", description=__doc__)
     parser.add_argument("--zk", required=True, help="ZooKeeper hosts")
@@ -82,11 +90,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--topology", required=True, type=Path, help="StreamTopology as JSON")
     parser.add_argument("--python-path", default="", help="where user classes are found, separated by colons")
     parser.add_argument(
-        "--settle", type=float, default=Policy().settle_s, help="seconds to wait for the rest of a burst"
+        "--settle", type=seconds, default=Policy().settle_s, help="seconds to wait for the rest of a burst"
     )
     parser.add_argument(
         "--driver-grace",
-        type=float,
+        type=seconds,
         default=Policy().driver_grace_s,
         help="longest wait, s, for the nodes of a new driver",
     )

@@ -81,8 +81,8 @@ def observation(raw: bytes, source: str) -> Observation:
         poison=_maybe(f, "poison", parse_poison),
         paused=paused if isinstance(paused, bool) else None,
         undecided=f.text("undecided", ""),
-        settle_s=f.number("settle_s", 0.0),
-        driver_grace_s=f.number("driver_grace_s", 0.0),
+        settle_s=f.maybe_number("settle_s"),
+        driver_grace_s=f.maybe_number("driver_grace_s"),
         unreadable=tuple(f.items("unreadable", as_text, [])),
     )
 

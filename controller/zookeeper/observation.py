@@ -49,10 +49,10 @@ class Observation:
     """Whether a coordinator holds the lead."""
     undecided: str = ""
     """Why it cannot decide, or cannot write down what it has decided; empty when it can."""
-    settle_s: float = 0.0
-    """How long the coordinator that leads waits for the rest of a burst; 0: nobody says."""
-    driver_grace_s: float = 0.0
-    """How long it waits for the nodes of a new driver; 0: nobody says."""
+    settle_s: float | None = None
+    """How long the coordinator that leads waits for the rest of a burst; None: nobody says."""
+    driver_grace_s: float | None = None
+    """How long it waits for the nodes of a new driver; None: nobody says."""
     unreadable: tuple[str, ...] = ()
     """Records that could not be parsed, with the reason."""
     still: Mapping[str, float] = field(default_factory=dict)

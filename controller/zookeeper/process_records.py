@@ -27,10 +27,10 @@ class Leader:
     reason: str = ""
     time: float = 0.0
     """Of that decision, unix seconds; 0: there was none."""
-    settle_s: float = 0.0
-    """How long it waits for the rest of a burst; 0: an earlier version, which does not say."""
-    driver_grace_s: float = 0.0
-    """How long it waits for the nodes of a new driver; 0: an earlier version, which does not say."""
+    settle_s: float | None = None
+    """How long it waits for the rest of a burst; None: an earlier version, which does not say."""
+    driver_grace_s: float | None = None
+    """How long it waits for the nodes of a new driver; None: an earlier version, which does not say."""
 
     @property
     def undecided(self) -> str:
@@ -66,8 +66,8 @@ def parse_leader(raw: bytes, path: str = paths.COORDINATOR) -> Leader:
         rule=f.text("rule", ""),
         reason=f.text("reason", ""),
         time=f.number("time", 0.0),
-        settle_s=f.number("settle_s", 0.0),
-        driver_grace_s=f.number("driver_grace_s", 0.0),
+        settle_s=f.maybe_number("settle_s"),
+        driver_grace_s=f.maybe_number("driver_grace_s"),
     )
 
 

@@ -15,6 +15,7 @@ from reprise.controller.operator.__main__ import _parser as operator_parser
 from reprise.controller.operator.settings import OperatorSettings
 from reprise.controller.status import observation, records
 from reprise.controller.zookeeper.observation import Observation
+from reprise.controller.zookeeper.process_records import Leader, encode_leader, parse_leader
 from reprise.scheduler import Incident, Kind, PartitionStats, Phase, Policy, QueryTimeline
 from tests.support import oncall
 
@@ -71,6 +72,29 @@ def test_the_deployment_s_own_waits_are_simulated_and_said() -> None:
     unknown = simulate(oncall.resource(), oncall.steady(), ["n2", "n3"])
     assert unknown.plans[0].at < 2.0
     assert any("no coordinator says" in line for line in unknown.assumptions)
+
+
+def test_a_coordinator_that_waits_for_nothing_is_no_coordinator_that_does_not_say() -> None:
+    """`--settle 0` is a setting of its own, and not the default."""
+    leader = parse_leader(encode_leader(Leader(1, settle_s=0.0, driver_grace_s=0.0)))
+    told = replace(oncall.steady(), settle_s=leader.settle_s, driver_grace_s=leader.driver_grace_s)
+    found = simulate(oncall.resource(), observation(json.dumps(records(told)).encode(), "page"), ["n2", "n3"])
+    assert found.plans[0].at < Policy().settle_s
+    said = next(line for line in found.assumptions if "burst" in line)
+    assert "waited for 0 s, the nodes of a new driver 0 s, as the coordinator says" in said
+    assert parse_leader(b'{"pid": 1}').settle_s is None
+
+
+@pytest.mark.parametrize("text", ["-1", "nan", "inf", "soon"])
+@pytest.mark.parametrize("option", ["--settle", "--driver-grace"])
+def test_what_is_no_time_that_can_be_waited_is_refused(
+    option: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--zk", "z", "--root", "/r", "--topology", "t"]
+    assert coordinator_parser().parse_args([*asked, option, "0"])
+    with pytest.raises(SystemExit):
+        coordinator_parser().parse_args([*asked, f"{option}={text}"])
+    assert f"argument {option}: invalid seconds value: '{text}'" in capsys.readouterr().err
 
 
 def test_the_defaults_of_waits_are_the_scheduler_s_wherever_they_are_not_set() -> None:
