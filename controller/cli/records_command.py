@@ -36,17 +36,23 @@ def command() -> None:
 @click.option("--to", "location", required=True, help="A path or an fsspec URL; replaced as a whole.")
 @click.option("--every", type=DURATION, help="Again and again; without it once.")
 def save(zk: str, root: str, location: str, every: float | None) -> None:
-    """Copy the records as they are now, once or until interrupted."""
+    """Copy the records as they are now, once or until interrupted; then a copy that fails is made with the next turn."""
     from reprise.controller.zookeeper import mirror
+    from reprise.controller.zookeeper.errors import CoordinationError
+
+    def copied(client: ZooKeeperSession) -> None:
+        copy = mirror.read(client, root)
+        mirror.save(copy, location)
+        click.echo(f"{len(copy.records)} records of {root} in {location}")
 
     with _connected(zk) as client:
-        while True:
-            copy = mirror.read(client, root)
-            mirror.save(copy, location)
-            click.echo(f"{len(copy.records)} records of {root} in {location}")
-            if every is None:
-                return
+        copied(client)  # what fails at first is a mistake, more likely than a server that is away
+        while every is not None:
             threading.Event().wait(every)
+            try:
+                copied(client)
+            except CoordinationError as error:
+                click.echo(f"not copied, the copy before stands: {error}", err=True)
 
 
 @command.command("load")
@@ -77,10 +83,13 @@ def _connected(zk: str) -> Iterator[ZooKeeperSession]:
 
     client = make_client(zk, CONNECT_S)
     try:
-        client.start(timeout=CONNECT_S)
+        try:
+            client.start(timeout=CONNECT_S)
+        except SessionError:
+            raise NotRunningError(f"ZooKeeper at {zk} does not answer") from None
         yield client
-    except SessionError:
-        raise NotRunningError(f"ZooKeeper at {zk} does not answer") from None
+    except SessionError as error:
+        raise NotRunningError(f"ZooKeeper at {zk} has stopped answering: {error}") from error
     except NoAuthError:
         raise NotRunningError(
             f"ZooKeeper at {zk} does not let this process do that; {AUTH} names who may"

@@ -17,7 +17,7 @@ from reprise.controller.status import StatusDocument, document
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.access import AUTH
 from reprise.controller.zookeeper.client import make_client
-from reprise.controller.zookeeper.errors import ClientError, NoNodeError
+from reprise.controller.zookeeper.errors import ClientError, NoNodeError, SessionError
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.observer import Observer
 from reprise.controller.zookeeper.process_records import encode_paused
@@ -83,11 +83,18 @@ class ZooKeeperTarget:
         path = f"{self.root}/{paths.PAUSED}"
         client, value = make_client(self.hosts, 10.0, self.access), encode_paused(paused)
         try:
-            client.start(timeout=CONNECT_S)
+            try:
+                client.start(timeout=CONNECT_S)
+            except SessionError as error:
+                raise exits.NotRunningError(f"ZooKeeper {self.hosts} does not answer") from error
             try:
                 client.set(path, value)
             except NoNodeError:
                 client.create(path, value, makepath=True)
+        except SessionError as error:
+            raise exits.NotRunningError(
+                f"ZooKeeper {self.hosts}: whether {path} is written is not known, ask again: {error!r}"
+            ) from error
         except ClientError as error:
             raise exits.NotRunningError(f"ZooKeeper {self.hosts}: {path} not written: {error!r}") from error
         finally:

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from reprise.controller.zookeeper import membership, paths
-from reprise.controller.zookeeper.errors import MirrorError, NoNodeError, TooLargeError
+from reprise.controller.zookeeper.errors import MirrorError, NoNodeError, SessionError, TooLargeError
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.controller.zookeeper.znode import check_all, pack, unpack
 from reprise.spark_jobs.errors import StoreError
@@ -129,10 +129,22 @@ def restore(client: ZooKeeperSession, root: str, copy: Copy) -> int:
     back = {name: text for name, text in copy.records.items() if name.split("/")[0] not in NOT_BACK}
     client.ensure_path(root)
     needed = {name: text for name, text in back.items() if name.split("/")[0] not in HISTORY}
-    _create(client, root, _with_parents(needed, set()))
+    try:
+        _create(client, root, _with_parents(needed, set()))
+    except SessionError as error:
+        raise MirrorError(
+            f"{root}: whether the records were put back is not known, as ZooKeeper has stopped answering ({error}); try it "
+            "again: where they are there, it says so, and only closed incidents and plans may be missing"
+        ) from error
     made = set(needed)
     for name in sorted(back.keys() - needed.keys()):
-        _create(client, root, _with_parents({name: back[name]}, made))
+        try:
+            _create(client, root, _with_parents({name: back[name]}, made))
+        except SessionError as error:
+            raise MirrorError(
+                f"{root}: all is put back that the topology needs, but not every closed incident and plan, as ZooKeeper has "
+                f"stopped answering at {name} ({error})"
+            ) from error
         made.add(name)
     return len(back)
 
