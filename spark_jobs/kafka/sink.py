@@ -209,8 +209,7 @@ class KafkaSink(Sink):
         marker = self._session.open()
         encoded = [self._encode_or_name(batch, table) for batch, table in taken]
         for written in encoded:
-            before = marker.digests.get(written.batch)
-            if written.batch <= marker.batch and before not in (None, written.digest):
+            if marker.differs(written):
                 raise _DifferentError(
                     f"batch {written.batch} was written before with other rows: an operator upstream is not deterministic "
                     "(declare `deterministic: false`)"

@@ -16,11 +16,13 @@ what else was looked at: docs/decisions/0005-kafka-sink-protocol.md.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import time
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -63,6 +65,15 @@ class Marker:
     owner: Owner
     digests: Mapping[int, str] = field(default_factory=dict)
 
+    def differs(self, written: Written) -> bool:
+        """Whether this batch was written before with other rows, as far as that is known."""
+        if written.batch > self.batch:
+            return False
+        before = self.digests.get(written.batch)
+        if before is None:  # of those between batches with a digest it is known that they had no rows
+            return bool(written.messages) and any(batch < written.batch for batch in self.digests)
+        return before not in (written.digest, written.former_digest)
+
     def encode(self) -> str:
         """The text for the metadata of a committed offset, below the 4096 bytes that brokers allow."""
         digests = {str(b): d for b, d in sorted(self.digests.items())[-DIGESTS:]}
@@ -94,6 +105,15 @@ class Written:
 
     @property
     def digest(self) -> str:
+        """Of the messages as a list: each part with its length, so that no two lists have the same bytes."""
+        found = hashlib.blake2b(digest_size=8)
+        for part in chain.from_iterable(self.messages):
+            found.update((-1 if part is None else len(part)).to_bytes(8, "big", signed=True) + (part or b""))
+        return found.hexdigest()
+
+    @property
+    def former_digest(self) -> str:
+        """As versions before wrote it into markers that are still there."""
         total = 0
         for key, value in self.messages:
             total = zlib.crc32(b"\0" if value is None else value, zlib.crc32(key or b"", total))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reprise.spark_jobs.contract import Place
@@ -294,6 +295,60 @@ def test_a_replay_with_other_rows_is_found_and_not_written(broker: Broker) -> No
     with pytest.raises(Exception, match="batch 2 was written before with other rows"):
         successor._write(taken)
     assert ids(broker) == expected(2)
+
+
+@pytest.mark.parametrize("empty", sorted(EMPTY))
+def test_a_replay_that_has_rows_where_there_were_none_is_found(broker: Broker, empty: int) -> None:
+    give(opened(1), *range(1, LAST + 1))
+    taken = [(batch, rows(1) if batch == empty else rows(batch)) for batch in range(1, LAST + 1)]
+    with pytest.raises(Exception, match=f"batch {empty} was written before with other rows"):
+        opened(2)._write(taken)
+    assert ids(broker) == expected(LAST)
+
+
+def test_of_batches_before_those_with_a_digest_nothing_is_claimed(broker: Broker) -> None:
+    """They may have had rows, and a marker that was made anew knows of none."""
+    owner = Owner(1.0, (1, 0, 1))
+    row = Written(3, [(None, b"row")])
+    assert not Marker(5, owner, {4: "0" * 16}).differs(row)
+    assert not Marker(5, owner).differs(row)
+    assert not Marker(2, owner, {1: "0" * 16}).differs(row), "it is new"
+    assert Marker(5, owner, {1: "0" * 16}).differs(row)
+
+
+def test_a_marker_of_a_version_before_is_still_believed(broker: Broker) -> None:
+    """It digested the bytes of all messages one after the other (CRC-32)."""
+    give(opened(1), 1, 2)
+    batch, text = broker.committed[NAME]
+    marker = Marker.decode(batch, text)
+    one, two = ([(None, body) for body in part] for part in (_bodies(broker)[:2], _bodies(broker)[2:]))
+    former = {k: f"{zlib.crc32(b''.join(v for _, v in kept)):08x}" for k, kept in ((1, one), (2, two))}
+    assert [Written(1, one).former_digest, Written(2, two).former_digest] == list(former.values())
+    broker.committed[NAME] = batch, Marker(batch, marker.owner, former).encode()
+    give(opened(2), 1, 2, 4)
+    assert ids(broker) == [n for k in (1, 2, 4) for n in rows(k)["id"].to_pylist()]  # type: ignore[index]
+    with pytest.raises(Exception, match="batch 2 was written before with other rows"):
+        opened(3)._write([(2, rows(4))])
+
+
+def _bodies(broker: Broker) -> list[bytes]:
+    return [value for _, _, _, value in broker.messages if value is not None]
+
+
+parts = st.none() | st.binary(max_size=2)
+lists = st.lists(st.tuples(parts, parts), max_size=3)
+
+
+@example([(None, b"ab")], [(b"a", b"b")])
+@example([(None, b"ab")], [(None, b"a"), (None, b"b")])
+@example([(b"a", None)], [(b"a", b"\0")])
+@example([(None, b"a")], [(b"", b"a")])
+@example([(b"k", b"")], [(b"k", None)])
+@given(lists, lists)
+def test_two_lists_of_messages_have_two_digests(
+    one: list[tuple[bytes | None, bytes | None]], other: list[tuple[bytes | None, bytes | None]]
+) -> None:
+    assert (Written(1, one).digest == Written(1, other).digest) is (one == other)
 
 
 @given(st.lists(st.tuples(st.none() | st.binary(max_size=2), st.none() | st.binary(max_size=2)), max_size=4))
