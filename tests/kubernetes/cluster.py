@@ -25,6 +25,7 @@ from reprise.controller.local.cluster import addresses, launch
 from reprise.controller.local.cluster.class_archive import ensure_archive
 from reprise.controller.local.cluster.process_reaper import ProcessReaper
 from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
+from tests.kubernetes.audit import AuditLog
 from tests.kubernetes.control_plane import ControlPlane
 
 REPOSITORY = Path(__file__).parents[2]
@@ -64,7 +65,9 @@ class KubeCluster:
             self.jvm, self._reaper, host=head, log=self.work_dir / "zookeeper.log"
         )
         self.zookeeper.launch()
-        self.control_plane = ControlPlane(self._reaper, self.work_dir / "control-plane", head)
+        folder = self.work_dir / "control-plane"
+        self.audit = AuditLog(folder)
+        self.control_plane = ControlPlane(self._reaper, folder, head, self.audit.flags())
         self.control_plane.start()
         self.zookeeper.wait_ready()
         self.api = self.control_plane.rest()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kubernetes import scenario
+from tests.kubernetes import rbac, scenario
 from tests.kubernetes.build import BuildError
 from tests.kubernetes.cluster import KubeCluster
 from tests.kubernetes.install import install
@@ -45,3 +45,4 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeCluster]:
         started.wait_ready(started.nodes)
         yield started
         assert scenario.defects(started) == []
+        assert started.audit.refused() <= rbac.REFUSED, "an account has asked for what it has no right to"

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.kubernetes.audit import Asked
+
 GROUP = "reprise.dev"
 
 
@@ -15,12 +17,10 @@ def _rule(group: str, resources: list[str], verbs: list[str]) -> dict[str, Any]:
 
 
 OPERATOR = [
-    _rule(GROUP, ["streamtopologies"], ["get", "list", "watch", "patch"]),  # patch: the finalizer
+    _rule(GROUP, ["streamtopologies"], ["list", "watch", "patch"]),  # patch: the finalizer
     _rule(GROUP, ["incidents", "recoveryplans"], ["get", "create", "delete"]),
     _rule(GROUP, ["streamtopologies/status", "incidents/status", "recoveryplans/status"], ["patch"]),
-    _rule(
-        "", ["pods"], ["get", "list", "watch", "create", "patch", "delete"]
-    ),  # patch: kopf's annotations, if any
+    _rule("", ["pods"], ["get", "list", "watch", "create", "delete"]),
     _rule("", ["pods/status"], ["patch"]),  # phase Failed, so that Spark lets go of a lost executor
     _rule("", ["configmaps"], ["create", "patch"]),  # the driver's; server-side apply
     _rule("networking.k8s.io", ["networkpolicies"], ["create", "patch"]),  # one a topology; server-side apply
@@ -37,9 +37,12 @@ OPERATOR_HOME = [
 OPERATOR_CAPACITY = [_rule("", ["pods"], ["list", "watch"])]
 """Optional: all pods of the cluster, to know what room machines have."""
 
-OPERATOR_CLUSTER = [_rule("", ["nodes"], ["get", "list", "watch"])]
+OPERATOR_CLUSTER = [_rule("", ["nodes"], ["list", "watch"])]
 """Optional: without it a lost machine is seen by heartbeats alone."""
 
 DRIVER = [_rule("", ["pods"], ["get", "list", "watch", "create", "delete"])]
-"""What Spark's scheduler backend asks for.  At its end it would delete its executors all at once; they go with the driver's
-pod, which owns them, instead."""
+"""What Spark's scheduler backend asks for.  `delete`: an executor that has failed by itself."""
+
+REFUSED = {Asked("reprise-driver", "", "pods", "deletecollection")}
+"""What is asked for and not granted: at its end Spark would delete its executors all at once; they go with the driver's pod,
+which owns them, instead."""

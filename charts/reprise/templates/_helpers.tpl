@@ -137,7 +137,7 @@ seccompProfile: {type: RuntimeDefault}
 # patch: the finalizer
 - apiGroups: [reprise.dev]
   resources: [streamtopologies]
-  verbs: [get, list, watch, patch]
+  verbs: [list, watch, patch]
 - apiGroups: [reprise.dev]
   resources: [incidents, recoveryplans]
   verbs: [get, create, delete]
@@ -147,7 +147,7 @@ seccompProfile: {type: RuntimeDefault}
 # the driver's pod is made, and executors that are lost are ended
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [get, list, watch, create, delete]
 # a pod on a lost machine is marked Failed, or Spark would not replace it
 - apiGroups: [""]
   resources: [pods/status]
