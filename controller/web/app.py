@@ -148,11 +148,30 @@ def _key(request: web.Request) -> Key:
     return request.match_info["namespace"], request.match_info["name"]
 
 
+def takes_gzip(accepted: str) -> bool:
+    """Whether the client of this `Accept-Encoding` takes packed bytes: it may name them, or all, with a weight of 0."""
+    weights: dict[str, float] = {}
+    for entry in accepted.lower().split(","):
+        coding, *parameters = (part.strip() for part in entry.split(";"))
+        weights[coding] = min([1.0, *(_weight(p) for p in parameters if p.startswith("q"))])
+    return weights.get("gzip", weights.get("x-gzip", weights.get("*", 0.0))) > 0
+
+
+def _weight(parameter: str) -> float:
+    """0 for what is none: plain bytes are right for everybody."""
+    try:
+        weight = float(parameter.partition("=")[2])
+    except ValueError:
+        return 0.0
+    return weight if 0 <= weight <= 1 else 0.0
+
+
 def _send(request: web.Request, content: Rendered, kind: str) -> web.Response:
     headers = {"ETag": content.tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
     if content.tag in request.headers.get("If-None-Match", ""):
         return web.Response(status=304, headers=headers)
     body = content.body
-    if "gzip" in request.headers.get("Accept-Encoding", "") and len(content.packed) < len(body):
+    asked = ",".join(request.headers.getall("Accept-Encoding", []))
+    if takes_gzip(asked) and len(content.packed) < len(body):
         body, headers["Content-Encoding"] = content.packed, "gzip"
     return web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)

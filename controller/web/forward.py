@@ -51,7 +51,10 @@ class Forwarder:
 
     async def _pass_on(self, request: web.Request, leader: str) -> web.StreamResponse:
         assert self._session is not None
-        headers = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
+        plain = {
+            "Accept-Encoding": "identity"
+        }  # of who asks for nothing; else aiohttp would ask for what it likes itself
+        headers = plain | {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
         response: web.StreamResponse | None = None
         try:
             async with self._session.request(

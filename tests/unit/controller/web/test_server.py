@@ -90,6 +90,20 @@ def test_answers_are_packed_for_who_takes_it(page: WebServer) -> None:
     assert packed[1]["Content-Encoding"] == "gzip" and len(packed[2]) < len(ask(page, ONE)[2]) / 3
 
 
+@pytest.mark.parametrize(
+    ("accepted", "packed"),
+    [
+        ("gzip;q=0", False), ("gzip; q=0.000, identity", False), ("*;q=0", False), ("identity", False), ("", False),
+        ("br, gzipped", False), ("*, gzip;q=0", False), ("gzip;q=nan", False), ("gzip;q=high", False),
+        ("gzip", True), ("GZip;Q=0.5", True), ("deflate, gzip;q=1.0, *;q=0.5", True), ("*", True), ("x-gzip", True),
+    ],
+)  # fmt: skip
+def test_packed_bytes_are_for_who_asks_for_them(page: WebServer, accepted: str, packed: bool) -> None:
+    status, headers, body = ask(page, ONE, **{"Accept-Encoding": accepted})
+    assert status == 200 and (headers.get("Content-Encoding") == "gzip") is packed
+    assert (body[:2] == b"\x1f\x8b") is packed
+
+
 @pytest.mark.parametrize("path", ["/", "/t/default/topology2", "/static/style.css", ONE, "/nothing", "/t/x"])
 def test_every_answer_keeps_to_its_own_origin(page: WebServer, path: str) -> None:
     headers = ask(page, path)[1]
@@ -308,6 +322,17 @@ def waiting(page: WebServer) -> Iterator[tuple[WebServer, list[str | None]]]:
     served.stop()
 
 
+def unasked(page: WebServer) -> tuple[str | None, bytes]:
+    """What a client is sent that says nothing of encodings, as curl does."""
+    connection = http.client.HTTPConnection(page.url.removeprefix("http://"), timeout=60)
+    connection.putrequest("GET", ONE, skip_accept_encoding=True)
+    connection.endheaders()
+    answer = connection.getresponse()
+    found = answer.getheader("Content-Encoding"), answer.read()
+    connection.close()
+    return found
+
+
 def test_who_waits_answers_with_what_the_leader_says(
     page: WebServer, waiting: tuple[WebServer, list[str | None]]
 ) -> None:
@@ -316,6 +341,7 @@ def test_who_waits_answers_with_what_the_leader_says(
     tag = ask(page, ONE)[1]["ETag"]
     assert ask(standby, ONE, **{"If-None-Match": tag})[0] == 304
     assert ask(standby, ONE, **{"Accept-Encoding": "gzip"})[1]["Content-Encoding"] == "gzip"
+    assert unasked(standby) == unasked(page)
     connection, answer = events(standby)
     assert line(answer, b"data:")
     connection.close()
