@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import mmap
 import os
+import re
 import tempfile
 import zipfile
 from collections.abc import Sequence
@@ -31,6 +33,7 @@ from reprise.spark_jobs.operators.frames import to_arrow
 
 _LAYOUT = 1
 """Raised when what is written to the cache changes."""
+_NULL_FIRST, _NULL_LINE = re.compile(rb"(?:\xef\xbb\xbf)?[ \t]*null"), re.compile(rb"[\r\n][ \t]*null")
 _NYCFLIGHTS = {"flights": "flights.csv.zip", "weather": "weather.csv"}
 
 
@@ -80,8 +83,22 @@ def _read(path: str) -> pa.Table:
         case ".csv":
             return pa.csv.read_csv(path)
         case ".jsonl" | ".ndjson":
-            return pa.json.read_json(path)
+            _require_objects(path)
+            table = pa.json.read_json(path)
+            table.validate(full=True)  # Arrow's reader takes text that is not UTF-8
+            return table
     raise TableError(f"cannot read {path}: its suffix is none of .parquet, .csv, .jsonl and .ndjson")
+
+
+def _require_objects(path: str) -> None:
+    """TableError for a line that is `null`: where it is the first of a block, Arrow's reader ends the process."""
+    if not Path(path).stat().st_size:
+        return  # cannot be mapped, and Arrow says what is wrong with it
+    with Path(path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        found = _NULL_FIRST.match(data) or _NULL_LINE.search(data)
+        if found is not None:
+            line = data[: found.end()].count(b"\n") + 1
+            raise TableError(f"cannot read {path}: line {line} is null, and a row is an object")
 
 
 @lru_cache(maxsize=8)

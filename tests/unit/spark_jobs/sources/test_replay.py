@@ -74,6 +74,37 @@ def test_files_that_cannot_be_read_are_named(
         FileSource(paths=[str(tmp_path / name)], rows=1).advance(Place("f", 0, 1), 1, 0)
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("null\n", 1), ("null", 1), (" \tnull\nnull\n", 1), ("\n\nnull\n", 3), ('null\n{"v": 1}\n', 1),
+        ('{"v": 1}\r\nnull\r\n{"v": 2}\r\n', 2), ('{"v": 1}\n' * 200_000 + "null\n", 200_001),
+    ],
+)  # fmt: skip
+def test_a_line_that_is_null_is_named(tmp_path: Path, text: str, line: int) -> None:
+    """Arrow's reader ends the process where it is the first of a block; what reads it is a process of many partitions."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text(text, encoding="utf-8", newline="")
+    said = f"line {line} is null, and a row is an object"
+    with pytest.raises(TableError, match=f"cannot read .*rows.jsonl: {said}"):
+        FileSource(paths=[str(path)], rows=1).advance(Place("f", 0, 1), 1, 0)
+    with pytest.raises(SpecError, match=said):
+        FileSource(paths=[str(path)], rows=1).output_columns()
+
+
+def test_fields_that_are_null_are_rows(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"v": null, "w": 1}\n{"v":null}\n{"v": "null\\nnull"}\n', encoding="utf-8")
+    rows = [row for part, _ in drain(FileSource(paths=[str(path)], rows=9), Place("f", 0, 1)) for row in part]
+    assert rows == [{"v": None, "w": 1}, {"v": None, "w": None}, {"v": "null\nnull", "w": None}]
+
+
+def test_text_that_is_not_utf_8_is_an_error_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_bytes(b'{"v": "\xff\xfe"}\n')
+    with pytest.raises(TableError, match=r"cannot read .*rows.jsonl: .*UTF8"):
+        FileSource(paths=[str(tmp_path / "rows.jsonl")], rows=1).advance(Place("f", 0, 1), 1, 0)
+
+
 def test_a_missing_column_is_named(files: Path) -> None:
     source = FileSource(paths=[str(files / "1.parquet")], rows=1, columns=["w"])
     with pytest.raises(TableError, match="no column 'w'; the columns are time, v"):
