@@ -115,7 +115,6 @@ class Reader:
     def _prepare(self, spans: Spans) -> None:
         """Let the client fetch from where these ranges begin; it goes on by itself behind them."""
         moved = self._consumer is None
-        paused = [log for log in spans if log in self._paused]
         for log, (start, _) in spans.items():
             known = self._logs.get(log)
             if known is None or known.handed != start:
@@ -125,9 +124,12 @@ class Reader:
             self._consumer = self._open()
         if moved:
             self._assign(self._consumer)
-        elif paused:
-            self._consumer.resume([TopicPartition(*split_name(log)) for log in paused])
-            self._paused.difference_update(paused)
+            return
+        # one that has its range already stays held back, however often the others are asked for in vain
+        short = [log for log in self._paused & spans.keys() if not self._logs[log].complete(spans[log][1])]
+        if short:
+            self._consumer.resume([TopicPartition(*split_name(log)) for log in short])
+            self._paused.difference_update(short)
 
     def _assign(self, consumer: Consumer) -> None:
         consumer.assign([TopicPartition(*split_name(log), state.next()) for log, state in self._logs.items()])

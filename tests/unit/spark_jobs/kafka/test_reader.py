@@ -194,6 +194,37 @@ def test_a_log_far_ahead_makes_room_for_those_that_are_waited_for(monkeypatch: p
     assert len(world.assigned) == 1
 
 
+def test_a_log_far_ahead_stays_held_back_however_often_the_others_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A partition of a topic may be away for hours, while another one goes on."""
+    world = World(t_0=list(range(1000)), t_1=[0, 1]).patch(monkeypatch)
+    monkeypatch.setattr(reader, "CHUNK", 10)
+    world.silent.add("t/1")
+    reading = made()
+    for _ in range(50):
+        with pytest.raises((NotYetError, SourceError)):
+            reading.read({"t/0": (0, 5), "t/1": (0, 2)})
+    assert len(reading._logs["t/0"].kept) <= 10 + world.size
+    assert world.paused == [{"t/0"}], "it was told once"
+
+
+def test_a_log_that_has_caught_up_with_its_range_is_held_back_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(t_0=list(range(1000)), t_1=list(range(60))).patch(monkeypatch)
+    monkeypatch.setattr(reader, "CHUNK", 10)
+    reading, most = made(), 0
+    for begin in range(0, 60, 20):
+        world.silent.add("t/1")
+        with pytest.raises(NotYetError):
+            reading.read({"t/0": (begin, begin + 20), "t/1": (begin, begin + 20)})
+        most = max(most, len(reading._logs["t/0"].kept))
+        world.silent.clear()
+        found = patiently(reading, {"t/0": (begin, begin + 20), "t/1": (begin, begin + 20)})
+        assert found["t/0"] == found["t/1"] == list(range(begin, begin + 20))
+    assert world.paused == [{"t/0"}] * 3
+    assert most <= 20 + 10, "what a range has, and a chunk"
+
+
 def test_offsets_that_retention_removed_are_an_error_or_left_out_and_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
