@@ -217,7 +217,7 @@ def _assumptions(seen: Observation, policy: Policy, times: Measured, lose: Seque
 
 
 def _policy(resource: StreamTopology, seen: Observation) -> Policy:
-    """By what the coordinator says it is set to, which may be 0."""
+    """The policy that the coordinator says it is set to, of which a time may be 0."""
     usual = Policy()
     return policy_of(
         resource,

@@ -105,7 +105,7 @@ class Written:
 
     @property
     def digest(self) -> str:
-        """Of the messages as a list: each part with its length, so that no two lists have the same bytes."""
+        """A digest of the messages as a list: each part with its length, so that no two lists have the same bytes."""
         found = hashlib.blake2b(digest_size=8)
         for part in chain.from_iterable(self.messages):
             found.update((-1 if part is None else len(part)).to_bytes(8, "big", signed=True) + (part or b""))
@@ -113,7 +113,7 @@ class Written:
 
     @property
     def former_digest(self) -> str:
-        """As versions before wrote it into markers that are still there."""
+        """The digest that versions before wrote into markers, which may still be there."""
         total = 0
         for key, value in self.messages:
             total = zlib.crc32(b"\0" if value is None else value, zlib.crc32(key or b"", total))
