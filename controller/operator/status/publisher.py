@@ -107,11 +107,13 @@ class Publisher:
 
     def _incident(self, incident: Incident, seen: Observation) -> None:
         name = object_name(self.reference.name, incident.id)
-        if f"closed {name}" in self._done:
+        over = f"closed {name} {incident.opened_at}"
+        if over in self._done:
             return
-        stands = self._create("incidents", name, incident_object(incident, self.reference, self.namespace))
+        body = incident_object(incident, self.reference, self.namespace)
+        stands = self._create("incidents", name, body, born="openedAt")
         if stands.get("phase") == Phase.CLOSED.value:  # by an operator before this one
-            self._done.add(f"closed {name}")
+            self._done.add(over)
             return
         newest = next((seen.plans[p] for p in reversed(incident.plans) if p in seen.plans), None)
         status = incident_status(incident, self.reference.name, newest, self.priorities)
@@ -129,16 +131,17 @@ class Publisher:
         urgent = [incident.phase.value, incident.kind.value, len(incident.lost), len(incident.plans)]
         written = self._write(self._path("incidents", name), _kind("Incident", name, status), urgent)
         if closed and written:
-            self._done.add(f"closed {name}")
+            self._done.add(over)
 
     def _plan(self, plan: PlanRecord, incident: Incident, newest: bool, seen: Observation) -> None:
         name = object_name(self.reference.name, plan.id)
-        if f"finished {name}" in self._done:
+        finished = f"finished {name} {plan.time}"
+        if finished in self._done:
             return
         body = plan_object(plan, self.reference, self.namespace, self.priorities, self.forecast)
-        stands = self._create("recoveryplans", name, body)
+        stands = self._create("recoveryplans", name, body, born="time")
         if stands.get("state") in ("Done", "Superseded"):
-            self._done.add(f"finished {name}")
+            self._done.add(finished)
             return
         restored = _restored(plan, seen)
         over = incident.closed_at is not None or incident.phase in (Phase.VERIFYING, Phase.CLOSED)
@@ -155,24 +158,34 @@ class Publisher:
         if done:
             status["finishedAt"] = rfc3339(time.time())
         if self._plan_status(name, status, *updates) and done:
-            self._done.add(f"finished {name}")
+            self._done.add(finished)
 
     def _plan_status(self, name: str, status: dict[str, Any], *updates: ConditionUpdate) -> bool:
         body = {**status, "observedGeneration": 1, "conditions": self._merge(name, updates)}
         path = self._path("recoveryplans", name)
         return self._write(path, _kind("RecoveryPlan", name, body), status["state"])
 
-    def _create(self, plural: str, name: str, body: dict[str, Any]) -> Mapping[str, Any]:
+    def _create(self, plural: str, name: str, body: dict[str, Any], born: str = "") -> Mapping[str, Any]:
         """The status that the object has when it is looked at for the first time, else nothing.  Asking first costs no
-        write: an operator that starts finds most objects there."""
-        if name in self._done:
+        write: an operator that starts finds most objects there.
+
+        `born`: the field that says when it began.  Where records were lost their numbers come again: an object of that name
+        that began at another time is of an incident that nobody knows any more, and makes room."""
+        known = f"{name} {body['spec'][born]}" if born else name
+        if known in self._done:
             return {}
-        found = self.api.find(self._path(plural, name))
+        path, api = self._path(plural, name), self.api.at(Urgency.SHOW)
+        found = self.api.find(path)
+        if found is not None and born and found.get("spec", {}).get(born) != body["spec"][born]:
+            api.delete(path, uid=found["metadata"].get("uid"))
+            self._conditions.pop(name, None)
+            self._written.pop(path, None)
+            found = None
         if found is None:
             body["metadata"]["ownerReferences"] = [dict(self.owner)]
             with contextlib.suppress(ConflictError):
-                self.api.at(Urgency.SHOW).create(self._folder(plural), body)
-        self._done.add(name)
+                api.create(self._folder(plural), body)
+        self._done.add(known)
         return (found or {}).get("status") or {}
 
     def _write(self, path: str, body: dict[str, Any], urgent: object) -> bool:
@@ -203,13 +216,14 @@ class Publisher:
 
     def _remove(self, incident: Incident) -> None:
         name = object_name(self.reference.name, incident.id)
-        if f"removed {name}" in self._done:
+        removed = f"removed {name} {incident.opened_at}"
+        if removed in self._done:
             return
         api = self.api.at(Urgency.ROUTINE)
         for plan in incident.plans:
             api.delete(self._path("recoveryplans", object_name(self.reference.name, plan)))
         api.delete(self._path("incidents", name))
-        self._done.add(f"removed {name}")
+        self._done.add(removed)
 
     def _folder(self, plural: str) -> str:
         return collection(self.namespace, plural, GROUP, VERSION)

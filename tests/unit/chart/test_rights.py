@@ -31,7 +31,7 @@ CALLS: dict[Right, tuple[str, str]] = {
     (_CR, "streamtopologies", "watch"): (_HANDLERS, "kopf.on.event(*topologies"),
     (_CR, "streamtopologies", "patch"): (_HANDLERS, "settings.persistence.finalizer = FINALIZER"),
     (_CR, "streamtopologies/status", "patch"): (_STATUS, 'self._path("streamtopologies", self.reference.name)'),
-    (_CR, "incidents", "get"): (_STATUS, "self.api.find(self._path(plural, name))"),
+    (_CR, "incidents", "get"): (_STATUS, "found = self.api.find(path)"),
     (_CR, "incidents", "create"): (_STATUS, 'self._create("incidents", '),
     (_CR, "incidents", "delete"): (_STATUS, 'api.delete(self._path("incidents", name))'),
     (_CR, "incidents/status", "patch"): (_STATUS, 'self._write(self._path("incidents", name), '),

@@ -204,6 +204,38 @@ def test_an_operator_that_was_started_anew_takes_objects_as_they_are() -> None:
     assert [verb for verb, path, _ in api.calls if verb == "create"] == ["create", "create"]
 
 
+@pytest.mark.parametrize("operator", ["the same", "started anew"])
+def test_where_records_were_lost_and_numbers_come_again_the_new_incident_is_shown(operator: str) -> None:
+    """The objects of the one before were over, and say nothing of this one."""
+    api = FakeApi()
+    closed = replace(INCIDENT, phase=Phase.CLOSED, closed_at=20.0)
+    one = publisher(api)
+    one.recoveries(replace(STEADY, closed={closed.id: closed}, plans={PLAN.id: PLAN}))
+    for path, status in (("incidents", {"phase": "closed"}), ("recoveryplans", {"state": "Done"})):
+        (where,) = (known for known in api.objects if f"/{path}/" in known)
+        api.objects[where]["status"] = status
+    if operator == "started anew":
+        one = publisher(api)
+        one.recoveries(replace(STEADY, closed={closed.id: closed}, plans={PLAN.id: PLAN}))
+    told = len(api.calls)
+    later, plan = replace(INCIDENT, opened_at=500.0), replace(PLAN, time=501.0)
+    for _ in range(2):
+        one.recoveries(replace(STEADY, incident=later, plans={plan.id: plan}))
+    assert [
+        (verb, path.rpartition("v1alpha1/namespaces/default")[2]) for verb, path, _ in api.calls[told:]
+    ] == [
+        ("delete", "/incidents/minimal-inc-2"),
+        ("create", "/incidents/minimal-inc-2"),
+        ("apply", "/incidents/minimal-inc-2/status"),
+        ("delete", "/recoveryplans/minimal-inc-2-p1"),
+        ("create", "/recoveryplans/minimal-inc-2-p1"),
+        ("apply", "/recoveryplans/minimal-inc-2-p1/status"),
+    ]
+    shown = next(b for v, p, b in api.calls[told:] if v == "apply" and "/incidents/" in p)
+    assert shown["status"]["phase"] == "recovering"
+    assert {c["type"]: c["status"] for c in shown["status"]["conditions"]}["Closed"] == "False"
+
+
 def test_a_status_that_stands_already_is_not_written() -> None:
     api = FakeApi()
     publisher(api).status({"position": 1}, stands={"position": 1})
