@@ -51,6 +51,10 @@ class Positions:
         """The greatest position of all."""
         return max(self.distinct)
 
+    def origins(self, generation: int) -> dict[str, Origin]:
+        """Where those that differ from everybody go on from, in that generation: the `lines` of a record."""
+        return {partition: Origin(generation, position) for partition, position in self.others.items()}
+
     def beyond(self, other: Positions) -> bool:
         """Whether every partition is further here than in `other`."""
         named = self.others.keys() | other.others.keys()

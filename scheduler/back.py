@@ -45,8 +45,8 @@ def lag(progress: Progress, incident: Incident | None, partition: str) -> int:
 def behind(progress: Progress, incident: Incident | None, partition: str) -> int:
     """Batches between a partition and the last one that is due, released or not: what a reader misses.  One that is not
     there has shown what is before the snapshot from which it comes back."""
-    comes_back_from = (incident or progress).origin(partition).position
-    return _to(progress.newest, progress, incident, partition, comes_back_from)
+    stored = incident.restored_from if incident else progress.covers
+    return _to(progress.newest, progress, incident, partition, stored.of(partition))
 
 
 def _to(newest: int, progress: Progress, incident: Incident | None, partition: str, absent: int = 0) -> int:

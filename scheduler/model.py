@@ -14,7 +14,7 @@ from typing import Any
 
 from reprise.algorithms.cpu import under_cap
 from reprise.algorithms.failure import Failure
-from reprise.algorithms.positions import Line, Origin
+from reprise.algorithms.positions import Line, Origin, Positions
 from reprise.scheduler.incident import Incident
 
 
@@ -109,7 +109,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress(Line):
+class Progress:
     """What the driver says of itself; field meanings in docs/recovery.md."""
 
     driver: str
@@ -123,8 +123,8 @@ class Progress(Line):
     ended: bool = False
     done: bool = False
     checkpoint: int = 0
-    lines: Mapping[str, Origin] = field(default_factory=dict)
-    """Partitions whose snapshot in the newest complete checkpoint is not at `checkpoint`."""
+    lines: Mapping[str, int] = field(default_factory=dict)
+    """Partition -> batch of its snapshot in the newest complete checkpoint, of those that are not at `checkpoint`."""
     bad_checkpoints: frozenset[int] = frozenset()
     gaps: frozenset[str] = frozenset()
     buffers: Mapping[str, int] = field(default_factory=dict)
@@ -148,6 +148,11 @@ class Progress(Line):
 
     counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """What operators count, by operator and name, summed over their partitions at work."""
+
+    @property
+    def covers(self) -> Positions:
+        """Up to which batch each partition is stored in the newest complete checkpoint."""
+        return Positions(self.checkpoint, self.lines)
 
     @property
     def newest(self) -> int:
@@ -186,15 +191,17 @@ class Desired(Line):
         """The following one: `seq` grows by one with each."""
         return replace(self, seq=self.seq + 1, **changes)
 
-    def back_to(self, checkpoint: int) -> Desired:
-        """With everything taken back to a global checkpoint."""
-        newest = max([self.generation, *(origin.generation for origin in self.lines.values())])
-        return replace(self, generation=newest + 1, checkpoint=checkpoint, lines={})
+    def back_to(self, checkpoint: Positions) -> Desired:
+        """With everything taken back to a checkpoint, each partition to its own snapshot in it."""
+        generation = 1 + max([self.generation, *(origin.generation for origin in self.lines.values())])
+        lines = checkpoint.origins(generation)
+        return replace(self, generation=generation, checkpoint=checkpoint.everybody, lines=lines)
 
-    def covered_by(self, checkpoint: int) -> Desired:
-        """With a newer global checkpoint to restore what is lost from; nobody at work goes back for it."""
-        lines = {p: Origin(origin.generation, checkpoint) for p, origin in self.lines.items()}
-        return replace(self, checkpoint=checkpoint, lines=lines)
+    def covered_by(self, checkpoint: Positions) -> Desired:
+        """With a newer checkpoint to restore what is lost from; nobody at work goes back for it."""
+        differ = self.lines.keys() | checkpoint.others.keys()
+        lines = {p: Origin(self.origin(p).generation, checkpoint.of(p)) for p in sorted(differ)}
+        return replace(self, checkpoint=checkpoint.everybody, lines=lines)
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ def _sight(view: View, incident: Incident, query: str, last: bool) -> back.Sight
     if (
         last
     ):  # a checkpoint covers nothing that is not shown, and is often on record before the report that says so
-        position = max(reported, view.newest_checkpoint)
+        position = max(reported, view.newest.of(query))
     behind = max(0, back.lag(progress, incident, query) - (position - reported))
     return back.Sight(view.now, position, behind <= back.limit(incident, query), behind == 0, last)
 

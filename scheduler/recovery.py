@@ -54,7 +54,7 @@ def plan_by_plan(s: Situation, first: bool) -> Decision | None:
         paused=view.snapshot.paused,
     )
     if rollback:
-        after = after.back_to(view.newest_checkpoint)
+        after = after.back_to(view.newest)
     if not rollback and after.assignment == before.assignment:
         after = before
     incident = _after_plan(s, after, planned)
@@ -97,7 +97,7 @@ def restore_whole(s: Situation, first: bool) -> Decision | None:
         plan=s.plan_id(),
         paused=view.snapshot.paused,
     )
-    after = after.back_to(view.newest_checkpoint)
+    after = after.back_to(view.newest)
     incident = _after_plan(s, after, planned)
     return carried_out(
         RuleName.PLAN_BLOCKING,

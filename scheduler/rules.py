@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from reprise.algorithms.positions import Positions
 from reprise.scheduler.costs import normal_costs
 from reprise.scheduler.incident import Event, EventName, Incident, Kind, Phase, incident_id, some
 from reprise.scheduler.model import Desired, Poison
@@ -43,7 +44,7 @@ def driver_restarted(s: Situation) -> Decision | None:
         assignment={},
         punctuate=False,
         plan=None,
-    ).covered_by(view.newest_checkpoint)
+    ).covered_by(view.newest)
     incident = s.incident or observe(view, _opened(s, Kind.DRIVER))
     incident = replace(
         incident,
@@ -75,7 +76,7 @@ def checkpoint_damaged(s: Situation) -> Decision | None:
             f"checkpoint {damaged} cannot be used and no other is whole; the input up to batch {progress.trimmed} was given "
             "up, so the stream cannot begin again",
         )
-    after = _back_to(s, whole)
+    after = _back_to(s)
     reason = f"checkpoint {damaged} cannot be used: everything begins again at {whole}"
     if not whole:
         reason += ", the initial state: no complete checkpoint is whole"
@@ -96,7 +97,7 @@ def buffers_dropped(s: Situation) -> Decision | None:
     view, progress = s.view, s.view.snapshot.progress
     if progress is None or not view.acked or not progress.gaps or progress.generation != s.desired.generation:
         return None
-    after = _back_to(s, view.newest_checkpoint, punctuate=False)
+    after = _back_to(s, punctuate=False)
     reason = f"buffers were full: no output is left for {', '.join(sorted(progress.gaps))}"
     incident = replace(
         s.open,
@@ -108,9 +109,9 @@ def buffers_dropped(s: Situation) -> Decision | None:
     return act(RuleName.BUFFERS_DROPPED, reason, WriteDesired(after), WriteIncident(incident))
 
 
-def _back_to(s: Situation, checkpoint: int, **changes: bool) -> Desired:
-    """What survived begins again at `checkpoint`, where it is."""
-    return s.desired.back_to(checkpoint).next(assignment=dict(s.view.survivors), **changes)
+def _back_to(s: Situation, **changes: bool) -> Desired:
+    """What survived begins again at the newest checkpoint, where it is."""
+    return s.desired.back_to(s.view.newest).next(assignment=dict(s.view.survivors), **changes)
 
 
 def quarantine(s: Situation) -> Decision | None:
@@ -233,7 +234,7 @@ def checkpoint_complete(s: Situation) -> Decision | None:
     final = progress is not None and view.acked and progress.ended and newest >= progress.horizon
     if not view.newest.beyond(s.open.restored_from) and not (final and not view.failed):
         return None
-    return _closed(s, f"global checkpoint {newest} is complete", newest)
+    return _closed(s, f"global checkpoint {newest} is complete", view.newest)
 
 
 def caught_up_beside_poison(s: Situation) -> Decision | None:
@@ -245,7 +246,7 @@ def caught_up_beside_poison(s: Situation) -> Decision | None:
     able = [q.id for q in view.snapshot.topology.queries if q.id in s.open.queries and not view.poisoned(q)]
     if any(s.open.queries[q].caught_up_at is None and not _past_the_failure(s, q) for q in able):
         return None
-    return _closed(s, f"all but {len(view.poison)} poisoned partitions are back", s.desired.checkpoint)
+    return _closed(s, f"all but {len(view.poison)} poisoned partitions are back", s.desired.restored_from)
 
 
 def _past_the_failure(s: Situation, query: str) -> bool:
@@ -255,7 +256,7 @@ def _past_the_failure(s: Situation, query: str) -> bool:
     return restored is not None and s.now - restored >= SLOW_S and at >= s.open.horizon
 
 
-def _closed(s: Situation, reason: str, checkpoint: int) -> Decision:
+def _closed(s: Situation, reason: str, checkpoint: Positions) -> Decision:
     after = s.desired.next(
         retain=False,
         punctuate=not s.view.poison,
@@ -276,6 +277,7 @@ def _opened(s: Situation, kind: Kind) -> Incident:
         phase=Phase.SETTLING,
         opened_at=s.now,
         checkpoint=s.view.newest_checkpoint,
+        lines=s.view.newest.origins(desired.generation),
         generation=desired.generation,
         nodes_before=len(set(desired.assignment.values())) or s.view.policy.nodes_wanted,
         settle_until=s.now + s.view.policy.settle_s,

@@ -54,10 +54,12 @@ def placed(s: Situation) -> Decision | None:
     few = replace(view, usable=view.usable[: view.policy.nodes_wanted])
     costs = normal_costs(few)
     free = free_capacity(few, costs, {})
+    generation = max(progress.generation, 0) + 1
     start = Desired(
         seq=s.view.snapshot.last_seq + 1,
-        generation=max(progress.generation, 0) + 1,
-        checkpoint=view.newest_checkpoint,
+        generation=generation,
+        checkpoint=view.newest.everybody,
+        lines=view.newest.origins(generation),
         driver=progress.driver,
         paused=view.snapshot.paused,
         punctuate=not view.poison,
@@ -91,6 +93,7 @@ def _partial(s: Situation, costs: dict[str, int], start: Desired) -> Decision:
         phase=Phase.RECOVERING,
         opened_at=s.now,
         checkpoint=start.checkpoint,
+        lines=start.lines,
         generation=start.generation,
         nodes_before=s.view.policy.nodes_wanted,
         settle_until=s.now,

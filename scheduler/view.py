@@ -144,18 +144,16 @@ def _failed(
 
 
 def _newest(snapshot: Snapshot) -> Positions:
-    found, bad, trimmed = {0, *snapshot.checkpoints}, set[int](), 0
+    """Only the names are known here of checkpoints other than the driver's newest one: they count as rounds."""
+    found, bad, trimmed = {k: Positions(k) for k in (0, *snapshot.checkpoints)}, set[int](), 0
     if snapshot.progress:
-        found.add(snapshot.progress.checkpoint)
+        found[snapshot.progress.checkpoint] = snapshot.progress.covers
         bad |= snapshot.progress.bad_checkpoints
         trimmed = snapshot.progress.trimmed
     if snapshot.incident:
         bad |= snapshot.incident.bad_checkpoints
-    usable = {k for k in found if k >= trimmed}
-    newest = max(usable - bad, default=max(found))
-    if snapshot.progress and snapshot.progress.checkpoint == newest:
-        return snapshot.progress.restored_from
-    return Positions(newest)
+    usable = [k for k, covers in found.items() if covers.oldest >= trimmed and k not in bad]
+    return found[max(usable, default=max(found))]
 
 
 def _order(node: Node) -> tuple[str, int, str, int]:

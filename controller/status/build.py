@@ -181,7 +181,7 @@ def _checkpoint(seen: Observation) -> CheckpointView | None:
     return CheckpointView(
         newest=progress.checkpoint,
         announced=progress.punctuation,
-        age_batches=max(0, progress.horizon - progress.restored_from.oldest),
+        age_batches=max(0, progress.horizon - progress.covers.oldest),
         restored_from=desired.checkpoint if desired else 0,
         enabled=desired is not None and desired.punctuate and not desired.paused,
     )

@@ -100,7 +100,7 @@ def encode_progress(x: Progress) -> bytes:
     return dumps(
         {
             **shallow(x),
-            "lines": encode_lines(x.lines),
+            "lines": dict(x.lines),
             "nodes": sorted(x.nodes),
             "bad_checkpoints": sorted(x.bad_checkpoints),
             "gaps": sorted(x.gaps),
@@ -129,7 +129,7 @@ def parse_progress(raw: bytes, path: str = paths.PROGRESS) -> Progress:
         ended=f.flag("ended", False),
         done=f.flag("done", False),
         checkpoint=f.integer("checkpoint", 0),
-        lines=f.mapping("lines", as_origin, {}),
+        lines=f.mapping("lines", as_integer, {}),
         bad_checkpoints=frozenset(f.items("bad_checkpoints", as_integer, [])),
         trimmed=f.integer("trimmed", 0),
         gaps=frozenset(f.items("gaps", as_text, [])),

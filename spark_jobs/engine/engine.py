@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reprise.algorithms.failure import Failure, FailureKind
+from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.contract import Range
 from reprise.spark_jobs.engine.desired import Desired, Sites
 from reprise.spark_jobs.engine.drain import Drain
@@ -450,7 +451,7 @@ class Engine:
             punctuation=max(self.punctuations.open, default=self.punctuations.newest),
             ended=final is not None and self.horizon >= final,
             done=self.done,
-            checkpoint=self.punctuations.newest,
+            covers=Positions(self.punctuations.newest),  # it completes rounds alone
             bad_checkpoints=tuple(sorted(self.bad_checkpoints)),
             trimmed=self.ledger.trimmed,
             gaps=tuple(sorted(self.gaps)),

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reprise.algorithms.failure import Failure
+from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.topology import Topology
 
 
@@ -31,7 +32,8 @@ class Progress:
     punctuation: int = 0
     ended: bool = False
     done: bool = False
-    checkpoint: int = 0
+    covers: Positions = field(default_factory=Positions)
+    """Up to which batch each partition is stored in the newest complete checkpoint."""
     bad_checkpoints: tuple[int, ...] = ()
     trimmed: int = 0
     gaps: tuple[str, ...] = ()

@@ -18,12 +18,14 @@ from reprise.scheduler import (
     Phase,
     Poison,
     Policy,
+    Snapshot,
     Strategy,
     decide,
 )
 from reprise.scheduler.back import behind
 from reprise.scheduler.incident import Considered
 from reprise.scheduler.rules import ANSWER_S
+from reprise.scheduler.view import look
 from tests.support.recovery_simulator import World, diamond
 
 
@@ -473,7 +475,7 @@ def test_an_incident_closes_when_each_partition_is_stored_beyond_what_it_was_res
     recovered, one = w.incident.checkpoint, w.topology.partitions[0].id
     newest = recovered + 5
     incident = replace(w.incident, lines={one: Origin(1, recovered + restored)} if restored else {})
-    lines = {one: Origin(1, newest + stored)} if stored else {}
+    lines = {one: newest + stored} if stored else {}
     progress = replace(w.progress, checkpoint=newest, lines=lines)
     snapshot = replace(w.snapshot(), incident=incident, progress=progress)
     assert (decide(snapshot, w.policy).rule == "closed") is closes
@@ -483,9 +485,9 @@ def test_a_rollback_of_all_ends_every_line_and_a_newer_checkpoint_takes_nobody_b
     desired = Desired(7, 3, 10, "1", lines={"a": Origin(5, 4)})
     assert desired.origin("a") == (5, 4)
     assert desired.origin("b") == (3, 10)
-    back = desired.back_to(20)
+    back = desired.back_to(Positions(20))
     assert (back.lines, back.origin("a"), back.origin("b")) == ({}, (6, 20), (6, 20))
-    covered = desired.covered_by(20)
+    covered = desired.covered_by(Positions(20))
     assert (covered.origin("a"), covered.origin("b")) == ((5, 20), (3, 20))
     assert covered.restored_from == Positions(20)
 
@@ -505,10 +507,65 @@ def test_a_damaged_snapshot_of_one_partition_is_a_damaged_checkpoint() -> None:
 def test_what_a_reader_misses_of_a_lost_partition_counts_from_its_own_snapshot() -> None:
     w = world()
     assert w.progress is not None
-    progress = replace(
-        w.progress, horizon=50, due=50, positions={}, checkpoint=40, lines={"a": Origin(1, 30)}
-    )
+    progress = replace(w.progress, horizon=50, due=50, positions={}, checkpoint=40, lines={"a": 30})
     assert [behind(progress, None, p) for p in ("a", "b")] == [20, 10]
     w.kill("n1")
     incident = replace(record(w.coordinate()), checkpoint=20, lines={"a": Origin(1, 15)}, horizon=0)
     assert [behind(progress, incident, p) for p in ("a", "b")] == [35, 30]
+
+
+# -- a newest checkpoint that is a line: the driver has it, and whoever goes back to it goes back to all of it ------------
+
+
+def line_checkpoint(w: World, one: str) -> Snapshot:
+    """The world with a newest checkpoint 15 in which `one` stands at 13."""
+    assert w.progress is not None
+    progress = replace(w.progress, horizon=18, checkpoint=15, lines={one: 13})
+    return replace(w.snapshot(), progress=progress, checkpoints=frozenset({10, 15}))
+
+
+def test_everybody_goes_back_to_its_own_snapshot_of_the_newest_checkpoint() -> None:
+    """Taken for one at 15, the partition would never make the batches 14 and 15 again, and its readers wait for ever."""
+    w = world()
+    one = w.topology.partitions[0].id
+    snapshot = line_checkpoint(w, one)
+    assert snapshot.desired is not None and snapshot.progress is not None
+    desired = replace(snapshot.desired, checkpoint=10)
+    snapshot = replace(
+        snapshot, desired=desired, progress=replace(snapshot.progress, bad_checkpoints=frozenset({10}))
+    )
+    after = told(decide(snapshot, w.policy))
+    generation = desired.generation + 1
+    assert (after.generation, after.checkpoint) == (generation, 15)
+    assert after.lines == {one: Origin(generation, 13)}
+    assert after.restored_from == Positions(15, {one: 13})
+
+
+def test_an_incident_is_recovered_from_what_the_newest_checkpoint_has_of_each_partition() -> None:
+    """It closes by a checkpoint that is newer for every partition, so it must not claim more than there is of one."""
+    w = world()
+    one = w.topology.partitions[0].id
+    w.kill("n1")
+    decision = decide(line_checkpoint(w, one), w.policy)
+    assert decision.rule == "failure-detected"
+    assert record(decision).restored_from == Positions(15, {one: 13})
+
+
+def test_a_newer_line_is_what_lost_partitions_are_restored_from_and_takes_nobody_back() -> None:
+    desired = Desired(7, 3, 10, "1", lines={"a": Origin(5, 4)})
+    covered = desired.covered_by(Positions(20, {"b": 18}))
+    assert [covered.origin(p) for p in "abc"] == [(5, 20), (3, 18), (3, 20)]
+    assert desired.covered_by(desired.restored_from) == desired
+
+
+def test_a_checkpoint_of_which_one_partition_stands_behind_input_that_was_given_up_is_not_gone_back_to() -> (
+    None
+):
+    w = world()
+    one = w.topology.partitions[0].id
+    snapshot = line_checkpoint(w, one)
+    assert snapshot.progress is not None
+    for trimmed, newest in ((13, Positions(15, {one: 13})), (14, Positions(14))):
+        progress = replace(snapshot.progress, trimmed=trimmed)
+        seen = replace(snapshot, progress=progress, checkpoints=frozenset({10, 14, 15}))
+        assert look(seen, w.policy).newest == newest

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
+from reprise.algorithms.positions import Positions
 from reprise.scheduler import Kind, Outcome, PartitionView, Policy, QueryView, TopologyView, decide
 from reprise.scheduler.incident import Phase
 from tests.support.recovery_simulator import World, diamond
@@ -145,6 +147,10 @@ def test_it_starts_from_the_newest_checkpoint() -> None:
     decision = decide(w.snapshot(), w.policy)
     assert decision.desired is not None
     assert (decision.desired.checkpoint, decision.desired.generation, decision.desired.seq) == (9, 1, 1)
+    assert w.progress is not None
+    line = replace(w.snapshot(), progress=replace(w.progress, checkpoint=9, lines={"sink.0": 7}))
+    started = decide(line, w.policy).desired
+    assert started is not None and started.restored_from == Positions(9, {"sink.0": 7})
 
 
 def chain(*cpu: int) -> TopologyView:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.algorithms.failure import Failure, FailureKind
+from reprise.algorithms.positions import Positions
 from reprise.controller.driver.report import (
     MAX_PROBLEM,
     MIN_REASON,
@@ -26,8 +27,8 @@ from reprise.spark_jobs.engine import progress as engine_output
 LOST = Failure(FailureKind.CHECKPOINT, "is damaged")
 TOLD = engine_output.Progress(
     seq=14, generation=3, nodes=("n4#1", "n3#1"), positions={"a.0": 412}, failed={"b.0": LOST}, horizon=415,
-    due=417, punctuation=400, ended=True, done=True, checkpoint=400, bad_checkpoints=(380,), trimmed=390,
-    gaps=("a.0",), stuck="jobs fail", memory=10, disk=20, jobs=93, drained=400,
+    due=417, punctuation=400, ended=True, done=True, covers=Positions(400, {"b.0": 380}), bad_checkpoints=(380,),
+    trimmed=390, gaps=("a.0",), stuck="jobs fail", memory=10, disk=20, jobs=93, drained=400,
 )  # fmt: skip
 
 

@@ -112,7 +112,7 @@ def test_partitions_that_differ_from_the_global_line_come_back(
     parse: Callable[[bytes], Any], encode: Callable[[Any], bytes], record: Any
 ) -> None:
     """And an earlier version, which knows only one checkpoint for all, has written none."""
-    lines = {"source.1": 3} if record is CHECKPOINT else LINES
+    lines = {"source.1": 3} if record in (CHECKPOINT, PROGRESS) else LINES
     other = replace(record, lines=lines)
     assert parse(encode(other)) == other
     old = json.loads(encode(record))

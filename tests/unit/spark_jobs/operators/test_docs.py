@@ -12,12 +12,14 @@ import pytest
 
 from reprise.spark_jobs import operators, sources
 from reprise.spark_jobs.contract import Operator, Source
+from reprise.spark_jobs.kafka import KafkaSink, KafkaSource
 from reprise.spark_jobs.topology.schema import Closed
 
 ROOT = Path(__file__).parents[4]
 OPERATORS = (ROOT / "docs" / "operators.md").read_text()
 TOPOLOGY = (ROOT / "docs" / "topology.md").read_text()
 REFERENCE = (ROOT / "docs" / "reference.md").read_text()
+KAFKA = (ROOT / "docs" / "kafka.md").read_text()
 SECTION = re.compile(r"^### (.*?)\n(.*?)(?=^##|\Z)", re.DOTALL | re.MULTILINE)
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
@@ -64,3 +66,19 @@ def test_the_topology_page_names_every_field() -> None:
             assert re.search(rf"[`.]{written}(\[\])?`", page), (
                 f"{written} of {model.__name__} is not documented"
             )
+
+
+@pytest.mark.parametrize("cls", [KafkaSource, KafkaSink], ids=lambda c: c.__name__)
+def test_the_kafka_page_names_every_parameter_with_its_default(cls: type) -> None:
+    section = KAFKA.partition(f"\n## {cls.__name__.removeprefix('Kafka')}\n")[2].partition("\n## ")[0]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split(" | ")]
+        for line in section.splitlines()
+        if line.startswith("| `")
+    ]
+    defaults = {name: row[1] for row in rows for name in re.findall(r"`(\w+)`", row[0])}
+    for name, parameter in inspect.signature(cls).parameters.items():
+        assert f"`{name}`" in section, f"{name} of {cls.__name__} is not documented"
+        default = parameter.default
+        if isinstance(default, str | int) and not isinstance(default, bool):
+            assert defaults[name] == (f"`{default}`" if isinstance(default, str) else str(default)), name
