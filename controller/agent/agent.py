@@ -167,6 +167,7 @@ class NodeAgent:
             self._dirty = True
         if self._held:
             return
+        self._worker.keep_spare()
         if (self._dirty or not self._worker.registered or not self._registered_in) and self._zk.connected:
             try:
                 self._bring_up_to_date()

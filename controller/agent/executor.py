@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from reprise.controller.agent import spare_host
 from reprise.controller.agent.java import find_java
 from reprise.controller.agent.jvm import class_path, conf_dir, spark_home
 from reprise.controller.agent.worker import WorkerProcess
@@ -62,16 +63,24 @@ class ExecutorProcess(WorkerProcess):
     def start(self) -> None:
         """In a fresh folder; its output is the container's."""
         shutil.rmtree(self.scratch, ignore_errors=True)
-        self.scratch.mkdir(parents=True)
+        waiting = self.scratch.with_name("spare")
+        shutil.rmtree(waiting, ignore_errors=True)
+        for folder in (self.scratch, waiting):
+            folder.mkdir(parents=True)
         home = spark_home()
         environment = os.environ | {
             "SPARK_HOME": str(home),
             "SPARK_CONF_DIR": str(conf_dir(home)),
             "SPARK_LOCAL_IP": os.environ["SPARK_EXECUTOR_POD_IP"],  # not what the host's name resolves to
+            spare_host.FOLDER: str(waiting),
         }
         self._process = subprocess.Popen(
             self.command, env=environment, cwd=self.scratch, stdin=subprocess.DEVNULL
         )
+        self._spare.start(environment)
+
+    def keep_spare(self) -> None:
+        """None is needed: a pod ends with its executor."""
 
     @property
     def registered(self) -> bool:

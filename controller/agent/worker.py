@@ -5,12 +5,13 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from reprise.controller.agent import processes
+from reprise.controller.agent import processes, spare_host
 from reprise.controller.agent.jvm import REGISTERED
 from reprise.controller.agent.processes import Process, Session
+from reprise.controller.agent.spare_host import SpareHost
 from reprise.controller.zookeeper.access import AUTH, TLS
 
 
@@ -24,25 +25,35 @@ class WorkerProcess:
     """Folders of the node; emptied with each new Worker."""
     log: Path
     _process: subprocess.Popen[bytes] | None = None
+    _spare: SpareHost = field(default_factory=SpareHost)
     _log_start: int = 0
     _registered: bool = False
 
     def start(self) -> None:
         """A fresh Worker with fresh folders."""
         shutil.rmtree(self.scratch, ignore_errors=True)
-        folders = {name: self.scratch / name for name in ("work", "local", "tmp")}
+        folders = {name: self.scratch / name for name in ("work", "local", "tmp", "spare")}
         for folder in folders.values():
             folder.mkdir(parents=True)
         own = {
             name: value for name, value in os.environ.items() if name not in (AUTH, TLS)
         }  # the agent's alone
-        environment = own | {"SPARK_LOCAL_DIRS": str(folders["local"]), "TMPDIR": str(folders["tmp"])}
+        environment = own | {
+            "SPARK_LOCAL_DIRS": str(folders["local"]),
+            "TMPDIR": str(folders["tmp"]),
+            spare_host.FOLDER: str(folders["spare"]),
+        }
         self._registered = False
         with self.log.open("ab") as out:
             self._log_start = out.tell()
             self._process = subprocess.Popen(
                 self.command, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT
             )
+            self._spare.start(environment, out)
+
+    def keep_spare(self) -> None:
+        """Have a partition host ready for the next executor."""
+        self._spare.keep(self.log)
 
     @property
     def alive(self) -> bool:
@@ -71,3 +82,4 @@ class WorkerProcess:
         if self._process is not None:
             self._process.wait()
         self._process = None
+        self._spare.ended()

@@ -36,6 +36,8 @@ from reprise.spark_jobs.state.revision import Revisions
 log = logging.getLogger("reprise.driver")
 
 PUBLISH_S = 0.3
+LOOK_S = 0.3
+"""Between two looks for nodes that have become ready, beside the job that runs: a plan for them is made meanwhile."""
 STATS_S = 3.0
 KEEPALIVE_S = 10.0
 """Spark ends Python workers that are idle for a minute; an empty job well before that keeps them."""
@@ -94,19 +96,25 @@ class Loop:
         """The checkpoint at which the stream has stopped; from then on this driver only says so, and ends."""
         self._drained: int | None = None
         """The same, once the store says so: nobody may hear of it before, as other code would be started and refused."""
+        self._ready: frozenset[str] = frozenset()
+        """Nodes that can take partitions, as they were seen last."""
         self._publishing = threading.Lock()
         """Progress is taken and written by one thread at a time, so that no older report comes after a later one."""
 
     def run(self) -> None:
         """Until `stop`.  Raises only what means that Spark is not there any more."""
-        publisher = threading.Thread(target=self._publish_forever, daemon=True)
-        publisher.start()
+        beside = [
+            threading.Thread(target=f, daemon=True) for f in (self._publish_forever, self._look_forever)
+        ]
+        for thread in beside:
+            thread.start()
         try:
             while not self.stop.is_set():
                 self._guarded_turn()
         finally:
             self.stop.set()
-            publisher.join(5)
+            for thread in beside:
+                thread.join(5)
 
     def _guarded_turn(self) -> None:
         try:
@@ -142,6 +150,7 @@ class Loop:
         self._take_desired()
         engine.drain.asked = engine.drain.asked or self.channel.read_drain()
         living = self.cluster.usable()
+        self._ready = frozenset(living)
         working = frozenset(engine.desired.assignment.values()) & frozenset(living)
         self._job = _Job(working, began=self._clock())
         try:
@@ -267,6 +276,14 @@ class Loop:
             except Exception:
                 log.exception("event=publishing-failed")
 
+    def _look_forever(self) -> None:
+        """In a thread of its own, as Spark may keep whoever asks waiting, and progress must be told meanwhile."""
+        while not self.stop.wait(LOOK_S):
+            try:
+                self._ready = frozenset(self.cluster.usable())
+            except Exception:
+                log.exception("event=looking-for-nodes-failed")
+
     def publish(self) -> bool:
         """Say how things stand, and end a job that waits for a node that is gone; from any thread."""
         job = self._job
@@ -291,6 +308,6 @@ class Loop:
         told = self.engine.progress
         # what is due goes back with a rollback, before the engine has told of it
         progress = replace(told, due=max(told.horizon, self.engine.due), drained=self._drained)
-        if without:
-            progress = replace(progress, nodes=tuple(node for node in progress.nodes if node not in without))
+        nodes = (frozenset(progress.nodes) | self._ready) - without
+        progress = replace(progress, nodes=tuple(sorted(nodes)))
         return progress_of(self.engine.epoch, progress, problems, time.time(), self._turns, self.turn_limit_s)

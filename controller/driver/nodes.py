@@ -26,11 +26,17 @@ class SparkNodes:
         self._warming: set[str] = set()
         self._warm: set[str] = set()
         self._registered: frozenset[str] = frozenset()
+        self._looking = threading.Lock()
+        """Whoever runs jobs and whoever looks beside them ask at the same time."""
         self.say: Callable[[str], None] = log.error
         """Where it is told what keeps a node away for good; the driver's loop reports it."""
 
     def usable(self) -> Mapping[str, str]:
-        """Nodes that are ready for partitions: "node#incarnation" -> host."""
+        """Nodes that are ready for partitions: "node#incarnation" -> host; from any thread."""
+        with self._looking:
+            return self._look()
+
+    def _look(self) -> Mapping[str, str]:
         nodes = self._channel.read_nodes()
         self._registered = frozenset(executors(self._context, self._driver_host))
         present = {key: record.host for key, record in nodes.items() if record.host in self._registered}

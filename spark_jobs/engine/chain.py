@@ -35,6 +35,7 @@ SETTINGS = {
     "spark.shuffle.reduceLocality.enabled": "true",
     "spark.executor.cores": "1",
     "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "reprise.spark_jobs.node.daemon",
     "spark.shuffle.compress": "false",
     "spark.broadcast.compress": "false",
     "spark.ui.enabled": "false",
@@ -49,9 +50,10 @@ SETTINGS = {
 }
 GROUP = "reprise"
 _UNREAD = re.compile(
-    r"^\s*(?:ModuleNotFoundError|ImportError|AttributeError): .*\b(?:reprise|spark_jobs)\b.*$", re.MULTILINE
+    r"^\s*(?:(?:ModuleNotFoundError|ImportError|AttributeError): .*|.*: No module named )\b(?:reprise|spark_jobs)\b.*$",
+    re.MULTILINE,
 )
-"""What a task of ours raises where it cannot be read, as names of its code are not there: that of another build."""
+"""What a task or daemon of ours raises where it cannot be read, as names of our code are missing: that of another build."""
 CANCEL_S = 10.0
 """A job that is cancelled is waited for no longer than that."""
 

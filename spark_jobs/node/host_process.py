@@ -1,9 +1,11 @@
-"""The host as a process: started by the first Spark task on a node, it serves the tasks that follow, one at a time.
+"""The host as a process: the first Spark task on a node has it started, and it serves the tasks that follow, one at a time.
 
 It listens on a socket file in the executor's own folder (`reprise.spark_jobs.node.meeting`), and it ends when its
-executor does: it watches the process that it was started for.  Who connects proves in a thread of its own that it has the
-key, so that a stranger who says nothing holds up nobody.  Stages wait for their turn; the question what the host is busy
-with does not.
+executor does: it watches the process that it was started for.  With `--spare` the node's agent starts it, beside the JVM,
+and it waits until a task takes it for its executor (`reprise.spark_jobs.node.spare`): its imports are done by then.
+
+Who connects proves in a thread of its own that it has the key, so that a stranger who says nothing holds up nobody.
+Stages wait for their turn; the question what the host is busy with does not.
 """
 
 from __future__ import annotations
@@ -23,9 +25,10 @@ from pathlib import Path
 
 import psutil
 
+from reprise.spark_jobs.node import spare
 from reprise.spark_jobs.node.command import Command
 from reprise.spark_jobs.node.host import Host
-from reprise.spark_jobs.node.meeting import admit, listen
+from reprise.spark_jobs.node.meeting import admit, announce, listen
 from reprise.spark_jobs.node.shim import BUSY, HANDSHAKE
 
 
@@ -92,8 +95,11 @@ def serve(listener: socket.socket, key: bytes, host: Host) -> None:
 
 
 def main() -> None:
-    """`python -m reprise.spark_jobs.node.host_process EXECUTOR_FOLDER EXECUTOR_PID`."""
-    home, parent = Path(sys.argv[1]), int(sys.argv[2])
+    """`python -m reprise.spark_jobs.node.host_process EXECUTOR_FOLDER EXECUTOR_PID`, or `--spare FOLDER AGENT_PID`."""
+    if sys.argv[1] == "--spare":
+        home, parent = spare.wait_for_claim(Path(sys.argv[2]), int(sys.argv[3]))
+    else:
+        home, parent = Path(sys.argv[1]), int(sys.argv[2])
     created = psutil.Process(parent).create_time()
     name = f"host-{os.getpid()}-{secrets.token_hex(4)}"
     key = secrets.token_bytes(32)
@@ -101,10 +107,7 @@ def main() -> None:
     watched = (parent, created, spill, home / name)
     with listen(home, name) as listener:
         threading.Thread(target=_watch, args=watched, daemon=True).start()
-        part = home / f".{HANDSHAKE}.{os.getpid()}"
-        part.touch(mode=0o600)
-        part.write_text(json.dumps({"name": name, "key": key.hex(), "pid": os.getpid()}))
-        part.replace(home / HANDSHAKE)
+        announce(home, HANDSHAKE, name, key)
         serve(listener, key, Host(name, spill))
 
 

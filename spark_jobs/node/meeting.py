@@ -10,6 +10,7 @@ path of a socket may have 107 bytes only, and folders of executors have more; so
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import struct
@@ -45,6 +46,25 @@ def listen(home: Path, name: str) -> socket.socket:
         os.umask(before)
     listener.listen(BACKLOG)
     return listener
+
+
+def announce(home: Path, file: str, name: str, key: bytes) -> None:
+    """Tell this user's processes, in a file below `home` that appears whole, where to connect and with which key."""
+    part = home / f".{file}.{os.getpid()}"
+    part.touch(mode=0o600)
+    part.write_text(json.dumps({"name": name, "key": key.hex(), "pid": os.getpid()}))
+    part.replace(home / file)
+
+
+def announced(home: Path, file: str) -> Connection | None:
+    """A connection to who has announced itself there; None where nobody is.  TimeoutError: it does not answer."""
+    try:
+        record = json.loads((home / file).read_text())
+        return meet(home, record["name"], bytes.fromhex(record["key"]))
+    except TimeoutError:
+        raise
+    except (OSError, ValueError, EOFError, AuthenticationError):
+        return None
 
 
 def _limit(plain: socket.socket, seconds: float) -> None:

@@ -14,13 +14,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from reprise.spark_jobs.errors import DataPlaneError, HostBusyError, HostLostError, SlotMisplacedError
-from reprise.spark_jobs.node.meeting import meet
+from reprise.spark_jobs.node import spare
+from reprise.spark_jobs.node.meeting import announced
+from reprise.spark_jobs.node.spare import LOG, ONE_THREAD
 from reprise.spark_jobs.version import VERSION, require_same
 
 HANDSHAKE = "partition-host.json"
@@ -53,18 +54,26 @@ def node_host() -> str:
 def _connect(home: Path) -> Connection | None:
     """Connect to the host that is there; None when there is none.  A host that does not answer is there: HostLostError."""
     try:
-        record = json.loads((home / HANDSHAKE).read_text())
-        return meet(home, record["name"], bytes.fromhex(record["key"]))
+        return announced(home, HANDSHAKE)
     except TimeoutError as error:
         raise HostLostError(f"the partition host of this node does not answer: {error}") from error
-    except (OSError, ValueError, EOFError, AuthenticationError):
-        return None
 
 
 def _executor_pid() -> int:
     """The JVM: parent of the Python daemon that is this worker's parent."""
     status = Path(f"/proc/{os.getppid()}/status").read_text()
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("PPid:")))
+
+
+def _start(home: Path, executor: int) -> None:
+    with (home / LOG).open("ab") as log:
+        subprocess.Popen(
+            [sys.executable, "-m", "reprise.spark_jobs.node.host_process", str(home), str(executor)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, **ONE_THREAD},
+        )
 
 
 def _host() -> Connection:
@@ -74,20 +83,9 @@ def _host() -> Connection:
     home = Path.cwd()
     _connection = _connect(home)
     if _connection is None:
-        with (home / "partition-host.log").open("ab") as log:
-            subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "reprise.spark_jobs.node.host_process",
-                    str(home),
-                    str(_executor_pid()),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"},
-            )
+        executor = _executor_pid()
+        if not spare.claim(home, executor):
+            _start(home, executor)
         deadline = time.monotonic() + START_TIMEOUT_S
         while (_connection := _connect(home)) is None:
             if time.monotonic() > deadline:

@@ -30,6 +30,9 @@ class FakeWorker:
         self.said.append("end")
         self.alive = self.registered = False
 
+    def keep_spare(self) -> None:
+        """Nobody waits here."""
+
     def others(self) -> list[Any]:
         return []
 

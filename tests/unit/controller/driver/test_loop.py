@@ -360,3 +360,40 @@ def test_records_of_checkpoints_stay_where_a_successor_has_begun(driver: LocalDr
     driver.channel.forget_checkpoints(1)
     assert len([path for path in driver.tree.nodes if "/checkpoints/" in path]) == 3
     assert driver.channel.superseded
+
+
+def test_a_node_that_becomes_ready_while_a_job_runs_is_told_before_it_ends(
+    driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan for it is made meanwhile, and not after a job that takes long."""
+    turns(driver, lambda: bool(driver.engine.positions))
+    usable, told = dict(driver.cluster.usable()), threading.Event()
+    tick = driver.engine.tick
+
+    def job(living: Any, cancelled: threading.Event) -> bool:
+        assert "late#1" not in driver.loop.progress().nodes
+        monkeypatch.setattr(driver.cluster, "usable", lambda: {**usable, "late#1": "late"})
+        looked = iter([False, True])
+        monkeypatch.setattr(driver.stop, "wait", lambda _=None: next(looked))
+        driver.loop._look_forever()
+        if "late#1" in driver.loop.progress().nodes:
+            told.set()
+        assert "late#1" not in driver.loop.progress(frozenset({"late#1"})).nodes, (
+            "gone again, by its heartbeat"
+        )
+        return tick(living, cancelled)
+
+    monkeypatch.setattr(Engine, "tick", lambda _self, *given: job(*given))
+    driver.loop.turn()
+    assert told.is_set()
+
+
+def test_a_look_for_nodes_that_fails_is_tried_again(
+    driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usable = driver.cluster.usable
+    monkeypatch.setattr(driver.cluster, "usable", failing(1, RuntimeError("no JVM"), usable))
+    looked = iter([False, False, True])
+    monkeypatch.setattr(driver.stop, "wait", lambda _=None: next(looked))
+    driver.loop._look_forever()
+    assert driver.loop._ready == frozenset(usable())

@@ -1,0 +1,65 @@
+"""A partition host that the agent starts beside the executor's JVM: `reprise.spark_jobs.node.spare` says what for.
+
+The agent has none of the data plane in its process, so names that both sides know are written here again; a test compares
+them.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+FOLDER = "REPRISE_SPARE_HOST"
+"""Variable of the executor: folder where the host waits."""
+MODULE = "reprise.spark_jobs.node.host_process"
+ENVIRONMENT = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
+"""What a host has beside the variables of its executor, and Spark sets for Python."""
+PAUSE_S = 5.0
+"""Between two starts: one that cannot start is not tried again at once."""
+
+
+@dataclass(slots=True)
+class SpareHost:
+    """At most one, in the session of this process; from its executor's first task on it is that executor's host."""
+
+    clock: Callable[[], float] = time.monotonic
+    _process: subprocess.Popen[bytes] | None = None
+    _environment: Mapping[str, str] | None = None
+    _started: float = 0.0
+
+    def start(self, environment: Mapping[str, str], out: IO[bytes] | None = None) -> None:
+        """For an executor that has these variables, with the folder where the host waits among them; its output goes to
+        `out`, or where the agent's goes."""
+        self._environment, self._started = environment, self.clock()
+        command = [sys.executable, "-m", MODULE, "--spare", environment[FOLDER], str(os.getpid())]
+        self._process = subprocess.Popen(
+            command,
+            env={**environment, **ENVIRONMENT},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT if out is not None else None,
+        )
+
+    def keep(self, log: Path | None = None) -> None:
+        """Start another one where the last has ended, with its executor: the executor that follows will want one."""
+        if self._environment is None or self._process is None or self._process.poll() is None:
+            return
+        if self.clock() - self._started < PAUSE_S:
+            return
+        if log is None:
+            self.start(self._environment)
+            return
+        with log.open("ab") as out:
+            self.start(self._environment, out)
+
+    def ended(self) -> None:
+        """It was killed with the rest of the session; reaps it."""
+        if self._process is not None:
+            self._process.wait()
+        self._process = None

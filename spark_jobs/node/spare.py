@@ -1,0 +1,147 @@
+"""A partition host that is there before it is asked for.
+
+To start a host takes about a second of CPU, nearly all of it imports.  The node's agent starts one beside the JVM, with
+nothing to do, and the first task that needs a host takes it: it becomes that executor's, with the environment, the import
+path and the folder that it would have had if the task had started it.  Where it could not be the same, as a variable that
+interpreter or libraries read at their start is another one, the task starts a host itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sys
+import threading
+from collections.abc import Iterable, Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from reprise.spark_jobs.node.meeting import admit, announce, announced, listen
+
+FOLDER = "REPRISE_SPARE_HOST"
+"""Variable of the executor: folder where a spare host waits."""
+HANDSHAKE = "spare-host.json"
+LOG = "partition-host.log"
+"""What a host prints, in the executor's folder."""
+ONE_THREAD = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}
+"""Libraries of a host compute in one thread: an executor has one core."""
+GO = b"go"
+ANSWER_S = 10.0
+_OTHERWISE = ("SPARK_", "PYSPARK_", "PYTHON_", "REPRISE_", "BASH_FUNC_")
+_OTHERS = frozenset({"PYTHONPATH", "PYTHONUNBUFFERED", "PWD", "OLDPWD", "SHLVL", "_", "TMPDIR"})
+"""Variables that neither the interpreter nor a library has read while a spare host imported what it needs."""
+
+
+def claim(home: Path, executor: int) -> bool:
+    """Take the spare host of this node for the executor with this folder and pid; False where none can be had."""
+    folder = os.environ.get(FOLDER)
+    if not folder:
+        return False
+    try:
+        connection = announced(Path(folder), HANDSHAKE)
+        if connection is None:
+            return False
+        with connection:
+            wanted = {"home": str(home), "executor": executor, "environment": {**os.environ, **ONE_THREAD}}
+            connection.send_bytes(json.dumps(wanted).encode())
+            if not connection.poll(ANSWER_S):
+                return False
+            refused = json.loads(connection.recv_bytes())["refused"]
+            if not refused:
+                connection.send_bytes(GO)
+    except (OSError, EOFError, ValueError):
+        return False
+    if refused:
+        with (home / LOG).open("a") as log:
+            log.write(f"the spare host cannot be used: {refused}\n")
+    return not refused
+
+
+def wait_for_claim(folder: Path, agent: int) -> tuple[Path, int]:
+    """Be the spare host of `folder` until a task takes it; its executor's folder and pid.  Ends with the agent."""
+    taken = threading.Event()
+    threading.Thread(target=_end_with, args=(agent, taken), daemon=True).start()
+    name, key = f"spare-{os.getpid()}-{secrets.token_hex(4)}", secrets.token_bytes(32)
+    with listen(folder, name) as listener:
+        announce(folder, HANDSHAKE, name, key)
+        while True:
+            accepted, _ = listener.accept()
+            with Connection(accepted.detach()) as connection:
+                wanted = _asked(connection, key)
+                if wanted is None:
+                    continue
+                (folder / HANDSHAKE).unlink(missing_ok=True)
+                (folder / name).unlink(missing_ok=True)
+                home, executor, theirs = wanted
+                _become(home, theirs)
+                if not _agreed(connection):
+                    sys.exit("whoever took this host waits for it no longer")
+                taken.set()
+                return home, executor
+
+
+def refusal(mine: Mapping[str, str], theirs: Mapping[str, str], imported: Iterable[str]) -> str:
+    """Why a process with the variables `mine` and with these modules cannot stand for one with `theirs`; empty if it can."""
+    for name in sorted({*mine, *theirs}):
+        if mine.get(name) != theirs.get(name) and not name.startswith(_OTHERWISE) and name not in _OTHERS:
+            return f"the variable {name} is another one"
+    known = {*_folders(mine), *sys.path}
+    for folder in (entry for entry in _folders(theirs) if entry not in known):
+        there = {path.stem for path in Path(folder).iterdir()} if Path(folder).is_dir() else set()
+        if hidden := sorted(there.intersection(name for name in imported if "." not in name)):
+            return f"{folder} has another {hidden[0]}"
+    return ""
+
+
+def _end_with(agent: int, taken: threading.Event) -> None:
+    while not taken.wait(1.0):
+        if os.getppid() != agent:
+            os._exit(0)
+
+
+def _asked(connection: Connection, key: bytes) -> tuple[Path, int, dict[str, str]] | None:
+    """Folder, pid and variables of somebody who has the key; None if this process cannot be what is wanted."""
+    try:
+        if not admit(connection, key) or not connection.poll(ANSWER_S):
+            return None
+        wanted = json.loads(connection.recv_bytes())
+        theirs = dict(wanted["environment"])
+        if refused := refusal(_started_with(), theirs, sys.modules):
+            connection.send_bytes(json.dumps({"refused": refused}).encode())
+            return None
+        return Path(wanted["home"]), int(wanted["executor"]), theirs
+    except (OSError, EOFError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _agreed(connection: Connection) -> bool:
+    """Whether the task still waits: one that does not has started a host itself."""
+    try:
+        connection.send_bytes(json.dumps({"refused": ""}).encode())
+        return connection.poll(ANSWER_S) and connection.recv_bytes() == GO
+    except (OSError, EOFError):
+        return False
+
+
+def _become(home: Path, theirs: Mapping[str, str]) -> None:
+    """What Python would have made of these variables, and of being started in `home`, with its output in the log there."""
+    log = os.open(home / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for output in (1, 2):
+        os.dup2(log, output)
+    os.close(log)
+    before = _folders(_started_with())
+    sys.path[:] = [str(home), *_folders(theirs), *(entry for entry in sys.path[1:] if entry not in before)]
+    os.environ.clear()
+    os.environ.update(theirs)
+    os.chdir(home)
+
+
+def _started_with() -> dict[str, str]:
+    """Variables of this process before libraries added their own."""
+    pairs = os.fsdecode(Path("/proc/self/environ").read_bytes()).split("\0")
+    return {name: value for name, found, value in (pair.partition("=") for pair in pairs) if found}
+
+
+def _folders(variables: Mapping[str, str]) -> list[str]:
+    return [entry for entry in variables.get("PYTHONPATH", "").split(os.pathsep) if entry]

@@ -1,0 +1,231 @@
+"""A host that waits for an executor: who takes it, what it is then, and when it is left alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import psutil
+import pytest
+
+from reprise.controller.agent import spare_host
+from reprise.controller.agent.spare_host import SpareHost
+from reprise.spark_jobs.node import shim, spare
+from reprise.spark_jobs.node.meeting import announced
+
+PLAIN = {"TZ": "UTC", "PYTHONHASHSEED": "0", "PYTHONPATH": "/a:/b"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "refused"),
+    [
+        ({}, ""),
+        ({"SPARK_EXECUTOR_DIRS": "/x", "PYTHON_WORKER_FACTORY_SECRET": "s", "PWD": "/y"}, ""),
+        ({"PYTHONPATH": "/b:/nowhere"}, ""),
+        ({"PYTHONHASHSEED": "1"}, "the variable PYTHONHASHSEED is another one"),
+        ({"TZ": "Asia/Tokyo"}, "the variable TZ is another one"),
+        ({"LD_PRELOAD": "/lib/other.so"}, "the variable LD_PRELOAD is another one"),
+    ],
+)
+def test_it_stands_only_for_a_process_with_the_same_variables(
+    changed: Mapping[str, str], refused: str
+) -> None:
+    assert spare.refusal(PLAIN, {**PLAIN, **changed}, ["json"]) == refused
+
+
+def test_a_folder_that_would_hide_what_it_has_imported_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "polars.py").touch()
+    (tmp_path / "mine.py").touch()
+    theirs = {**PLAIN, "PYTHONPATH": f"{tmp_path}:/a"}
+    assert spare.refusal(PLAIN, theirs, ["polars", "json.decoder"]) == f"{tmp_path} has another polars"
+    assert spare.refusal(PLAIN, theirs, ["json", "json.mine"]) == ""
+
+
+def test_agent_and_host_use_the_same_names() -> None:
+    assert spare_host.FOLDER == spare.FOLDER
+    assert spare_host.MODULE == "reprise.spark_jobs.node.host_process"
+    assert spare.ONE_THREAD.items() <= spare_host.ENVIRONMENT.items()
+
+
+def test_where_the_agent_has_started_none_nobody_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(spare.FOLDER, raising=False)
+    assert not spare.claim(tmp_path, 1)
+    monkeypatch.setenv(spare.FOLDER, str(tmp_path))
+    assert not spare.claim(tmp_path, 1)
+    (tmp_path / spare.HANDSHAKE).write_text("{")
+    assert not spare.claim(tmp_path, 1)
+
+
+PHASE = "PYTEST_CURRENT_TEST"
+"""Changes between the start of a test and its body."""
+
+
+class Node:
+    """An agent with a spare host, and the folder of an executor."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.waiting, self.home = folder / "spare", folder / "executor"
+        self.code = folder / "code"
+        for each in (self.waiting, self.home, self.code):
+            each.mkdir()
+        monkeypatch.setenv(spare.FOLDER, str(self.waiting))
+        monkeypatch.setenv("PYTHONHASHSEED", "0")
+        self.variables = {k: v for k, v in os.environ.items() if k != PHASE}
+        self.now = 0.0
+        self.spare = SpareHost(lambda: self.now)
+        self.spare.start(self.variables)
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        assert self.spare._process is not None
+        return self.spare._process
+
+    def ready(self) -> None:
+        os.environ.pop(PHASE, None)
+        self.await_file(self.waiting / spare.HANDSHAKE)
+
+    def await_file(self, path: Path) -> None:
+        deadline = time.monotonic() + 60
+        while not path.exists():
+            assert time.monotonic() < deadline and self.process.poll() is None
+            time.sleep(0.01)
+
+    def end(self) -> None:
+        self.process.kill()
+        self.spare.ended()
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    found = Node(tmp_path, monkeypatch)
+    yield found
+    found.end()
+
+
+def test_the_first_task_takes_it_and_the_next_one_finds_none(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.ready()
+    assert (node.waiting / spare.HANDSHAKE).stat().st_mode & 0o777 == 0o600
+    monkeypatch.setenv("PYTHONPATH", f"{node.code}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as executor:
+        assert spare.claim(node.home, executor.pid)
+        assert not spare.claim(node.home, executor.pid)
+        assert not any(node.waiting.iterdir())
+        node.await_file(node.home / shim.HANDSHAKE)
+        record = json.loads((node.home / shim.HANDSHAKE).read_text())
+        assert record["pid"] == node.process.pid
+        assert psutil.Process(node.process.pid).cwd() == str(node.home)
+        connection = announced(node.home, shim.HANDSHAKE)
+        assert connection is not None
+        with connection:
+            connection.send_bytes(json.dumps({"ask": shim.BUSY}).encode())
+            assert json.loads(connection.recv_bytes()) == {"busy": None}
+        assert (node.home / spare.LOG).exists()
+        executor.communicate(b"\n")
+    assert node.process.wait(30) == 0, "it ends with its executor"
+    node.spare.keep()
+    assert node.process.poll() is not None, "not so soon after the last start"
+    node.now = spare_host.PAUSE_S
+    node.spare.keep()
+    assert node.process.poll() is None
+    node.ready()
+
+
+@pytest.mark.slow
+def test_one_that_cannot_be_the_same_says_why_and_goes_on_waiting(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.ready()
+    with monkeypatch.context() as other:
+        other.setenv("TZ", "Asia/Tokyo")
+        assert not spare.claim(node.home, os.getpid())
+    assert (
+        node.home / spare.LOG
+    ).read_text() == "the spare host cannot be used: the variable TZ is another one\n"
+    assert spare.claim(node.home, os.getpid())
+
+
+@pytest.mark.slow
+def test_who_does_not_wait_for_the_answer_gets_no_second_host(node: Node) -> None:
+    """The task has started a host itself by then, and two would fight for the executor's folder."""
+    node.ready()
+    connection = announced(node.waiting, spare.HANDSHAKE)
+    assert connection is not None
+    wanted = {
+        "home": str(node.home),
+        "executor": os.getpid(),
+        "environment": {**os.environ, **spare.ONE_THREAD},
+    }
+    connection.send_bytes(json.dumps(wanted).encode())
+    connection.close()
+    assert node.process.wait(60) != 0
+    assert not (node.home / shim.HANDSHAKE).exists()
+
+
+@pytest.mark.slow
+def test_it_ends_with_the_agent(tmp_path: Path) -> None:
+    (tmp_path / "spare").mkdir()
+    program = (
+        "import os, sys; from reprise.controller.agent.spare_host import SpareHost; s = SpareHost();"
+        "s.start({**os.environ, 'REPRISE_SPARE_HOST': sys.argv[1]}); print(s._process.pid, flush=True); input()"
+    )
+    agent = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path / "spare")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert agent.stdout is not None
+    host = psutil.Process(int(agent.stdout.readline()))
+    while not (tmp_path / "spare" / spare.HANDSHAKE).exists():
+        time.sleep(0.01)
+    agent.kill()
+    agent.communicate()
+    host.wait(30)
+
+
+def test_what_it_becomes_is_what_python_makes_of_those_variables(tmp_path: Path) -> None:
+    """Beside an interpreter that was started with them."""
+    code, home = tmp_path / "code", tmp_path / "home"
+    code.mkdir()
+    home.mkdir()
+    theirs = {
+        **os.environ,
+        "PYTHONPATH": f"{code}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+        "ONLY": "theirs",
+    }
+    say = "import json, os, sys; print(json.dumps([sys.path[1:], dict(os.environ), os.getcwd()]), file=open('said', 'w'))"
+    mine = {**os.environ, "ONLY_MINE": "1"}
+    become = (
+        f"from reprise.spark_jobs.node.spare import Path, _become; _become(Path({str(home)!r}), {theirs!r})"
+    )
+    subprocess.run([sys.executable, "-c", f"{become}; {say}"], env=mine, check=True, cwd=Path.cwd())
+    became = json.loads((home / "said").read_text())
+    subprocess.run([sys.executable, "-c", say], env=theirs, check=True, cwd=home)
+    assert became == json.loads((home / "said").read_text())
+
+
+def test_the_shim_takes_the_spare_host_before_it_starts_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And where it is refused, it starts one as ever."""
+    asked: list[str] = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(shim, "_connection", None)
+    monkeypatch.setattr(shim, "_executor_pid", lambda: 7)
+    monkeypatch.setattr(shim, "_start", lambda home, pid: asked.append(f"start {home} {pid}"))
+    monkeypatch.setattr(shim, "START_TIMEOUT_S", 0.0)
+    for taken in (True, False):
+        monkeypatch.setattr(
+            spare, "claim", lambda home, pid, taken=taken: asked.append(f"claim {home} {pid}") or taken
+        )
+        with pytest.raises(shim.HostLostError):
+            shim._host()
+    assert asked == [f"claim {tmp_path} 7", f"claim {tmp_path} 7", f"start {tmp_path} 7"]
