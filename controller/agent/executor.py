@@ -80,7 +80,7 @@ class ExecutorProcess(WorkerProcess):
         self._spare.start(environment)
 
     def keep_spare(self) -> None:
-        """None is needed: a pod ends with its executor."""
+        """Another one is never needed: a pod ends with its executor."""
 
     @property
     def registered(self) -> bool:

@@ -34,8 +34,8 @@ class SpareHost:
     _started: float = 0.0
 
     def start(self, environment: Mapping[str, str], out: IO[bytes] | None = None) -> None:
-        """For an executor that has these variables, with the folder where the host waits among them; its output goes to
-        `out`, or where the agent's goes."""
+        """Start one for an executor that has these variables, with the folder where the host waits among them; its output
+        goes to `out`, or where the agent's goes."""
         self._environment, self._started = environment, self.clock()
         command = [sys.executable, "-m", MODULE, "--spare", environment[FOLDER], str(os.getpid())]
         self._process = subprocess.Popen(
