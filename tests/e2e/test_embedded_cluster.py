@@ -205,7 +205,7 @@ def test_a_dead_worker_is_replaced_by_a_new_incarnation(cluster: EmbeddedCluster
     until(lambda: incarnations(cluster).get(node, before) == before + 1, "the next incarnation")
 
 
-@pytest.mark.parametrize("how", ["restart", "long outage", "frozen"])
+@pytest.mark.parametrize("how", [pytest.param("restart", marks=pytest.mark.soak), "long outage", "frozen"])
 def test_loss_of_zookeeper_is_not_loss_of_nodes(cluster: EmbeddedCluster, how: str) -> None:
     """A server that was frozen expires all sessions as soon as it goes on: the nodes register again, unharmed."""
     before = incarnations(cluster)

@@ -122,3 +122,4 @@ def test_a_full_disk_delays_output_and_checkpoints_and_loses_nothing(
     assert any(str(small_disk) in p or str(sink) in p for p in complaints), complaints
     scenario.assert_exactly_once(result, scenario.write_expected(resource, tmp_path / "expected"))
     assert result.record["restarts"] == {"coordinator": 0, "driver": 0}
+    assert result.incident["incidents"] == []

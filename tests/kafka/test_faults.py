@@ -260,17 +260,10 @@ def test_reading_falls_over_to_a_standby_cluster(cluster: KafkaCluster, tmp_path
         assert standby_of(resource) == (primary.bootstrap, cluster.bootstrap)
         world = pipes.world(resource, tmp_path, "a")
         world.run(lambda _: len(mirror.rows(target)) == ROWS // 2)
+        scratch, process = primary.brokers[0].folder, primary.brokers[0]._running
+    assert not scratch.exists(), "nothing is left of brokers that are stopped"
+    assert process is not None
+    wait_for(lambda: process[0].poll() is not None)
     mirror.send(origin, pipes.rows(ROWS // 2, first=ROWS // 2))
     finish(world, mirror, target)
     assert any(f"reading goes on from {cluster.bootstrap}" in p for p in world.engine.problems)
-
-
-def test_nothing_is_left_when_brokers_are_stopped(tmp_path: Path) -> None:
-    cluster = KafkaCluster()
-    cluster.start()
-    scratch = cluster.brokers[0].folder
-    process = cluster.brokers[0]._running
-    assert process is not None
-    cluster.stop()
-    assert not scratch.exists()
-    wait_for(lambda: process[0].poll() is not None)

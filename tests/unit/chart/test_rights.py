@@ -11,10 +11,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.kubernetes import rbac
 from tests.support.chart import of_kind, render
 
 ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.slow  # helm is started
 Right = tuple[str, str, str]
 """API group, resource, verb."""
 

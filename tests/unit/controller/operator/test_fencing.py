@@ -41,6 +41,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 EXAMPLE = Path(__file__).parents[4] / "examples" / "minimal.yaml"
 
 SESSION_S = 2.0
+# What an agent does that was starved is the same with users and without; tests/kubernetes has pods without.
+WITH_USERS = pytest.mark.parametrize(
+    "server",
+    [pytest.param(False, marks=pytest.mark.soak, id="open"), pytest.param(True, id="users")],
+    indirect=True,
+)
 # An agent whose executor is a process that sleeps; argv: root, pod, ZooKeeper, scratch folder, session's timeout in ms.
 _AGENT = """
 import argparse, pathlib, sys
@@ -171,6 +177,7 @@ def stopped(process: Process) -> bool:
     return now is not None and now.started == process.started and now.state in "Tt"
 
 
+@WITH_USERS
 @pytest.mark.parametrize("of_session", [0.6, 0.8])
 def test_an_agent_that_is_starved_for_most_of_its_session_keeps_its_executor(
     place: Place, of_session: float
@@ -189,6 +196,7 @@ def test_an_agent_that_is_starved_for_most_of_its_session_keeps_its_executor(
     assert agent.wait(30) == LEFT
 
 
+@WITH_USERS
 def test_an_agent_that_was_starved_past_its_session_comes_back_unless_it_was_given_up(place: Place) -> None:
     agent, executor = place.starving("e1")
     until(lambda: not place.beats("e1"), "its session expires")
@@ -203,6 +211,7 @@ def test_an_agent_that_was_starved_past_its_session_comes_back_unless_it_was_giv
     assert not place.beats("e1")
 
 
+@WITH_USERS
 def test_the_executor_of_a_starved_agent_stands_still_until_zookeeper_says_that_it_may_go_on(
     place: Place, server: ZooKeeperServer
 ) -> None:
@@ -221,6 +230,7 @@ def test_the_executor_of_a_starved_agent_stands_still_until_zookeeper_says_that_
     assert agent.wait(30) == LEFT
 
 
+@WITH_USERS
 def test_a_pod_that_was_given_up_while_it_was_frozen_runs_nothing_when_it_wakes(place: Place) -> None:
     """Its session lives, so that nothing but the record speaks against it."""
     agent, executor = place.starving("e1")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -17,10 +16,13 @@ import pytest
 from reprise.controller.agent import processes
 from reprise.controller.local.cluster.process_reaper import MARK
 from reprise.controller.local.report.compare import compare
+from reprise.spark_jobs.topology import load_topology, override
+from tests.e2e.scenario import write_expected
 
 MINIMAL = Path(__file__).parents[5] / "examples" / "minimal.yaml"
 REPRISE = [sys.executable, "-c", "from reprise.controller.cli import main; main()"]
 SMALL = ["--nodes", "2", "--set", "nodes.cpu=400m", "--set", "batch.interval=200ms"]
+BATCHES = 60
 
 pytestmark = pytest.mark.slow
 
@@ -85,33 +87,30 @@ def test_ctrl_c_ends_everything(running: tuple[subprocess.Popen[str], Path, byte
     assert (out / "incident.json").exists()
 
 
-def test_a_run_that_is_killed_leaves_no_process(running: tuple[subprocess.Popen[str], Path, bytes]) -> None:
-    run, out, mark = running
-    assert len(processes.carrying(mark)) >= 6
-    os.kill(run.pid, signal.SIGKILL)
-    run.wait()
+def test_a_run_that_is_killed_leaves_no_process_and_a_resumed_one_writes_what_it_would_have(
+    tmp_path: Path,
+) -> None:
+    out, stream = tmp_path / "out", ["--set", f"sources[tweets].with.batches={BATCHES}"]
+    run = _start(out, *stream)
+    try:
+        _until(lambda: run.poll() is not None or list((out / "checkpoints").glob("cp-*/COMPLETE.*json")))
+        assert run.poll() is None, run.communicate()[0]
+        mark = _mark(run.pid)
+        assert len(processes.carrying(mark)) >= 6
+    finally:
+        run.kill()
+        run.communicate()
     _until(lambda: not processes.carrying(mark))
     gone = subprocess.run(
         [*REPRISE, "status", "--out", str(out)], capture_output=True, text=True, check=False
     )
     assert gone.returncode == 4
     assert "its process is gone" in gone.stderr
-
-
-def test_a_resumed_run_writes_what_an_uninterrupted_one_writes(tmp_path: Path) -> None:
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    stream = ["--set", "sources[tweets].with.batches=60"]
-    reference = _start(whole, *stream)
-    text = reference.communicate(timeout=240)[0]
-    assert reference.returncode == 0, text
-    first = _start(parts, *stream)
-    _until(lambda: first.poll() is not None or list((parts / "checkpoints").glob("cp-*/COMPLETE.*json")))
-    assert first.poll() is None, first.communicate()[0]
-    first.kill()
-    first.communicate()
-    assert not compare(whole, parts).identical, "the first attempt was not interrupted in time"
-    second = _start(parts, *stream, "--resume")
-    text = second.communicate(timeout=240)[0]
-    assert second.returncode == 0, text
-    assert compare(whole, parts).identical
-    assert _record(parts)["checkpoints"][0] > 0
+    resource = override(load_topology(MINIMAL), {"sources[tweets].with.batches": BATCHES})
+    whole = write_expected(resource, tmp_path / "whole")
+    assert not compare(whole, out).identical, "it was not interrupted in time"
+    resumed = _start(out, *stream, "--resume")
+    text = resumed.communicate(timeout=240)[0]
+    assert resumed.returncode == 0, text
+    assert compare(whole, out).identical
+    assert _record(out)["checkpoints"][0] > 0
