@@ -36,7 +36,7 @@ def test_a_plan_is_made_while_kernels_are_compiled_in_the_background(monkeypatch
     assert compiled.ready(wait=False)
 
 
-@pytest.mark.slow
+@pytest.mark.wide
 @pytest.mark.usefixtures("unloaded")
 def test_without_a_compiler_the_plan_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(function: object, inlined: bool) -> None:

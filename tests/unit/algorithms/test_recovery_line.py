@@ -135,7 +135,7 @@ def greatest_of_all_valid(world: World[Point], data: st.DataObject) -> None:
 test_it_is_the_greatest_of_all_valid_lines = settings(max_examples=150)(
     given(worlds(), st.data())(greatest_of_all_valid)
 )
-test_it_is_the_greatest_of_all_valid_lines_in_many_worlds = pytest.mark.slow(
+test_it_is_the_greatest_of_all_valid_lines_in_many_worlds = pytest.mark.wide(
     settings(max_examples=2000)(given(worlds(), st.data())(greatest_of_all_valid))
 )
 

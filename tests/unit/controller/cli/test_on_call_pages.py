@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -180,16 +177,7 @@ def test_commands_and_options_are_completed() -> None:
             "COMP_WORDS": words,
             "COMP_CWORD": str(words.count(" ")),
         }
-        program = "from reprise.controller.cli import main; main(prog_name='reprise')"
-        command = [sys.executable, "-c", program]
-        return subprocess.run(
-            command,
-            env={**os.environ, **environment},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        ).stdout
+        return CliRunner().invoke(main, prog_name="reprise", env=environment).output
 
     assert "plain,simulate" in complete("reprise sim")
     assert "plain,--arrive" in complete("reprise simulate --a")

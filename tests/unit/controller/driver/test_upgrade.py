@@ -28,7 +28,7 @@ from tests.support.local_engine import World
 from tests.unit.controller.driver.test_loop import failing, turns
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 
-OLD = load_text(DIAMOND)
+OLD = override(load_text(DIAMOND), {"sources[tweets].with.batches": 45})
 NEW = override(OLD, {"operators[top].with.k": 6})
 
 
@@ -45,7 +45,7 @@ def at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalDriver:
 def between(engine: Engine) -> bool:
     newest = engine.punctuations.newest
     return (
-        newest > 20
+        newest >= 20
         and min(engine.positions.values(), default=0) > newest + 2
         and not engine.punctuations.open
     )

@@ -51,7 +51,7 @@ spec:
 """
 
 
-@pytest.fixture(scope="module", params=["diamond", "feedback"])
+@pytest.fixture(scope="module", params=["diamond", pytest.param("feedback", marks=pytest.mark.wide)])
 def resource(request: pytest.FixtureRequest) -> StreamTopology:
     if request.param == "diamond":
         return load_text(DIAMOND)
@@ -166,7 +166,12 @@ def test_host_that_lost_its_state_is_noticed(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))]
+    "seed",
+    [
+        0,
+        *(pytest.param(seed, marks=pytest.mark.wide) for seed in range(1, 5)),
+        *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(5, 12)),
+    ],
 )
 def test_random_losses(
     resource: StreamTopology, expected: dict[str, bytes], tmp_path: Path, seed: int

@@ -68,7 +68,13 @@ class Refusing:
         world.want(2, world.engine.punctuations.newest, world.spread("a", "c"))
 
 
-@pytest.mark.parametrize("error", [ClientError("SlowDown"), StoreError("away"), OSError("EIO")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ClientError("SlowDown"),
+        *(pytest.param(e, marks=pytest.mark.wide) for e in (StoreError("away"), OSError("EIO"))),
+    ],
+)
 def test_a_partition_whose_state_cannot_be_read_now_is_installed_later(
     monkeypatch: pytest.MonkeyPatch, world: World, tmp_path: Path, error: Exception
 ) -> None:

@@ -84,7 +84,7 @@ def test_a_damaged_state_file_is_reported_and_the_one_before_serves(
 
 
 @pytest.mark.parametrize("retain", [False, True], ids=["blocking", "correlated"])
-@pytest.mark.parametrize("driver", ["stays", "starts anew"])
+@pytest.mark.parametrize("driver", [pytest.param("stays", marks=pytest.mark.wide), "starts anew"])
 def test_the_newest_checkpoint_is_damaged_when_a_node_is_lost(
     world: World, diamond_output: dict[str, bytes], retain: bool, driver: str
 ) -> None:
@@ -108,7 +108,7 @@ def test_the_newest_checkpoint_is_damaged_when_a_node_is_lost(
     assert world.output() == diamond_output
 
 
-@pytest.mark.parametrize("lost", ["cp-*", "*"])
+@pytest.mark.parametrize("lost", [pytest.param("cp-*", marks=pytest.mark.wide), "*"])
 def test_a_mirror_serves_where_checkpoints_or_all_files_of_the_stream_are_gone(
     tmp_path: Path, diamond_output: dict[str, bytes], lost: str
 ) -> None:
@@ -242,7 +242,7 @@ def one_kept(tmp_path: Path) -> tuple[World, int, int]:
     return world, named, world.engine.punctuations.newest
 
 
-@pytest.mark.parametrize("damaged", [False, True])
+@pytest.mark.parametrize("damaged", [pytest.param(False, marks=pytest.mark.wide), True])
 def test_what_a_coordinator_still_names_is_there_though_one_is_kept(
     tmp_path: Path, diamond_output: dict[str, bytes], damaged: bool
 ) -> None:
@@ -284,7 +284,7 @@ def test_a_host_that_dies_alone_is_told_as_lost_and_begins_with_nothing_that_is_
     assert world.output() == diamond_output
 
 
-@pytest.mark.parametrize("how", ["gone", "damaged"])
+@pytest.mark.parametrize("how", [pytest.param("gone", marks=pytest.mark.wide), "damaged"])
 def test_spilled_output_that_is_lost_fails_its_partition_which_makes_it_again(
     tmp_path: Path, diamond_output: dict[str, bytes], how: str
 ) -> None:
