@@ -86,6 +86,10 @@ class LateRequestError(DataPlaneError):
     """A request of a job that was cancelled, or of a driver that was replaced, came to a host that is further."""
 
 
+class MissedOrdersError(DataPlaneError):
+    """A host is told what changed since a job whose orders it has not got; next it is told everything."""
+
+
 class HostLostError(DataPlaneError):
     """The partition host of a node is not there any more: its state is lost with it."""
 

@@ -7,7 +7,8 @@ anchor, an RDD with the same partitioner whose own shuffle keeps each slot's row
 Lineage does not grow: a chain begins with commands and ends with reports, and state lives in the hosts.
 
 Every call into the JVM costs about a millisecond, and they add up between two jobs.  So what stays the same for a list of
-nodes is built once, and commands travel with the function of stage 0 and not as rows that are made one by one.
+nodes is built once, and the orders of all slots cross to the JVM in one call.  There they become the rows of an RDD with one
+partition a slot, so that each task gets its own slot's and no other.
 
 Failures are fast: one task attempt, one stage attempt; a task on a wrong node raises (`reprise.spark_jobs.node.shim`).
 """
@@ -15,16 +16,17 @@ Failures are fast: one task attempt, one stage attempt; a task on a wrong node r
 from __future__ import annotations
 
 import re
+import struct
 import threading
 from collections.abc import Sequence
 from typing import Any
 
 from pyspark import SparkConf, SparkContext
 from pyspark.core.rdd import RDD
-from pyspark.serializers import BatchedSerializer, CPickleSerializer
+from pyspark.serializers import BatchedSerializer, CPickleSerializer, NoOpSerializer, PairDeserializer
 
 from reprise.spark_jobs.errors import HostBusyError, JobError, VersionError
-from reprise.spark_jobs.node.command import Command, Report
+from reprise.spark_jobs.node.command import Order, Report
 from reprise.spark_jobs.node.shim import Anchor, Stage, Warm, slot_of
 from reprise.spark_jobs.version import VERSION
 
@@ -54,6 +56,8 @@ _UNREAD = re.compile(
     re.MULTILINE,
 )
 """What a task or daemon of ours raises where it cannot be read, as names of our code are missing: that of another build."""
+_FRAME = struct.Struct(">i")
+"""Length of each byte array, as Spark reads them."""
 CANCEL_S = 10.0
 """A job that is cancelled is waited for no longer than that."""
 
@@ -115,14 +119,18 @@ class Chain:
         gateway: Any = context._gateway
         self._new_array = gateway.new_array
         self._rdd_class = gateway.jvm.org.apache.spark.api.java.JavaRDD
+        self._python_rdd = gateway.jvm.org.apache.spark.api.python.PythonRDD
+        self._byte_stream = gateway.jvm.java.io.ByteArrayInputStream
+        java: Any = context._jsc
+        self._spark = java.sc()
 
     def run(
-        self, commands: Sequence[Command], stages: int, cancelled: threading.Event, patience_s: float
+        self, job: Order, orders: Sequence[bytes], stages: int, cancelled: threading.Event, patience_s: float
     ) -> list[Report]:
-        """`stages` supersteps; the reports by slot.  Raises ChainError when it fails, is cancelled or takes too long,
-        HostBusyError when a host says what holds it up."""
+        """`stages` supersteps that begin with the orders of each slot; the reports by slot.  Raises ChainError when it
+        fails, is cancelled or takes too long, HostBusyError when a host says what holds it up."""
         result: list[Any] = []
-        thread = threading.Thread(target=self._collect, args=(commands, stages, result), daemon=True)
+        thread = threading.Thread(target=self._collect, args=(job, orders, stages, result), daemon=True)
         thread.start()
         waited = 0.0
         while thread.is_alive():
@@ -139,17 +147,25 @@ class Chain:
             raise kind(*slot_of(line)) from result[0]
         return [Report.decode(data) for _, data in sorted(result)]
 
-    def _collect(self, commands: Sequence[Command], stages: int, result: list[Any]) -> None:
+    def _collect(self, job: Order, orders: Sequence[bytes], stages: int, result: list[Any]) -> None:
         try:
             self._context.setJobGroup(GROUP, "supersteps", interruptOnCancel=True)
-            rows, orders, order = self._begin, tuple(c.encode() for c in commands), commands[0].order
+            rows = self._ordered(orders)
             for number in range(stages - 1):
-                done = rows.mapPartitionsWithIndex(Stage(order, number, False, orders))
-                sent = done.partitionBy(len(self.hosts), _slot)
-                rows, orders = self._beside_anchor(sent), ()
-            result.extend(rows.mapPartitionsWithIndex(Stage(order, stages - 1, True, orders)).collect())
+                done = rows.mapPartitionsWithIndex(Stage(job, number, False))
+                rows = self._beside_anchor(done.partitionBy(len(self.hosts), _slot))
+            result.extend(rows.mapPartitionsWithIndex(Stage(job, stages - 1, True)).collect())
         except BaseException as error:
             result[:] = [error]
+
+    def _ordered(self, orders: Sequence[bytes]) -> RDD[Any]:
+        """Each slot's own row with its orders, on the slot's host: what is zipped with rows that have a place goes there."""
+        stream = self._byte_stream(
+            b"".join(part for order in orders for part in (_FRAME.pack(len(order)), order))
+        )
+        read = self._python_rdd.readRDDFromInputStream(self._spark, stream, len(orders))
+        own = self._begin._jrdd_deserializer
+        return RDD(self._begin._jrdd.zip(read), self._context, PairDeserializer(own, NoOpSerializer()))
 
     def _beside_anchor(self, sent: RDD[Any]) -> RDD[Any]:
         """The union of the anchor, twice, and a stage's output; `SparkContext.union` looks up classes by name each time."""

@@ -12,18 +12,19 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reprise.algorithms.failure import Failure, FailureKind
 from reprise.algorithms.positions import Positions
-from reprise.spark_jobs.contract import Range
 from reprise.spark_jobs.engine.desired import Desired, Sites
+from reprise.spark_jobs.engine.dispatch import Dispatch
 from reprise.spark_jobs.engine.drain import Drain
 from reprise.spark_jobs.engine.figures import Figures, JobTimes
 from reprise.spark_jobs.engine.jobs import Jobs
 from reprise.spark_jobs.engine.progress import Progress, counted_by_operator
 from reprise.spark_jobs.engine.punctuation import Punctuations
+from reprise.spark_jobs.engine.ranges import ToldRanges
 from reprise.spark_jobs.engine.repeated import Repeated
 from reprise.spark_jobs.engine.restore_point import RestorePoint
 from reprise.spark_jobs.engine.trouble import passing
@@ -93,8 +94,8 @@ class Engine:
     _chain: Jobs | None = None
     _chain_hosts: tuple[str, ...] = ()
     _confirmed: int = 0
-    _known: dict[str, int] = field(default_factory=dict)
-    """Installation of a source partition -> last batch whose range it was told."""
+    _ranges: ToldRanges = field(init=False)
+    _dispatch: Dispatch = field(init=False)
     _offered: int = 0
     """Hosts have been told that output up to this batch may be shown, and have answered since."""
     restore_point: RestorePoint = field(init=False)
@@ -107,6 +108,8 @@ class Engine:
         self.restore_point = RestorePoint(
             self.resource, self.store, self.ledger, self.punctuations, self.problems
         )
+        self._ranges = ToldRanges(self.ledger, 2 * WINDOW)
+        self._dispatch = Dispatch(self.topology)
 
     @property
     def bad_checkpoints(self) -> set[int]:
@@ -174,7 +177,7 @@ class Engine:
         """It goes back to another snapshot: nothing of what it has done since counts."""
         self.positions.pop(partition, None)
         self.failed.pop(partition, None)
-        self._known.pop(self._installation.pop(partition, ""), None)
+        self._ranges.forget(self._installation.pop(partition, ""))
         self.punctuations.lost(partition)
         for group in (self.installing, self._late, self._again, self._resend, self.gaps):
             group.discard(partition)
@@ -199,7 +202,7 @@ class Engine:
         self.positions.pop(partition, None)
         self.counters.pop(partition, None)
         self.installing.discard(partition)
-        self._known.pop(self._installation.pop(partition, ""), None)
+        self._ranges.forget(self._installation.pop(partition, ""))
         self.failed[partition] = failure
 
     # -- one step ------------------------------------------------------------------------------------------------------
@@ -229,9 +232,10 @@ class Engine:
             if self._chain is None:
                 self._chain, self._chain_hosts = self.connect(hosts), hosts
             commands = self._commands(slots)
+            orders = self._dispatch.orders(slots, commands)
             offered = self.punctuations.newest
             began = time.monotonic()
-            reports = self._chain.run(commands, self.stages, cancelled, self.patience_s)
+            reports = self._chain.run(commands[0].order, orders, self.stages, cancelled, self.patience_s)
         except DataPlaneError as error:
             self._after_failure(error, slots, cancelled.is_set())
             return True
@@ -245,8 +249,9 @@ class Engine:
                 self.jobs, took, len(slots), slots[slowest.slot], slowest.busy_s,
             )  # fmt: skip
         self.buffers, self.staged = {}, {}
-        for node, report in zip(slots, reports, strict=True):
-            self._take(node, report)
+        self._dispatch.taken()
+        for node, command, report in zip(slots, commands, reports, strict=True):
+            self._take(node, command.hosted, report)
         self._confirmed = self.jobs  # not before all is taken: what is not confirmed is said again
         self._resend, self._again = self._again, set()
         self._offered = offered
@@ -268,6 +273,7 @@ class Engine:
         self.failures += 1
         self.figures.failed_jobs += 1
         self._chain, self._chain_hosts = None, ()
+        self._dispatch.forget()
         self._resend.update(self.positions)
         log.warning("event=job-failed job=%d failures=%d reason=%r", self.jobs, self.failures, str(error))
         if cancelled:  # a node is being lost; the next job goes without it
@@ -333,62 +339,57 @@ class Engine:
         return None if self.ledger.ended_at is None else self.ledger.ended_at + 1
 
     def _commands(self, slots: Sequence[str]) -> list[Command]:
+        """By slot; what is the same for all is one object."""
         slot_of = {node: i for i, node in enumerate(slots)}
         routes = {p: slot_of[self.desired.assignment[p]] for p in self.positions}
+        hosted: list[list[str]] = [[] for _ in slots]
+        for partition, slot in routes.items():
+            hosted[slot].append(partition)
+        positions, resend = dict(self.positions), tuple(sorted(self._resend))
         covered = self.desired.covered(self.positions, self.punctuations.newest)
-        commands = []
-        for slot in slot_of.values():
-            mine = [p for p, s in routes.items() if s == slot]
-            commands.append(
-                Command(
-                    job=self.jobs,
-                    epoch=self.epoch,
-                    slot=slot,
-                    topology=self.resource.document,
-                    sink=self.sites.sink,
-                    checkpoints=self.sites.checkpoints,
-                    hosted={p: self._installation[p] for p in mine},
-                    installs={
-                        p: self.restore_point.installs.get(p, Install(self.positions[p]))
-                        for p in mine
-                        if p in self.installing  # else a host that is new would begin with what is long past
-                    },
-                    routes=routes,
-                    positions=dict(self.positions),
-                    resend=tuple(sorted(self._resend)),
-                    ranges={p: self._unknown_ranges(p) for p in mine if p in self.ledger.ranges},
-                    horizon=self.horizon,
-                    final=self.final,
-                    punctuations=self.punctuations.open,
-                    retain=self.desired.retain,
-                    published=self.punctuations.newest,
-                    stream=self.ledger.stream,
-                    covered=covered,
-                    window=WINDOW,
-                    confirmed=self._confirmed,
-                )
+        return [
+            Command(
+                job=self.jobs,
+                epoch=self.epoch,
+                slot=slot,
+                topology=self.resource.document,
+                sink=self.sites.sink,
+                checkpoints=self.sites.checkpoints,
+                hosted={p: self._installation[p] for p in mine},
+                installs={
+                    p: self.restore_point.installs.get(p, Install(self.positions[p]))
+                    for p in mine
+                    if p in self.installing  # else a host that is new would begin with what is long past
+                },
+                routes=routes,
+                positions=positions,
+                resend=resend,
+                ranges={p: self._ranges.new(p, *self._reading(p)) for p in mine if p in self.ledger.ranges},
+                horizon=self.horizon,
+                final=self.final,
+                punctuations=self.punctuations.open,
+                retain=self.desired.retain,
+                published=self.punctuations.newest,
+                stream=self.ledger.stream,
+                covered=covered,
+                window=WINDOW,
+                confirmed=self._confirmed,
             )
-        return commands
+            for slot, mine in enumerate(hosted)
+        ]
 
-    def _unknown_ranges(self, partition: str) -> dict[int, Range]:
-        """Ranges that this installation of a source partition has not confirmed; those since its checkpoint at first."""
-        return self.ledger.spans(partition, self._confirmed_ranges(partition), self._told_ranges(partition))
+    def _reading(self, partition: str) -> tuple[str, int, int]:
+        """Installation of a source partition, where it began, and up to which batch it may read."""
+        return self._installation[partition], self.desired.origin(partition).position, self.horizon
 
-    def _confirmed_ranges(self, partition: str) -> int:
-        return self._known.get(self._installation[partition], self.desired.origin(partition).position)
-
-    def _told_ranges(self, partition: str) -> int:
-        """The last batch whose range a command names; a source that has far to go is told in several."""
-        return min(self.horizon, self._confirmed_ranges(partition) + 2 * WINDOW)
-
-    def _take(self, node: str, report: Report) -> None:
-        """Believe a report, as far as it speaks of what is installed now: not of an installation before a rollback."""
+    def _take(self, node: str, ordered: Iterable[str], report: Report) -> None:
+        """Believe a report on the partitions that were ordered, as far as it speaks of what is installed now: not of an
+        installation before a rollback."""
         for ack in report.acks:
             if self._installation.get(ack.partition) == ack.installation:
                 self.punctuations.acknowledge(ack)
                 self.state_bytes[ack.partition] = size_of(ack.file)
-        mine = [p for p in list(self.positions) if self.desired.assignment[p] == node]
-        for partition in mine:
+        for partition in ordered:
             if report.installed.get(partition) != self._installation[partition]:
                 self._lose(partition, Failure(FailureKind.STATE_LOST))
             elif partition in report.failed:
@@ -404,7 +405,7 @@ class Engine:
                     self._late.discard(partition)
                     self._again.add(partition)
                 if partition in self.ledger.ranges:
-                    self._known[self._installation[partition]] = self._told_ranges(partition)
+                    self._ranges.taken(*self._reading(partition))
             else:  # its host tries again
                 self._late.add(partition)
         self.usage.update(report.usage)

@@ -6,13 +6,13 @@ import threading
 from collections.abc import Sequence
 from typing import Protocol
 
-from reprise.spark_jobs.node.command import Command, Report
+from reprise.spark_jobs.node.command import Order, Report
 
 
 class Jobs(Protocol):
     """What the engine needs of `reprise.spark_jobs.engine.chain.Chain`."""
 
     def run(
-        self, commands: Sequence[Command], stages: int, cancelled: threading.Event, patience_s: float
+        self, job: Order, orders: Sequence[bytes], stages: int, cancelled: threading.Event, patience_s: float
     ) -> list[Report]:
         """See `Chain.run`."""

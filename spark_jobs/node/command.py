@@ -1,14 +1,15 @@
-"""What the driver tells a host and what a host answers: plain JSON values, parsed once on each side.
+"""What the driver tells a host and what a host answers.
 
 A command is level-triggered: it says what the host must host and know, not what changed, so a host that missed one (its
-task was cancelled, its Spark worker died) is right again after the next.
+task was cancelled, its Spark worker died) is right again after the next.  On its way it is the difference to what the host
+has, where it has something (`reprise.spark_jobs.node.orders`).  A report travels whole, as JSON.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from reprise.algorithms.failure import Failure, FailureKind
@@ -79,30 +80,6 @@ class Command:
     def order(self) -> Order:
         """Which job this is; a later one compares greater."""
         return self.epoch, self.job
-
-    def encode(self) -> bytes:
-        """JSON bytes."""
-        return json.dumps(asdict(self), separators=(",", ":")).encode()
-
-    @staticmethod
-    def decode(data: bytes) -> Command:
-        """The inverse of `encode`; raises WireError naming what is wrong, VersionError for one of another version."""
-        try:
-            raw = json.loads(data)
-            require_same(raw.get("version"), "the driver", "this executor")
-            unknown = set(raw) - {f.name for f in fields(Command)}
-            if unknown:
-                raise WireError(f"command has unknown fields {sorted(unknown)}")
-            raw["installs"] = {p: Install(i["position"], i["file"]) for p, i in raw["installs"].items()}
-            raw["ranges"] = {
-                p: {int(b): Range.parse(span) for b, span in spans.items()}
-                for p, spans in raw["ranges"].items()
-            }
-            raw["covered"] = Positions(**raw["covered"])
-            raw["resend"], raw["punctuations"] = tuple(raw["resend"]), tuple(raw["punctuations"])
-            return Command(**raw)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise WireError(f"not a command: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ from reprise.spark_jobs.node.busy import Activity, Note
 from reprise.spark_jobs.node.command import Ack, Command, Install, Order, Report, Usage
 from reprise.spark_jobs.node.counters import counters_of
 from reprise.spark_jobs.node.installing import Attempt, replayable, state_tables
+from reprise.spark_jobs.node.orders import Orders
 from reprise.spark_jobs.node.runtime import STAGED, OperatorRuntime, Runtime, SourceRuntime, first_staged
 from reprise.spark_jobs.node.snapshots import SnapshotWriter
 from reprise.spark_jobs.node.wire import Message, decode_table, pack, unpack
@@ -85,6 +86,7 @@ class Host:
         self.runtimes: dict[str, Runtime] = {}
         self.installed: dict[str, str] = {}
         self.failed: dict[str, Failure] = {}
+        self.orders = Orders()
         self.command: Command | None = None
         self._begun = False
         """Whether the current command was taken in completely."""

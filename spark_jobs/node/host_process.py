@@ -26,7 +26,6 @@ from pathlib import Path
 import psutil
 
 from reprise.spark_jobs.node import spare
-from reprise.spark_jobs.node.command import Command
 from reprise.spark_jobs.node.host import Host
 from reprise.spark_jobs.node.meeting import admit, announce, listen
 from reprise.spark_jobs.node.shim import BUSY, HANDSHAKE
@@ -59,7 +58,7 @@ def _serve(connection: Connection, host: Host, turn: threading.Lock) -> None:
             order = (int(head["epoch"]), int(head["job"]))
             with turn:
                 if head["stage"] == 0:
-                    host.begin(Command.decode(blobs.pop(0)))
+                    host.begin(host.orders.read(blobs.pop(0)))
                 bundles, report = host.stage(order, head["stage"], blobs, head["last"])
         except Exception as error:
             traceback.print_exc()

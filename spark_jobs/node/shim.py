@@ -141,27 +141,27 @@ def _what_holds_it(home: Path) -> str:
 
 
 class Stage:
-    """The function of one stage: rows are (slot, ("at", host)) of the slot itself, and (slot, bundle).
+    """The function of one stage: rows are (slot, ("at", host)) of the slot itself, and (slot, bundle).  In the stage with
+    which a chain begins the one row is that of the slot itself, with its orders: ((slot, ("at", host)), orders).
 
-    `order`: epoch and job of the chain.  `orders`: the command of each slot, where the chain begins with this stage.
+    `order`: epoch and job of the chain.
     """
 
-    def __init__(
-        self, order: tuple[int, int], number: int, last: bool, orders: tuple[bytes, ...] = ()
-    ) -> None:
+    def __init__(self, order: tuple[int, int], number: int, last: bool) -> None:
         self.order = order
         self.number = number
         self.last = last
-        self.orders = orders
         self.version = VERSION
 
-    def __call__(self, slot: int, rows: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, bytes]]:
-        blobs: list[bytes] = list(self.orders[slot : slot + 1])
-        for _, value in rows:
-            if isinstance(value, bytes):
-                blobs.append(value)
-            else:
+    def __call__(self, slot: int, rows: Iterable[tuple[Any, Any]]) -> Iterator[tuple[int, bytes]]:
+        blobs: list[bytes] = []
+        for key, value in rows:
+            if not isinstance(value, bytes):
                 _require(slot, value[1])
+                continue
+            if isinstance(key, tuple):
+                _require(slot, key[1][1])
+            blobs.append(value)
         try:
             _require_version(self)
             slots, answers = exchange(self.order, self.number, blobs, self.last)

@@ -13,7 +13,7 @@ from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.engine.desired import Desired, Sites
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.engine.punctuation import Punctuations
-from reprise.spark_jobs.node.command import Command, Report
+from reprise.spark_jobs.node.command import Order, Report
 from reprise.spark_jobs.node.host import Host
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.epochs import claim_epoch
@@ -53,20 +53,20 @@ class LocalJobs:
         self.nodes, self.hosts = nodes, hosts
 
     def run(
-        self, commands: Sequence[Command], stages: int, cancelled: threading.Event, patience_s: float
+        self, job: Order, orders: Sequence[bytes], stages: int, cancelled: threading.Event, patience_s: float
     ) -> list[Report]:
-        inboxes: list[list[bytes]] = [[] for _ in commands]
+        inboxes: list[list[bytes]] = [[] for _ in orders]
         reports = []
         for stage in range(stages):
-            outgoing: list[list[bytes]] = [[] for _ in commands]
-            for slot, command in enumerate(commands):
-                self.nodes.interrupt(command.job, stage, slot)
+            outgoing: list[list[bytes]] = [[] for _ in orders]
+            for slot, order in enumerate(orders):
+                self.nodes.interrupt(job[1], stage, slot)
                 host = self.nodes.hosts.get(self.hosts[slot])
                 if host is None:
                     raise ChainError(f"{self.hosts[slot]} is gone")
                 if stage == 0:
-                    host.begin(Command.decode(command.encode()))
-                bundles, report = host.stage(command.order, stage, inboxes[slot], stage == stages - 1)
+                    host.begin(host.orders.read(order))
+                bundles, report = host.stage(job, stage, inboxes[slot], stage == stages - 1)
                 for target, bundle in bundles:
                     outgoing[target].append(bundle)
                 if report is not None:

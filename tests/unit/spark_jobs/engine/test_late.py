@@ -174,7 +174,7 @@ def test_a_report_of_another_installation_moves_no_position(world: World) -> Non
     engine = world.engine
     mine = [p for p, n in engine.desired.assignment.items() if n == "c"]
     other = report_of(world, "c", installed=dict.fromkeys(mine, "1.0.1"), positions=dict.fromkeys(mine, 99))
-    engine._take("c", other)
+    engine._take("c", mine, other)
     assert mine
     assert not set(mine) & engine.positions.keys()
     assert {engine.failed[p] for p in mine} == {Failure(FailureKind.STATE_LOST)}
@@ -186,6 +186,7 @@ def test_a_failure_of_another_installation_is_not_this_one_s(world: World) -> No
     installed = {**world.nodes.hosts["c"].installed, name: "1.0.1"}
     engine._take(
         "c",
+        installed,
         report_of(
             world, "c", installed=installed, failed={name: Failure(FailureKind.POISON, "of another life")}
         ),
@@ -233,9 +234,13 @@ def test_an_ack_of_an_installation_that_was_rolled_back_counts_for_nothing(world
     tick(world)
     file = {"path": "x", "size": 1, "sha256": "x"}
     report = report_of(world, "c")
-    engine._take("c", replace(report, acks=(Ack("count.1", old["count.1"], 20, file),)))
+    engine._take("c", report.installed, replace(report, acks=(Ack("count.1", old["count.1"], 20, file),)))
     assert not engine.punctuations._acks[20]
-    engine._take("c", replace(report, acks=(Ack("count.1", engine._installation["count.1"], 20, file),)))
+    engine._take(
+        "c",
+        report.installed,
+        replace(report, acks=(Ack("count.1", engine._installation["count.1"], 20, file),)),
+    )
     assert set(engine.punctuations._acks[20]) == {"count.1"}
 
 

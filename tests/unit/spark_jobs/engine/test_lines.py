@@ -17,10 +17,11 @@ from reprise.algorithms.recovery_line import Edge, line
 from reprise.algorithms.recovery_line import World as Lines
 from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.engine.desired import Desired
+from reprise.spark_jobs.engine.dispatch import Dispatch
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.errors import CheckpointError
 from reprise.spark_jobs.node.buffers import EdgeBuffer
-from reprise.spark_jobs.node.command import Command
+from reprise.spark_jobs.node.orders import Orders
 from reprise.spark_jobs.node.wire import Message
 from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.state.snapshot import Kind, Snapshot
@@ -212,8 +213,9 @@ def test_commands_do_not_grow_with_a_global_line(world: World) -> None:
     (command, *_) = world.engine._commands(sorted(world.nodes.hosts))
     newest = world.engine.punctuations.newest
     assert command.covered == Positions(newest)
-    assert json.loads(command.encode())["covered"] == {"everybody": newest, "others": {}}
-    assert Command.decode(command.encode()) == command
+    (order, *_) = Dispatch(world.topology).orders(["a"], [command])
+    assert json.loads(order)["covered"] == {"everybody": newest, "others": {}}
+    assert Orders().read(order).covered == command.covered
 
 
 def test_another_checkpoint_of_the_same_generation_is_only_what_a_lost_one_is_restored_from(

@@ -18,6 +18,7 @@ import pytest
 
 from reprise.spark_jobs.contract import Inbox, Operator
 from reprise.spark_jobs.engine.chain import _first_line
+from reprise.spark_jobs.engine.dispatch import Dispatch
 from reprise.spark_jobs.errors import DataPlaneError, HostBusyError, HostLostError
 from reprise.spark_jobs.node import meeting, shim
 from reprise.spark_jobs.node.host import Host
@@ -162,11 +163,12 @@ def test_a_step_that_never_returns_is_named_though_the_host_is_held(
     world.engine.release.ahead = 20
     world.engine._open_batches()
     world.engine.jobs += 1
-    (command,) = world.engine._commands(["a"])
+    (command,) = commands = world.engine._commands(["a"])
+    (order,) = Dispatch(world.topology).orders(["a"], commands)
 
     def work() -> None:
         for stage in range(1000):  # each has a limited time
-            shim.exchange(command.order, stage, [command.encode()] if stage == 0 else [], False)
+            shim.exchange(command.order, stage, [order] if stage == 0 else [], False)
             if Stuck.entered.is_set():
                 return
 

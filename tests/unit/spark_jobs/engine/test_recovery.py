@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from reprise.algorithms.failure import FailureKind
 from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.errors import CheckpointError, DamagedError, StoreError
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
@@ -160,7 +161,10 @@ def test_host_that_lost_its_state_is_noticed(world: World) -> None:
     world.nodes.lose("b")
     world.nodes.start("b")  # the same node with an empty host
     world.engine.tick(world.nodes.living(), threading.Event())
+    assert world.engine.failures == 1, "it cannot work from what changed since orders that it never got"
+    world.engine.tick(world.nodes.living(), threading.Event())
     lost = [p for p, n in world.engine.desired.assignment.items() if n == "b"]
+    assert {world.engine.failed[p].kind for p in lost} == {FailureKind.STATE_LOST}
     # An empty host is told to install from the checkpoint of the desired state; it must not pretend to be further.
     assert all(world.engine.positions.get(p, 0) < 15 for p in lost)
 

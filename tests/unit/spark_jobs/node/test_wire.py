@@ -1,7 +1,6 @@
 """Bundles, commands and reports: what goes in comes out, and what is not one is refused with a reason."""
 
 import contextlib
-import json
 
 import pyarrow as pa
 import pytest
@@ -9,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reprise.algorithms.failure import Failure, FailureKind
-from reprise.spark_jobs.contract import Range
 from reprise.spark_jobs.errors import WireError
-from reprise.spark_jobs.node.command import Ack, Command, Install, Report, Usage
+from reprise.spark_jobs.node.command import Ack, Report, Usage
 from reprise.spark_jobs.node.wire import Message, decode_table, encode_table, pack, unpack
 
 tables = st.one_of(
@@ -48,23 +46,6 @@ def test_no_rows_need_no_bytes() -> None:
 def test_garbage_is_not_a_bundle(garbage: bytes) -> None:
     with pytest.raises(WireError, match="not a message bundle"):
         list(unpack(garbage))
-
-
-def test_a_command_survives_the_wire() -> None:
-    command = Command(
-        job=3, epoch=2, slot=1, topology="{}", sink="/s", checkpoints="/c", hosted={"a.0": "i1"},
-        installs={"a.0": Install(7, {"path": "p", "size": 1, "sha256": "x"})}, routes={"a.0": 1},
-        positions={"a.0": 7}, resend=("a.0",),
-        ranges={"s.0": {8: Range(1, 2), 9: Range(2, 5, {"t/0": (7, 10)})}}, horizon=9, punctuations=(10,),
-    )  # fmt: skip
-    assert Command.decode(command.encode()) == command
-
-
-@pytest.mark.parametrize("change", [{"surprise": 1}, {"installs": 3}, {"ranges": {"s": {"x": [1, 2]}}}])
-def test_a_command_with_something_wrong_is_refused(change: dict[str, object]) -> None:
-    good = json.loads(Command(job=1, epoch=1, slot=0, topology="", sink="", checkpoints="").encode())
-    with pytest.raises(WireError, match="command"):
-        Command.decode(json.dumps(good | change).encode())
 
 
 def test_a_report_survives_the_wire() -> None:

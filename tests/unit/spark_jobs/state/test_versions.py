@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
@@ -18,33 +19,46 @@ from reprise.controller.driver.nodes import SparkNodes
 from reprise.spark_jobs.contract import Range
 from reprise.spark_jobs.engine import chain
 from reprise.spark_jobs.engine.chain import ChainError
+from reprise.spark_jobs.engine.dispatch import Dispatch
 from reprise.spark_jobs.errors import VersionError
 from reprise.spark_jobs.node import shim
 from reprise.spark_jobs.node.command import Ack, Command, Install, Report, Usage
+from reprise.spark_jobs.node.orders import ORDER_FIELDS, Orders, Told
 from reprise.spark_jobs.node.shim import Stage, Warm
 from reprise.spark_jobs.node.wire import Message
+from reprise.spark_jobs.topology import expand, from_object
 from reprise.spark_jobs.version import PROTOCOL, VERSION
+from tests.support.topologies import document, operator, source
 
 HERE = "127.0.1.7"
 OTHER = "0.0.9 (protocol 1)"
 COMMAND = Command(job=1, epoch=1, slot=0, topology="", sink="", checkpoints="")
 REPORT = Report(slot=0, host="h", positions={}, installed={})
+TOPOLOGY = expand(from_object(document(source(), operator("o", "s", output={}))))
 
 
 @pytest.mark.parametrize("other", [OTHER, None])
-@pytest.mark.parametrize("message", [COMMAND, REPORT])
-def test_a_message_of_another_version_is_refused_by_both_names(message: Any, other: str | None) -> None:
+@pytest.mark.parametrize(
+    ("message", "data", "read"),
+    [
+        (COMMAND, Dispatch(TOPOLOGY).orders(["n"], [COMMAND])[0], lambda data: Orders().read(data)),
+        (REPORT, REPORT.encode(), Report.decode),
+    ],
+)
+def test_a_message_of_another_version_is_refused_by_both_names(
+    message: Any, data: bytes, read: Callable[[bytes], Any], other: str | None
+) -> None:
     """Whatever else it holds: of an earlier version, or of a later one with fields that nobody here knows."""
-    data = json.loads(message.encode()) | {"version": other, "surprise": 1}
+    raw = json.loads(data) | {"version": other, "surprise": 1}
     if other is None:
-        del data["version"]
+        del raw["version"]
     with pytest.raises(VersionError) as refused:
-        type(message).decode(json.dumps(data).encode())
+        read(json.dumps(raw).encode())
     assert VERSION in str(refused.value) and (other or "of an earlier version") in str(refused.value)
-    assert type(message).decode(message.encode()) == message
+    assert read(data) == message
 
 
-@pytest.mark.parametrize("task", [Stage((1, 1), 0, False, (COMMAND.encode(),)), Warm()])
+@pytest.mark.parametrize("task", [Stage((1, 1), 0, False), Warm()])
 @pytest.mark.parametrize("other", [OTHER, None])
 def test_a_task_of_another_version_says_so_before_it_asks_its_host(
     monkeypatch: pytest.MonkeyPatch, task: Any, other: str | None
@@ -122,5 +136,6 @@ def test_the_protocols_number_goes_with_what_its_messages_hold() -> None:
         for kind in (Command, Report, Install, Ack, Usage, Failure, Message, Positions)
     ]
     held.append(["Range", list(Range._fields)])
+    held.append(["Orders", sorted(ORDER_FIELDS), [f.name for f in fields(Told)]])
     digest = hashlib.sha256(json.dumps(held).encode()).hexdigest()[:12]
-    assert (PROTOCOL, digest) == (6, "ecfc8b2bdcb9")
+    assert (PROTOCOL, digest) == (7, "187c48859603")
