@@ -8,7 +8,7 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup lock sbom demo demo-kafka test test-fast test-soak mutants control-plane lint generate \
-	bench-recovery bench-overhead bench-pace bench-planners bench-kafka bench-operator clean
+	bench-recovery bench-overhead bench-pace bench-width bench-planners bench-kafka bench-operator clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -70,6 +70,9 @@ sbom: setup  ## out/sbom.cdx.json: what an image holds, in CycloneDX
 	@mkdir -p out
 	$(BIN)/cyclonedx-py requirements docker/requirements.lock --pyproject pyproject.toml --output-reproducible \
 		--output-format JSON --output-file out/sbom.cdx.json
+
+bench-width: setup  ## what a steady job costs the driver, for 10 to 1,000 nodes
+	$(BIN)/python -m benchmarks.width
 
 bench-planners: setup  ## fig. 16 of the paper, planners against the optimum
 	nice $(BIN)/python -m benchmarks.planners --out out/planners

@@ -50,12 +50,13 @@ class Light:
 
 
 class Wire:
-    """The hosts by node, and what the newest job has carried: bytes of `orders`, `reports` and `functions` of its stages."""
+    """The hosts by node, and what the newest job has carried: bytes of `orders`, `reports`, `functions` of its stages, and
+    `bundles` between full hosts."""
 
     def __init__(self, folder: Path, full: bool, scattered: int = 0) -> None:
         self.full = full
         self.hosts: dict[str, Light | Host] = {}
-        self.orders = self.reports = self.functions = 0
+        self.orders = self.reports = self.functions = self.bundles = 0
         self.cpu_s = 0.0
         """CPU of the hosts in the newest job, and of counting; the driver has none of it."""
         self._folder, self._scattered = folder, scattered
@@ -95,6 +96,7 @@ class WiredJobs:
     def _exchange(self, job: Order, orders: Sequence[bytes], stages: int) -> list[bytes]:
         inboxes: list[list[bytes]] = [[] for _ in orders]
         reports = []
+        self._wire.bundles = 0
         for stage in range(stages):
             outgoing: list[list[bytes]] = [[] for _ in orders]
             for slot, host in enumerate(self._hosts):
@@ -107,6 +109,7 @@ class WiredJobs:
                 bundles, report = host.stage(job, stage, inboxes[slot], stage == stages - 1)
                 for target, bundle in bundles:
                     outgoing[target].append(bundle)
+                    self._wire.bundles += len(bundle)
                 if report is not None:
                     reports.append(report.encode())
             inboxes = outgoing

@@ -339,7 +339,7 @@ class Engine:
         return None if self.ledger.ended_at is None else self.ledger.ended_at + 1
 
     def _commands(self, slots: Sequence[str]) -> list[Command]:
-        """By slot; what is the same for all is one object."""
+        """The command of each slot; what is the same for all is one object."""
         slot_of = {node: i for i, node in enumerate(slots)}
         routes = {p: slot_of[self.desired.assignment[p]] for p in self.positions}
         hosted: list[list[str]] = [[] for _ in slots]

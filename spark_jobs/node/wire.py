@@ -2,13 +2,16 @@
 
 A message is everything one partition sends another in one batch: an Arrow table (or no rows) and the watermark that rides on
 the batch's barrier.  A message without rows is still sent: it is the barrier.  A bundle is one slot's messages for another
-slot in one stage: a JSON header with lengths, then Arrow IPC streams; nothing in it is pickled.
+slot in one stage: a JSON header with lengths, then Arrow IPC streams; nothing in it is pickled.  The header says what
+messages have in common once: by edge of operators, then by what one partition of the first sends in one batch.  So where
+two nodes have many partitions of an operator, most of a barrier is one number a target.
 """
 
 from __future__ import annotations
 
 import json
 import struct
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +20,8 @@ import pyarrow as pa
 
 from reprise.spark_jobs.errors import WireError
 
-_LENGTH = struct.Struct(">I")
+_FRAME = struct.Struct(">II")
+"""Length and CRC-32 of the header: a number in it that is another one would be a barrier for somebody else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,29 +55,56 @@ def decode_table(data: bytes | memoryview) -> pa.Table | None:
 
 def pack(messages: Iterable[tuple[Message, bytes]]) -> bytes:
     """One bundle out of messages with their already encoded tables."""
-    header: list[list[Any]] = []
-    bodies: list[bytes] = []
+    edges: dict[tuple[str, str], dict[tuple[str, int, int | None], list[tuple[int, bytes]]]] = {}
     for message, body in messages:
-        header.append([message.source, message.target, message.batch, message.watermark, len(body)])
-        bodies.append(body)
+        (origin, _, source), (reader, _, target) = (
+            message.source.rpartition("."),
+            message.target.rpartition("."),
+        )
+        sent = edges.setdefault((origin, reader), {})
+        sent.setdefault((source, message.batch, message.watermark), []).append((int(target), body))
+    header = [
+        [
+            *edge,
+            [
+                [int(source), *rest, [[t, len(b)] if b else t for t, b in to]]
+                for (source, *rest), to in sent.items()
+            ],
+        ]
+        for edge, sent in edges.items()
+    ]
     head = json.dumps(header, separators=(",", ":")).encode()
-    return b"".join([_LENGTH.pack(len(head)), head, *bodies])
+    bodies = (body for sent in edges.values() for to in sent.values() for _, body in to)
+    return b"".join([_FRAME.pack(len(head), zlib.crc32(head)), head, *bodies])
 
 
 def unpack(bundle: bytes) -> Iterator[Message]:
     """The messages of a bundle.  Raises WireError for bytes that are not one."""
     try:
-        (size,) = _LENGTH.unpack_from(bundle)
-        header = json.loads(bundle[_LENGTH.size : _LENGTH.size + size])
+        size, check = _FRAME.unpack_from(bundle)
+        head = bundle[_FRAME.size : _FRAME.size + size]
+        if zlib.crc32(head) != check:
+            raise ValueError("its header is damaged")
+        header = json.loads(head)
         if not isinstance(header, list):
             raise ValueError("its header is no list")
-        view, at = memoryview(bundle), _LENGTH.size + size
-        lengths = [length for *_, length in header]
+        view, at = memoryview(bundle), _FRAME.size + size
+        heads = list(_heads(header))
+        lengths = [length for *_, length in heads]
         if min(lengths, default=0) < 0 or at + sum(lengths) != len(bundle):
             # A table that was cut off reads as one with fewer rows, or as a barrier without any.
             raise ValueError(f"{len(bundle)} bytes where {at + sum(lengths)} were packed")
-        for source, target, batch, watermark, length in header:
+        for source, target, batch, watermark, length in heads:
             yield Message(source, target, batch, watermark, decode_table(view[at : at + length]))
             at += length
     except (struct.error, ValueError, TypeError, LookupError, OSError, pa.ArrowNotImplementedError) as error:
         raise WireError(f"not a message bundle: {error}") from error
+
+
+def _heads(header: list[Any]) -> Iterator[tuple[str, str, int, int | None, int]]:
+    """Source, target, batch, watermark and length of each message."""
+    for origin, reader, sent in header:
+        for source, batch, watermark, targets in sent:
+            for found in targets:
+                target, length = (found, 0) if isinstance(found, int) else found
+                yield f"{origin}.{source}", f"{reader}.{target}", batch, watermark, length

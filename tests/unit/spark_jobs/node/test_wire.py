@@ -1,6 +1,7 @@
 """Bundles, commands and reports: what goes in comes out, and what is not one is refused with a reason."""
 
 import contextlib
+import zlib
 
 import pyarrow as pa
 import pytest
@@ -26,8 +27,10 @@ tables = st.one_of(
     )
 )
 def test_a_bundle_keeps_its_messages(items: list[tuple[pa.Table | None, int | None, int]]) -> None:
-    sent = [Message(f"a.{i}", f"b.{i}", b, w, t) for i, (t, w, b) in enumerate(items)]
-    got = list(unpack(pack((m, encode_table(m.table)) for m in sent)))
+    sent = [Message(f"a{i % 2}.{i % 3}", f"b.{i}", b, w, t) for i, (t, w, b) in enumerate(items)]
+    got = sorted(
+        unpack(pack((m, encode_table(m.table)) for m in sent)), key=lambda m: int(m.target.rpartition(".")[2])
+    )
     assert [(m.source, m.target, m.batch, m.watermark) for m in got] == [
         (m.source, m.target, m.batch, m.watermark) for m in sent
     ]
@@ -58,6 +61,17 @@ def test_a_report_survives_the_wire() -> None:
         Report.decode(b"[]")
 
 
+def test_what_messages_have_in_common_is_said_once() -> None:
+    """A barrier of one partition for all of an operator: two bytes or three a target, and no operator's name twice."""
+    few, many = (
+        pack((Message("parse.3", f"count.{t}", 1234, 1_700_000_000_000_000, None), b"") for t in range(n))
+        for n in (10, 60)
+    )
+    assert len(many) - len(few) <= 50 * len(b"59,")
+    assert many.count(b"count") == 1
+    assert {m.target for m in unpack(many)} == {f"count.{t}" for t in range(60)}
+
+
 def bundle() -> bytes:
     rows = Message("a.0", "b.0", 3, 5, None), encode_table(pa.table({"n": [1, 2, 3]}))
     barrier = Message("a.1", "b.0", 3, None, None), b""
@@ -66,7 +80,7 @@ def bundle() -> bytes:
 
 def test_a_bundle_that_was_cut_off_is_refused_at_every_length_and_loses_no_rows_in_silence() -> None:
     whole = bundle()
-    assert [None if m.table is None else m.table.num_rows for m in unpack(whole)] == [3, None, 3]
+    assert [None if m.table is None else m.table.num_rows for m in unpack(whole)] == [3, 3, None]
     for length in range(len(whole)):
         with pytest.raises(WireError, match="not a message bundle"):
             list(unpack(whole[:length]))
@@ -80,17 +94,28 @@ def test_a_bundle_that_was_cut_off_is_refused_at_every_length_and_loses_no_rows_
         b"{}",
         b"[1]",
         b"[[1]]",
-        b'[["a","b",1,null,-4]]',
-        b'[["a","b",1,null,"4"]]',
-        b'[["a","b",1,null]]',
-        b'[["a","b",1,null,0,0,0]]',
+        b'[["a","b",[[0,1,null,[[0,-4]]]]]]',
+        b'[["a","b",[[0,1,null,[[0,"4"]]]]]]',
+        b'[["a","b",[[0,1,null,["4"]]]]]',
+        b'[["a","b",[[0,1,null,[[0,1,2]]]]]]',
+        b'[["a","b",[[0,1,null]]]]',
+        b'[["a","b"]]',
         b"null",
         b"\xff",
     ],
 )
 def test_a_header_that_is_none_is_refused(header: bytes) -> None:
     with pytest.raises(WireError):
-        list(unpack(len(header).to_bytes(4, "big") + header))
+        list(unpack(len(header).to_bytes(4, "big") + zlib.crc32(header).to_bytes(4, "big") + header))
+
+
+def test_a_damaged_header_is_no_barrier_for_somebody_else() -> None:
+    sent = pack((Message("a.0", f"b.{t}", 3, None, None), b"") for t in range(100, 120))
+    for at in range(len(sent)):
+        damaged = bytearray(sent)
+        damaged[at] ^= 2
+        with pytest.raises(WireError, match="not a message bundle"):
+            list(unpack(bytes(damaged)))
 
 
 @settings(max_examples=150, deadline=None)
