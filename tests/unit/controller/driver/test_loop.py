@@ -136,11 +136,11 @@ def test_acknowledgements_of_a_report_that_was_not_taken_are_said_again(
 ) -> None:
     take, lost = Engine._take, []
 
-    def once(engine: Engine, node: str, report: Any) -> None:
+    def once(engine: Engine, node: str, ordered: Any, report: Any) -> None:
         if report.acks and not lost:
             lost.append(report.acks)
             raise TypeError("odd")
-        take(engine, node, report)
+        take(engine, node, ordered, report)
 
     monkeypatch.setattr(Engine, "_take", once)
     turns(driver, lambda: bool(lost))
