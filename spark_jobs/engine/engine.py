@@ -27,7 +27,7 @@ from reprise.spark_jobs.engine.punctuation import Punctuations
 from reprise.spark_jobs.engine.ranges import ToldRanges
 from reprise.spark_jobs.engine.repeated import Repeated
 from reprise.spark_jobs.engine.restore_point import RestorePoint
-from reprise.spark_jobs.engine.trouble import passing
+from reprise.spark_jobs.engine.trouble import SLOW_S, passing, say_slow
 from reprise.spark_jobs.errors import DataPlaneError, HostBusyError, JobError
 from reprise.spark_jobs.node.command import Command, Install, Report, Usage, size_of
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
@@ -40,9 +40,6 @@ log = logging.getLogger("reprise.engine")
 
 WINDOW = 256
 """Batches that a partition may be sent ahead of its confirmed position; bounds inboxes and what is in flight."""
-
-SLOW_S = 3.0
-"""A job that takes longer than this many seconds is worth a line in the log."""
 
 
 @dataclass(slots=True)
@@ -244,10 +241,7 @@ class Engine:
         self.busy_s += took
         slowest = max(reports, key=lambda r: r.busy_s)
         if took > SLOW_S:
-            log.warning(
-                "event=slow-job job=%d took=%.1f slots=%d busiest=%s busy=%.1f",
-                self.jobs, took, len(slots), slots[slowest.slot], slowest.busy_s,
-            )  # fmt: skip
+            say_slow(self.jobs, took, slots, slowest)
         self.buffers, self.staged = {}, {}
         self._dispatch.taken()
         for node, command, report in zip(slots, commands, reports, strict=True):
