@@ -13,4 +13,3 @@ class InvariantViolation(SchedulerError):
     def __init__(self, invariant: str, detail: str) -> None:
         super().__init__(f"{invariant}: {detail}")
         self.invariant = invariant
-        self.detail = detail

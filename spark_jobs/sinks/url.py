@@ -33,7 +33,3 @@ class UrlSink(BatchFiles):
     def folder(self) -> str:
         """The partition's folder, in the words of its file system."""
         return self._files.root
-
-    def path(self, batch: int) -> str:
-        """The file of a batch."""
-        return self._files.path(self.name(batch))

@@ -105,7 +105,11 @@ class Producer:
         on_delivery: Any,
         headers: Any,
     ) -> None:
-        if self._broker.fault():
+        fault = self._broker.fault()
+        if fault == "undelivered":  # it is known later, and the commit then fails
+            on_delivery(KafkaError(KafkaError._MSG_TIMED_OUT, "not delivered"), None)
+            return
+        if fault:
             raise trouble()
         self._local.messages.append((topic, partition, key, value))
 

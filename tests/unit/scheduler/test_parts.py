@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reprise.algorithms.failure import Failure
 from reprise.scheduler import (
     Decision,
     Desired,
@@ -17,6 +18,7 @@ from reprise.scheduler import (
     Outcome,
     PartitionStats,
     Phase,
+    Poison,
     Policy,
     WriteDesired,
     WriteIncident,
@@ -157,3 +159,30 @@ def test_buffering_without_an_incident_is_refused() -> None:
     after = w.desired.next(retain=True)  # type: ignore[union-attr]
     with pytest.raises(InvariantViolation, match="M1"):
         check(look(w.snapshot(), w.policy), Decision(Outcome.ACT, "test", "", (WriteDesired(after),)))
+
+
+@pytest.mark.parametrize("by", ["decision", "record"])
+def test_room_is_counted_at_the_costs_of_the_incident_that_is_opened_or_open(by: str) -> None:
+    """Measured now, everything would fit on one node; as it was before the failure it does not."""
+    w = running(50)
+    w.kill("n2", "n3")
+    before, incident = w.desired, _incident(Phase.RECOVERING)
+    assert before is not None
+    after = before.next(assignment=dict.fromkeys(before.assignment, "n1#1"), punctuate=False)
+    steps = (WriteDesired(after), *([WriteIncident(incident)] if by == "decision" else []))
+    snapshot = replace(w.snapshot(), incident=incident if by == "record" else None)
+    with pytest.raises(InvariantViolation, match=r"^C1: n1#1 would run 900 milli-CPU under a cap of 800"):
+        check(look(snapshot, w.policy), Decision(Outcome.ACT, "test", "", steps))
+    check(look(w.snapshot(), w.policy), Decision(Outcome.ACT, "test", "", (WriteDesired(after),)))
+
+
+def test_poison_is_of_one_driver() -> None:
+    w = running()
+    stored = Poison("1", {"sink.0": "poison: batch 7"})
+    now = replace(w.snapshot(), poison=stored)
+    assert look(now, w.policy).poison == stored.partitions
+    assert look(replace(now, progress=None), w.policy).poison == {}
+    assert w.progress is not None
+    failed = {"sink.0": Failure.parse("poison: batch 7")}
+    other = replace(w.progress, driver="2", failed=failed)
+    assert look(replace(now, progress=other), w.policy).poison == {}, "it has not been told of this driver"

@@ -298,6 +298,34 @@ def test_a_burst_settles_when_its_time_is_over_and_the_driver_has_answered() -> 
     assert reported(w, **unanswered).rule == "plan-blocking"
 
 
+def test_a_blocking_plan_is_known_by_its_number_and_says_where_everything_begins_again() -> None:
+    w = opened(world())
+    assert w.incident is not None
+    w.now = w.incident.settle_until
+    decision = w.look()[1]
+    plan, after = decision.plan, told(decision)
+    assert plan is not None and after.checkpoint == max(w.checkpoints)
+    assert (plan.id, plan.checkpoint, plan.generation) == (
+        f"{w.incident.id}-p1", after.checkpoint, after.generation,
+    )  # fmt: skip
+    assert after.plan == plan.id
+    assert record(decision).plans == (plan.id,)
+    assert {"partitions", "placement"}.isdisjoint(plan.plan), "they are in what is added"
+    second = edited(w, plans=("inc-000001-p1",)).plan
+    assert second is not None and second.id == f"{w.incident.id}-p2"
+
+
+def test_blocking_recovery_plans_anew_when_less_is_failed_than_at_the_last_plan() -> None:
+    w = world(cpu=200)
+    w.kill("n1")
+    w.run(6.0)
+    assert w.incident is not None and w.incident.considered is not None
+    last = w.incident.considered
+    assert w.look()[1].rule == "nothing-to-do"
+    more = replace(last, waiting=last.waiting | {"another.0"})
+    assert edited(w, considered=more).rule == "wait-for-capacity"
+
+
 def test_the_nodes_of_a_new_driver_are_waited_for_until_they_are_there_or_the_grace_is_over() -> None:
     w = opened(world(driver_grace_s=10.0))
     assert w.incident is not None

@@ -9,7 +9,7 @@ import pytest
 
 from reprise.scheduler import Desired, Node, Policy, Progress, Snapshot, Strategy
 from reprise.scheduler.model import PartitionView, QueryView, TopologyView
-from reprise.scheduler.simulation.run import Change, Durations, NothingRuns, run_simulation
+from reprise.scheduler.simulation.run import Change, Durations, NothingRuns, _World, run_simulation
 
 TOPOLOGY = TopologyView(
     "pair",
@@ -115,3 +115,12 @@ def test_each_partition_has_its_own_time_to_catch_up() -> None:
     back = {query: h.at for h in slow.events if h.what == "queries-back" for query in h.queries}
     assert 90.0 <= back["out.0"] < 95.0  # a survivor, behind since the rollback
     assert all(124.0 <= back[f"out.{i}"] < 126.0 for i in (1, 2, 3))
+
+
+def test_a_partition_whose_input_is_not_there_stays_where_it_is() -> None:
+    assert RUNNING.progress is not None
+    alone = replace(RUNNING.progress, positions={"out.0": 0, "out.1": 3})
+    world = _World(replace(RUNNING, progress=alone), POLICY, Durations())
+    world._caught_up()
+    assert world.snapshot.progress is not None
+    assert world.snapshot.progress.positions == {"out.0": 0, "out.1": 3}

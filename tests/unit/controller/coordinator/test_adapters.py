@@ -53,15 +53,18 @@ def test_statistics_that_stay_are_kept_however_old() -> None:
     window = StatsWindow()
     window.add(0.0, stats(300.0), parse_stats)
     assert window.add(1000.0, stats(300.0), parse_stats)["sink.0"].cpu_milli == 300.0
+    window.add(1001.0, stats(100.0), parse_stats)
+    window.add(1002.0, stats(50.0), parse_stats)
+    assert window.add(2000.0, stats(50.0), parse_stats)["sink.0"].cpu_milli == 50.0, "the newest alone"
 
 
 def test_a_partition_that_some_records_lack_has_the_median_of_the_others() -> None:
     window = StatsWindow()
-    for k, cpu in enumerate([100.0, 300.0, 200.0]):
+    for k, cpu in enumerate([100.0, 300.0, 200.0, 50.0, 400.0]):
         extra = '"late.0": {"cpu_milli": 7, "state_bytes": 5}, ' if k else ""
         record = f'{{{extra}"sink.0": {{"cpu_milli": {cpu}, "state_bytes": {k}}}}}'
         found = window.add(3.0 * k, record.encode(), parse_stats)
-    assert found == {"late.0": PartitionStats(7.0, 5), "sink.0": PartitionStats(200.0, 2)}
+    assert found == {"late.0": PartitionStats(7.0, 5), "sink.0": PartitionStats(200.0, 4)}
 
 
 def test_the_view_of_a_topology() -> None:

@@ -227,6 +227,20 @@ def test_what_was_decided_is_said_with_its_reason_and_time(scene: Scene) -> None
     )
 
 
+def test_what_a_turn_has_seen_is_what_it_has_read_with_what_it_has_written(scene: Scene) -> None:
+    ready(scene.others, "n1", "n2")
+    assert scene.rule() == "start"
+    seen, wanted = scene.coordinator.seen, scene.others.read().snapshot.desired
+    assert seen is not None and wanted is not None and seen.desired == wanted
+    report(scene.others, seq=1, generation=1, nodes=BOTH, positions=AT_WORK)
+    assert scene.rule() == "nothing-to-do"
+    assert scene.coordinator.seen is not None and scene.coordinator.seen.desired == wanted, "it is still so"
+    scene.lose("n1")
+    assert scene.rule() == "failure-detected"
+    seen, incident = scene.coordinator.seen, scene.others.read().snapshot.incident
+    assert seen is not None and incident is not None and seen.incident == incident
+
+
 def test_the_seconds_for_which_a_burst_settles_are_no_news(scene: Scene) -> None:
     scene.coordinator.policy = replace(POLICY, settle_s=10.0)
     scene.started()
@@ -427,4 +441,6 @@ def test_a_log_that_cannot_be_repeated_stops_nobody(
     if trouble == "no session":
         scene.session.move(KazooState.SUSPENDED)
     incident_log.replay_log(scene.store.client, ROOT, None)
-    assert [line.split(" ")[0] for line in lines()] == ["event=log-not-replayed"]
+    told = lines()
+    assert [line.split(" ")[0] for line in told] == ["event=log-not-replayed"]
+    assert ("inc-000001" in told[0]) is (trouble == "a broken record"), "it is named"

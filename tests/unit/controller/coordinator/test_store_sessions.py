@@ -113,7 +113,7 @@ def test_a_record_that_is_needed_and_broken_is_named(scene: Scene, name: str) ->
 def test_a_record_that_may_not_be_read_is_an_error_and_no_loss(scene: Scene, name: str) -> None:
     ready(scene.others, "n1", "n2")
     scene.server.closed.add(f"{ROOT}/{name}")
-    with pytest.raises(RecordError, match=f"{ROOT}: .* does not let this process read all records"):
+    with pytest.raises(RecordError, match=f"{ROOT}: .*ZooKeeper does not let this process read all records"):
         scene.store.read()
     scene.server.closed.clear()
     assert nodes(scene.store) == ["n1#1", "n2#1"]

@@ -93,8 +93,19 @@ def test_a_node_that_was_fenced_does_not_stand_although_the_driver_still_hears_i
     other = Scene()
     assert other.look(ONE) == ["n1#1", "n2#1"], "it stands already"
     other.suspects.gone("n2")
+    assert not other.suspects.doubtful, "at once"
     assert other.look(ONE) == ["n1#1"]
     assert not other.suspects.doubtful
+
+
+def test_a_node_that_is_fenced_gives_no_other_node_more_time() -> None:
+    scene = Scene()
+    scene.look(ONE)
+    scene.now += LIMIT_S - 0.1
+    scene.suspects.gone("n1")
+    assert scene.suspects.doubtful
+    scene.now += 0.2
+    assert scene.look(ONE) == ["n1#1"]
 
 
 def test_a_node_that_has_all_that_is_at_work_stands_as_well() -> None:

@@ -181,11 +181,12 @@ def test_a_node_whose_record_cannot_be_read_hides_no_other(
 ) -> None:
     place.add_node("n1")
     place.put("nodes/n2", b'{"node": "n2"}')
+    place.add_node("n3")
     with caplog.at_level(logging.WARNING):
-        assert list(driver.read_nodes()) == ["n1#1"]
+        assert list(driver.read_nodes()) == ["n1#1", "n3#1"]
     assert f"{ROOT}/nodes/n2: $.cpu_milli: is missing" in caplog.text
     place.add_node("n2")
-    assert sorted(driver.read_nodes()) == ["n1#1", "n2#1"]
+    assert sorted(driver.read_nodes()) == ["n1#1", "n2#1", "n3#1"]
 
 
 def test_what_cannot_be_read_now_is_read_later(place: Place, driver: Channel) -> None:
@@ -217,9 +218,12 @@ def test_nodes_keep_their_place_for_a_while_after_an_outage(place: Place, driver
     place.zk.becomes(SessionState.SUSPENDED)
     place.tree.delete(f"{ROOT}/nodes/n1")
     place.zk.becomes(SessionState.CONNECTED)
+    driver.changed.clear()
     assert list(driver.read_nodes()) == ["n1#1"]
+    assert not driver.changed.is_set(), "nothing has changed for who looks"
     place.now += 60.0
     assert list(driver.read_nodes()) == []
+    assert driver.changed.is_set()
 
 
 # -- writing -------------------------------------------------------------------------------------------------------

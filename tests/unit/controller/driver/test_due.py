@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from reprise.controller.driver.loop import KEEPALIVE_S
 from reprise.controller.operator.status.topology_state import TopologyState
 from reprise.controller.operator.status.topology_status import condition_updates
 from reprise.controller.status.query_state import RunState, run_state
@@ -144,3 +145,18 @@ def test_a_topology_that_is_too_slow_says_how_far_behind_it_is_and_not_how_much_
     assert now.horizon <= before.horizon + WINDOW
     assert now.due == before.due + round(60 * 3600 / INTERVAL_S)
     assert driver.engine.progress.due == now.due
+
+
+def test_the_loop_waits_until_the_next_batch_is_due_and_not_for_longer_than_workers_live(
+    driver: LocalDriver, machine: Machine
+) -> None:
+    release = driver.engine.release
+    wait_s = driver.loop._pause(True)
+    assert wait_s == release.at(driver.engine.horizon + 1) - release.now() > 0.01
+    machine.passes(wait_s / 2)
+    assert driver.loop._pause(True) == pytest.approx(wait_s / 2)
+    machine.passes(wait_s)
+    assert driver.loop._pause(True) == 0.01, "it is late"
+    assert driver.loop._pause(False) == 0.5, "nothing ran"
+    machine.elapsed -= 1000.0
+    assert driver.loop._pause(True) == KEEPALIVE_S

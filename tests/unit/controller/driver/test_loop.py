@@ -11,14 +11,17 @@ from typing import Any, cast
 import pytest
 
 from reprise.algorithms.failure import Failure
+from reprise.controller.driver import loop as module
 from reprise.controller.driver.channel import Channel
 from reprise.controller.driver.publish_rate import PublishRate
+from reprise.controller.zookeeper.records import parse_stats
 from reprise.controller.zookeeper.session import SessionState, ZooKeeperSession
-from reprise.scheduler.model import Progress
+from reprise.scheduler.model import PartitionStats, Progress
 from reprise.spark_jobs.engine import chain
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.errors import CheckpointError, SupersededError
 from reprise.spark_jobs.node import shim
+from reprise.spark_jobs.node.command import Usage
 from reprise.spark_jobs.state.epochs import Fence
 from reprise.spark_jobs.topology import load_text
 from tests.support.fake_zk import FakeTree, FakeZk
@@ -121,6 +124,27 @@ def test_a_full_disk_delays_the_events_of_a_run_and_nothing_else(driver: LocalDr
     turns(driver, lambda: driver.engine.done)
     lines = (tmp_path / "events.jsonl").read_text().splitlines()
     assert len(lines) == len(set(lines)) == len(driver.world.output()), "none is lost, none is there twice"
+
+
+def test_the_load_of_each_partition_is_published(
+    driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns(driver, lambda: driver.engine.horizon > 3)
+    driver.engine.usage = {"in.0": Usage(2.0), "out.0": Usage(4.0)}
+    looks, seconds = iter([False, False, True]), iter([100.0, 102.0, 102.0, 104.0, 104.0])
+    published: list[dict[str, PartitionStats]] = []
+    monkeypatch.setattr(module, "STATS_S", 2.0)
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(seconds))
+    monkeypatch.setattr(driver.stop, "wait", lambda _=None: next(looks))
+    monkeypatch.setattr(driver.loop, "publish", lambda: True)
+    monkeypatch.setattr(
+        driver.channel, "publish", lambda name, raw: published.append(parse_stats(raw)) or name == "stats"
+    )
+    driver.loop._publish_forever()
+    assert [{p: s.cpu_milli for p, s in stats.items()} for stats in published] == [
+        {"in.0": 1000.0, "out.0": 2000.0},
+        {"in.0": 0.0, "out.0": 0.0},
+    ]
 
 
 def test_what_nobody_foresaw_is_reported_and_tried_again(

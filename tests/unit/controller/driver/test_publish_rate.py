@@ -53,6 +53,13 @@ def test_an_unchanged_record_is_written_as_a_heartbeat_only() -> None:
     assert len(looks) < 20
 
 
+def test_a_heartbeat_is_due_when_its_time_is_over() -> None:
+    pace = PublishRate()
+    pace.wrote(record(), 10.0, 500)
+    assert not pace.due(record(), 10.0 + HEARTBEAT_S - 0.01)
+    assert pace.due(record(), 10.0 + HEARTBEAT_S)
+
+
 def test_a_large_record_is_bounded_in_bytes() -> None:
     size, looks = 90_000, 200
     found = written(PublishRate(), looks, size, lambda k: record(positions={"a.0": k, "b.0": k}))

@@ -6,12 +6,14 @@ import json
 import logging
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from reprise.controller.analysis.explain import explain
 from reprise.controller.crd.conditions import Truth
+from reprise.controller.driver import process
 from reprise.controller.driver.channel import Channel
 from reprise.controller.driver.process import Driver, DriverConfig
 from reprise.controller.operator.status.topology_state import TopologyState
@@ -30,6 +32,7 @@ from reprise.spark_jobs.state.epochs import claims
 from reprise.spark_jobs.state.revision import RevisionError
 from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import load_text
+from reprise.spark_jobs.topology.resource import SparkSettings
 from tests.support.fake_zk import FakeTree, FakeZk
 from tests.support.local_driver import ROOT
 from tests.support.oncall import TOPOLOGY, resource, steady
@@ -91,6 +94,34 @@ def test_a_store_that_is_away_at_the_start_is_waited_for(
     assert driver.pauses == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
     assert caplog.text.count("waits for its checkpoint store") == 1, "said once"
     assert found[0].epoch == max(claims(Files(str(tmp_path / "cp"))))
+
+
+def test_spark_is_told_memory_in_whole_mebibytes_and_the_place_stands_above_the_topology(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Any] = []
+    monkeypatch.setattr(
+        process, "SparkContext", lambda conf: given.append(conf) or SimpleNamespace(setLogLevel=given.append)
+    )
+    driver = Starting(tmp_path, FakeTree())
+    own = {"spark.a": "topology", "spark.b": "topology"}
+    driver.resource = replace(driver.resource, spark=SparkSettings(1_000_000_000, own))
+    driver.config = replace(driver.config, conf={"spark.b": "place"})
+    driver._spark()
+    conf = dict(given[0].getAll())
+    assert conf["spark.executor.memory"] == "953m"
+    assert (conf["spark.a"], conf["spark.b"]) == ("topology", "place")
+    assert "spark.executorEnv.PYTHONPATH" not in conf
+    driver.config = replace(driver.config, python_path="/code")
+    driver._spark()
+    assert dict(given[2].getAll())["spark.executorEnv.PYTHONPATH"] == "/code"
+
+
+def test_checkpoints_are_taken_as_the_topology_says(tmp_path: Path) -> None:
+    driver = Starting(tmp_path, FakeTree())
+    found = driver._started()
+    assert found is not None
+    assert found[0].punctuations.policy == driver.resource.checkpoint
 
 
 def test_what_a_driver_waits_for_is_told_to_people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -333,6 +333,7 @@ def test_a_store_that_is_away_while_the_newest_is_damaged_condemns_no_older_one(
         patch.setattr(CheckpointStore, "positions", away)
         with pytest.raises(DamagedError):
             world.want(2, newest, world.spread("a", "b"))
+        assert "away" in world.engine.problems
         with pytest.raises(StoreError):
             world.want(2, older, world.spread("a", "b"))
     assert world.engine.bad_checkpoints == {newest}

@@ -144,6 +144,7 @@ def test_a_source_refuses_what_it_cannot_do(more: dict[str, Any], field: str) ->
         ({"buffer": "much"}, "buffer"),
         ({"topic": ""}, "topic"),
         ({"format": "avro"}, "avro"),
+        ({"format": "xml"}, "format"),
     ],
 )
 def test_a_sink_refuses_what_it_cannot_do(more: dict[str, Any], field: str) -> None:

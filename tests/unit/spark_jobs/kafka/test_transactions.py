@@ -209,6 +209,18 @@ def test_an_owner_whose_producer_was_fenced_by_a_zombie_goes_on(broker: Broker) 
     assert ids(broker) == expected(2)
 
 
+def test_the_first_message_that_was_not_delivered_is_named_beside_what_the_commit_says(
+    broker: Broker,
+) -> None:
+    sink = opened(1)
+    give(sink, 1)
+    broker.faults.extend(["undelivered", "unheard"])
+    with pytest.raises(SinkError, match=r"made up by the test.* \(.*not delivered"):
+        give(sink, 2)
+    give(sink, 2)
+    assert ids(broker) == expected(2)
+
+
 def test_another_stream_of_the_same_name_begins_anew(broker: Broker) -> None:
     give(opened(9, stream=1.0), 1, 2)
     give(opened(1, stream=2.0), 1)

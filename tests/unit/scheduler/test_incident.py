@@ -1,0 +1,51 @@
+"""The timeline of an incident: in the order of time, and never longer than a record may be."""
+
+from __future__ import annotations
+
+from reprise.scheduler import Event, Incident, Kind, Phase
+from reprise.scheduler.incident import MAX_DETAILS, MAX_EVENTS, EventName
+
+EMPTY = Incident("inc-000001", Kind.CORRELATED, Phase.SETTLING, 0.0, 0, 1, 3, 0.0)
+
+
+def logged(lines: int, detail: str = "x") -> Incident:
+    """A line a second."""
+    incident = EMPTY
+    for k in range(lines):
+        incident = incident.log(float(k), EventName.PLAN, detail)
+    return incident
+
+
+def test_lines_are_in_the_order_of_time_and_of_one_moment_in_that_of_saying() -> None:
+    incident = EMPTY.log(5.0, EventName.OPENED).log(7.0, EventName.PLAN, "a")
+    incident = incident.log(6.0, EventName.QUERIES_BEHIND).log(7.0, EventName.PLAN, "b")
+    assert [(event.time, event.detail) for event in incident.events] == [
+        (5.0, ""), (6.0, ""), (7.0, "a"), (7.0, "b"),
+    ]  # fmt: skip
+
+
+def test_a_timeline_of_too_many_lines_keeps_the_first_and_the_newest_and_counts_the_others() -> None:
+    assert logged(MAX_EVENTS).whole
+    assert len(logged(MAX_EVENTS).events) == MAX_EVENTS
+    for more in (1, 2, 3, 10):
+        incident = logged(MAX_EVENTS + more)
+        first, second, third, *_, last = incident.events
+        assert len(incident.events) == MAX_EVENTS
+        gone = more + 1  # the line that says so takes a place, too
+        assert (first.time, third.time, last.time) == (0.0, gone + 1.0, MAX_EVENTS + more - 1.0)
+        assert second == Event(float(gone), EventName.LINES_DROPPED, str(gone)), "of the time of the last one"
+        assert not incident.whole
+
+
+def test_a_timeline_that_says_too_much_keeps_what_fits() -> None:
+    assert logged(4, "x" * (MAX_DETAILS // 4)).whole
+    incident = logged(7, "x" * (MAX_DETAILS // 4 - 1))
+    assert [event.time for event in incident.events] == [0.0, 3.0, 4.0, 5.0, 6.0]
+    assert incident.events[1].detail == "3"
+    assert sum(len(event.detail) for event in incident.events) <= MAX_DETAILS
+
+
+def test_a_single_line_that_says_too_much_stays() -> None:
+    incident = logged(2).log(2.0, EventName.POISON, "x" * (MAX_DETAILS + 1))
+    first, second, last = incident.events
+    assert (first.time, second.detail, last.name) == (0.0, "1", EventName.POISON)

@@ -1,0 +1,26 @@
+"""What observation adds to the record of an open incident, and what it leaves alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from reprise.scheduler import Incident, Kind, Phase, Poison, Policy, QueryTimeline
+from reprise.scheduler.observe import observe
+from reprise.scheduler.view import look
+from tests.support.recovery_simulator import World, diamond
+
+
+def test_a_query_of_the_incident_that_is_poisoned_is_down_again_and_no_other_one_is_added() -> None:
+    w = World(diamond(3, 50), Policy(nodes_wanted=4)).started(4)
+    back = QueryTimeline(lost_at=w.now - 9.0, restored_at=w.now - 5.0)
+    incident = Incident(
+        "inc-000002", Kind.CORRELATED, Phase.VERIFYING, w.now - 9.0, 0, 1, 4, 0.0,
+        queries={"sink.0": back, "sink.2": back},
+    )  # fmt: skip
+    assert w.driver is not None
+    poison = Poison(w.driver.epoch, {"sink.0": "poison: batch 7", "sink.1": "poison: batch 8"})
+    found = observe(look(replace(w.snapshot(), poison=poison), w.policy), incident)
+    assert set(found.queries) == {"sink.0", "sink.2"}
+    assert (found.queries["sink.0"].restored_at, found.queries["sink.0"].losses) == (None, 2)
+    assert (found.queries["sink.2"].restored_at, found.queries["sink.2"].losses) == (back.restored_at, 1)
+    assert [(event.name, event.detail) for event in found.events] == [("queries-lost", "sink.0")]
