@@ -97,7 +97,7 @@ class NodeAgent:
         for path in (node_tree.ROOTS, node_tree.INCARNATIONS):
             patiently(partial(self._zk.ensure_path, path))
         self._incarnation = patiently(self._stored_incarnation) + 1
-        self._zk.watch_children(node_tree.ROOTS, self._see_roots)
+        patiently(partial(self._zk.watch_children, node_tree.ROOTS, self._see_roots))
 
     # events, put from other threads
 

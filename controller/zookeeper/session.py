@@ -13,6 +13,7 @@ the first is waited for; the others wait themselves.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -224,18 +225,18 @@ class ZooKeeperSession:
         return Answer(self._client.get_acls_async(path), lambda found: list(found[0]))
 
     def watch_children(self, path: str, call: Callable[[list[str]], None]) -> None:
-        """Have it called with the names now and after each change, for as long as the session is used."""
-        with _own_errors():
-            self._client.ChildrenWatch(path, call)
+        """Have it called with the names now and after each change, for as long as the session is used.  Where there is no
+        answer it may have begun all the same, and begins to be called later."""
+        _begin(lambda: self._client.ChildrenWatch(path, call))
 
     def watch_data(self, path: str, call: Callable[[Stat | None], None]) -> None:
-        """Have it called now and after each change with what ZooKeeper says of the znode; None: there is none."""
+        """Have it called now and after each change with what ZooKeeper says of the znode; None: there is none.  Where there
+        is no answer it may have begun all the same, and begins to be called later."""
 
         def seen(_data: bytes | None, stat: ZnodeStat | None, _event: WatchedEvent | None) -> None:
             call(_maybe_stat(stat))
 
-        with _own_errors():
-            self._client.DataWatch(path, seen)
+        _begin(lambda: self._client.DataWatch(path, seen))
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -298,6 +299,28 @@ def patiently(ask: Callable[[], T], clock: Callable[[], float] = time.monotonic)
                 raise
             log.warning("event=asked-again error=%r", error)
         time.sleep(PAUSE_S)
+
+
+def _begin(watch: Callable[[], object]) -> None:
+    """Begin a watch of the client library, which reads first and does so until it is answered: in a thread of its own, so
+    that nobody who asks waits for longer than for any other answer."""
+    failed: list[Exception] = []
+    done = threading.Event()
+
+    def begin() -> None:
+        try:
+            watch()
+        except Exception as error:
+            failed.append(error)
+        finally:
+            done.set()
+
+    threading.Thread(target=begin, name="zookeeper-watch", daemon=True).start()
+    if not done.wait(ANSWER_S):
+        raise SessionError(f"no answer within {ANSWER_S:g} s")
+    with _own_errors():
+        if failed:
+            raise failed[0]
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import threading
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,6 +14,7 @@ from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
 from reprise.controller.zookeeper import errors
+from reprise.controller.zookeeper import session as module
 from reprise.controller.zookeeper.errors import ClientError, CoordinationError, RefusedError, SessionError
 from reprise.controller.zookeeper.session import ANSWER_S, Answer, Transaction, ZooKeeperSession
 
@@ -194,6 +196,20 @@ def test_a_server_that_is_not_there_is_silence() -> None:
     with pytest.raises(SessionError):
         session.start(timeout=0.1)
     session.close()
+
+
+@pytest.mark.parametrize("watch", ["ChildrenWatch", "DataWatch"])
+def test_a_watch_that_is_not_answered_is_silence(watch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library asks until it is answered; who is asked whether it is alive must not wait for that."""
+    answered = threading.Event()
+    session = ZooKeeperSession(cast(Any, SimpleNamespace(**{watch: lambda *_: answered.wait(30)})))
+    begin = session.watch_children if watch == "ChildrenWatch" else session.watch_data
+    monkeypatch.setattr(module, "ANSWER_S", 0.05)
+    try:
+        with pytest.raises(SessionError, match=r"no answer within 0.05 s"):
+            begin("/a", lambda _: None)
+    finally:
+        answered.set()
 
 
 @pytest.mark.parametrize("watch", ["ChildrenWatch", "DataWatch"])
