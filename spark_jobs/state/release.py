@@ -22,6 +22,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from math import floor
 from typing import NamedTuple
 
 from reprise.spark_jobs.errors import DamagedError
@@ -97,7 +98,7 @@ class Release:
         self._since, self._off = self._elapsed(), 0.0
         if not self.anchors or self.interval_s <= 0:
             return []
-        if newest and (behind := self.at(newest) - wall) > 0:
+        if (behind := self.at(newest) - wall) > 0:
             self._from = self.at(newest)
             return [
                 f"this machine's clock is {behind:.0f} s behind the stream's: batches go on after checkpoint {newest} "
@@ -149,7 +150,7 @@ class Release:
         if self.interval_s <= 0:
             return slowest + self.ahead
         last = self.anchors[-1]
-        return max(0, last.batch - 1, last.batch + int((now - last.time) / last.interval))
+        return max(0, last.batch - 1, last.batch + floor((now - last.time) / last.interval))
 
     def owed(self, horizon: int, final: int | None) -> int:
         """The last batch that should be released by now: as the clock says, however long nobody released any, but none after

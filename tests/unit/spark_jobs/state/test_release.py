@@ -111,6 +111,7 @@ def test_an_interval_after_none_begins_now(tmp_path: Path, machine: Machine) -> 
     release = machine.release(tmp_path, 1.0)
     assert release.begin(1000, 256) == []
     assert release.due(release.now(), 1000) == 1001
+    assert (release.at(1000), release.at(1001)) == (START, START + DAY)
 
 
 def test_a_clock_of_an_earlier_version_is_read_and_then_remembers_its_interval(
@@ -188,3 +189,66 @@ def test_a_mirror_has_the_clock_and_the_revision_of_the_newest_driver(
     assert machine.release(first, 2.0).anchors == old.anchors
     with pytest.raises(RevisionError):
         Revisions(str(first), "r2", claim_epoch(str(first), lambda least: least)).begin(0, 5, False)
+
+
+def test_a_longer_interval_releases_no_batch_before_it_is_due(tmp_path: Path, machine: Machine) -> None:
+    machine.release(tmp_path, 60.0).start(START)
+    machine.passes(90.0)
+    release = machine.release(tmp_path, 600.0)
+    assert release.begin(2, 256) == []
+    assert release.at(3) == START + 120.0
+    assert release.due(release.now(), 2) == 2
+    machine.passes(30.0)
+    assert release.due(release.now(), 2) == 3
+
+
+def test_a_shorter_interval_takes_back_no_batch_that_was_due(tmp_path: Path, machine: Machine) -> None:
+    machine.release(tmp_path, 600.0).start(START)
+    machine.passes(90.0)
+    release = machine.release(tmp_path, 60.0)
+    release.begin(1, 256)
+    assert (release.at(2), release.due(release.now(), 1)) == (START + 600.0, 1)
+
+
+def test_an_interval_that_changes_after_the_first_batch_leaves_its_time(
+    tmp_path: Path, machine: Machine
+) -> None:
+    machine.release(tmp_path, 1.0).start(START)
+    machine.passes(3.0)
+    release = machine.release(tmp_path, 5.0)
+    release.begin(1, 256)
+    assert [release.at(batch) for batch in (1, 2, 3)] == [START, START + 1.0, START + 6.0]
+
+
+def test_a_clock_that_is_behind_keeps_nothing_waiting_before_the_first_checkpoint_either(
+    tmp_path: Path, machine: Machine
+) -> None:
+    machine.release(tmp_path, 1.0).start(START)
+    other = Machine(START - 3600.0)
+    release = other.release(tmp_path, 1.0)
+    (said,) = release.begin(0, 256)
+    assert "clock is 3599 s behind the stream's" in said
+    other.passes(5.0)
+    assert release.due(release.now(), 0) == 5
+
+
+def test_only_more_than_a_window_of_missed_batches_is_worth_saying(tmp_path: Path, machine: Machine) -> None:
+    machine.release(tmp_path, 1.0).start(START)
+    machine.passes(255.5)
+    assert machine.release(tmp_path, 1.0).begin(0, 256) == []
+    machine.passes(1.0)
+    assert len(machine.release(tmp_path, 1.0).begin(0, 256)) == 1
+
+
+def test_what_was_released_is_owed_no_less_and_nothing_is_owed_after_the_end(
+    tmp_path: Path, machine: Machine
+) -> None:
+    release = machine.release(tmp_path, 1.0)
+    release.start(START)
+    machine.passes(9.5)
+    assert [release.owed(3, None), release.owed(30, None), release.owed(3, 7), release.owed(3, 70)] == [
+        10,
+        30,
+        7,
+        10,
+    ]
