@@ -12,7 +12,12 @@ from reprise.controller.driver import channel as module
 from reprise.controller.driver.channel import Channel, ChannelError
 from reprise.controller.zookeeper import session
 from reprise.controller.zookeeper.errors import RecordError, SessionError
-from reprise.controller.zookeeper.node_record import NodeRecord, encode_node
+from reprise.controller.zookeeper.node_record import (
+    SESSION_S,
+    NodeRecord,
+    absence_counts_after_s,
+    encode_node,
+)
 from reprise.controller.zookeeper.process_records import encode_drain, parse_waits
 from reprise.controller.zookeeper.records import encode_desired, parse_progress
 from reprise.controller.zookeeper.session import SessionState, ZooKeeperSession
@@ -224,6 +229,34 @@ def test_nodes_keep_their_place_for_a_while_after_an_outage(place: Place, driver
     place.now += 60.0
     assert list(driver.read_nodes()) == []
     assert driver.changed.is_set()
+
+
+def test_after_an_outage_absence_counts_when_the_longest_session_could_have_been_renewed(
+    place: Place, driver: Channel
+) -> None:
+    place.add_node("n1")
+    record = NodeRecord("n2", "n2", 1, 17, 1000, 0.0, session_s=3 * SESSION_S)
+    place.put("nodes/n2", encode_node(record))
+    driver.read_nodes()
+    place.zk.becomes(SessionState.SUSPENDED)
+    place.zk.becomes(SessionState.CONNECTED)
+    place.tree.delete(f"{ROOT}/nodes/n1")
+    place.now += absence_counts_after_s(3 * SESSION_S) - 0.1
+    assert sorted(driver.read_nodes()) == ["n1#1", "n2#1"]
+    place.now += 0.2
+    assert list(driver.read_nodes()) == ["n2#1"]
+
+
+def test_who_has_come_since_the_outage_is_given_as_long(place: Place, driver: Channel) -> None:
+    place.zk.becomes(SessionState.SUSPENDED)
+    place.zk.becomes(SessionState.CONNECTED)
+    place.add_node("n1")
+    driver.read_nodes()
+    place.tree.delete(f"{ROOT}/nodes/n1")
+    place.now += absence_counts_after_s(SESSION_S) - 0.1
+    assert list(driver.read_nodes()) == ["n1#1"]
+    place.now += 0.2
+    assert list(driver.read_nodes()) == []
 
 
 # -- writing -------------------------------------------------------------------------------------------------------

@@ -43,6 +43,8 @@ def test_the_engine_is_given_all_that_it_knows_of() -> None:
     assert {field.name for field in dataclasses.fields(Desired)} >= names
     for name in names:
         assert getattr(given_to_it, name) == getattr(desired, name), name
+    other = dataclasses.replace(desired, retain=False, punctuate=True, paused=False)
+    assert (wanted(other).retain, wanted(other).punctuate, wanted(other).paused) == (False, True, False)
     assert wanted(dataclasses.replace(desired, plan=None)).plan == ""
 
 

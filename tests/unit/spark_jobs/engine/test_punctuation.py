@@ -30,6 +30,10 @@ def test_every_so_many_seconds_behind_the_horizon() -> None:
     assert p.open == ()
     p.announce(6, 9, None, True, 105.0)
     assert p.open == (7,)
+    p.announce(9, 12, None, True, 109.9)
+    assert p.open == (7,)
+    p.announce(12, 15, None, True, 110.0)
+    assert p.open == (7, 13), "counted from the last one"
 
 
 def test_none_while_partitions_are_failed_but_the_last_batch_always() -> None:
@@ -38,6 +42,9 @@ def test_none_while_partitions_are_failed_but_the_last_batch_always() -> None:
     assert p.open == ()
     p.announce(25, 31, 31, False, 0.0)
     assert p.open == (31,)
+    p.forget()
+    p.announce(31, 33, 31, False, 0.0)
+    assert p.open == (), "it was released before"
 
 
 def test_complete_when_all_have_answered() -> None:
@@ -67,3 +74,24 @@ def test_stateless_partitions_have_no_file() -> None:
     p.announce(0, 10, None, True, 0.0)
     p.acknowledge(Ack("a", "1.1.1", 10, None))
     assert list(p.acknowledged(["a"])) == [(10, {})]
+
+
+def test_what_a_partition_stored_does_not_count_where_it_has_begun_anew() -> None:
+    p = Punctuations(BY_BATCHES)
+    p.announce(0, 10, None, True, 0.0)
+    p.announce(10, 20, None, True, 0.0)
+    ack(p, 10, "b")  # the other one has not answered yet
+    ack(p, 20, "a", "b")
+    p.lost("a")
+    assert list(p.acknowledged(["a", "b"])) == []
+    ack(p, 20, "a")
+    assert [k for k, _ in p.acknowledged(["a", "b"])] == [20]
+
+
+def test_after_a_rollback_nothing_is_announced_any_more() -> None:
+    p = Punctuations(BY_BATCHES)
+    p.announce(0, 10, None, True, 0.0)
+    p.complete(10)
+    p.announce(10, 20, None, True, 0.0)
+    p.back_to(5)
+    assert (p.newest, p.open) == (5, ())

@@ -199,6 +199,15 @@ def test_whatever_a_store_s_client_raises_the_snapshot_is_stored_later(
     assert problems == [f"count.1: checkpoint 20 not stored: {type(error).__name__}: {error}"]
 
 
+def test_what_is_submitted_before_anything_is_known_to_be_installed_is_stored() -> None:
+    store = Store()
+    writing = writer(store)
+    writing.submit("count.1", "1.1.1", 20, lambda: STATE)
+    assert store.stored.wait(30)
+    writing.close()
+    assert [a.partition for a in writing.collect()[0]] == ["count.1"]
+
+
 def test_whatever_an_operator_s_encoding_raises_other_snapshots_are_stored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

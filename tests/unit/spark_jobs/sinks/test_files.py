@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -103,6 +104,15 @@ def test_partitions_of_an_operator_have_folders_of_their_own(tmp_path: Path) -> 
     for index in range(2):
         FileSink(tmp_path, Place("out", index, 2), "jsonl").write(1, TABLE)
     assert [p.name for p in sorted((tmp_path / "out").iterdir()) if not p.name.startswith(".")] == ["0", "1"]
+
+
+def test_what_a_writer_that_died_had_begun_is_removed_with_the_first_batch(tmp_path: Path) -> None:
+    parts = tmp_path / "out" / ".1.parts"
+    parts.mkdir(parents=True)
+    for began in (1000, int(time.time())):
+        (parts / f"{began}-of-a-writer-that-died.part").write_bytes(b"half")
+    FileSink(tmp_path, P, "jsonl").write(1, TABLE)
+    assert list(parts.iterdir()) == []
 
 
 @pytest.mark.parametrize("installation", ["", "1.x.2", "1..2", "a"])

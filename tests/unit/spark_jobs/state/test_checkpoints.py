@@ -82,3 +82,8 @@ def test_what_is_missing_and_what_is_damaged_is_said_by_name(tmp_path: Path) -> 
     (tmp_path / file.path).unlink()
     with pytest.raises(DamagedError, match="it is missing"):
         store.read_state(file)
+
+
+def test_a_location_without_checkpoints_begins_at_none_of_them(tmp_path: Path) -> None:
+    location = str(tmp_path)
+    assert CheckpointStore(location).begin(claim_epoch(location, lambda least: least)) == 0

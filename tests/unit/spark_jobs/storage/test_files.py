@@ -239,3 +239,12 @@ def test_messages_name_file_and_place_and_no_password(tmp_path: Path) -> None:
 )
 def test_only_a_password_is_cut_out_of_a_location(location: str, shown: str) -> None:
     assert files.without_password(location) == shown
+
+
+def test_the_folder_of_a_new_file_is_flushed_else_a_power_cut_takes_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[Path] = []
+    monkeypatch.setattr(files.local, "flush", lambda path: flushed.append(Path(path)))
+    assert Files(str(tmp_path)).create("folder/file", b"x")
+    assert flushed[-1] == tmp_path / "folder"
