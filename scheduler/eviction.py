@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from reprise.scheduler.costs import free_capacity
 from reprise.scheduler.model import Order, Policy, Strategy
+from reprise.scheduler.placement import spread
 from reprise.scheduler.planning import Planned, plan_recovery
 from reprise.scheduler.precomputed import Planner
 from reprise.scheduler.view import View
@@ -42,11 +44,13 @@ def may_evict(policy: Policy) -> bool:
     return policy.strategy in (Strategy.INCREMENTAL, Strategy.BEST_CASE)
 
 
-def plan_anew(view: View, costs: Mapping[str, int], planner: Planner) -> Placed:
+def plan_rollback(view: View, costs: Mapping[str, int], planner: Planner, nodes: int) -> Placed:
     """The plan of a rollback: what is failed beside all survivors, if all of it fits; else what is best with the room of
-    the survivors that cannot run.
+    the survivors that cannot run.  `nodes`: how many there were before the failure.
 
-    Of these the ones that the plan wants again stay on their nodes, if as much is restored with them there.
+    Of these the ones that the plan wants again stay on their nodes, if as much is restored with them there.  Nobody leaves
+    a node where the rest would not fit beside the plan on as many nodes as before: the room would be filled in a way that
+    leaves a large partition without a place, and the recovery without an end.
     """
     beside = Placed(plan_recovery(view, costs, view.survivors, view.failed, planner), view.survivors)
     idle = blocked(view)
@@ -59,7 +63,21 @@ def plan_anew(view: View, costs: Mapping[str, int], planner: Planner) -> Placed:
     wanted = idle & anew.planned.added.keys()
     staying = {p: n for p, n in view.survivors.items() if p not in idle or p in wanted}
     there = _planned(view, costs, staying, planner) if wanted else anew
-    return there if _worth(there.planned, view.policy) >= _worth(anew.planned, view.policy) else anew
+    if _worth(there.planned, view.policy) < _worth(anew.planned, view.policy):
+        there = anew
+    choices = (there, anew, beside)
+    return next((one for one in choices if _rest_fits(view, costs, one, nodes)), beside)
+
+
+def _rest_fits(view: View, costs: Mapping[str, int], placed: Placed, nodes: int) -> bool:
+    """Whether all that the plan leaves out finds a place beside it once as many nodes are there as before: the largest
+    first, each where most is free."""
+    there = {**placed.held, **placed.planned.added}
+    left = [p for p in placed.planned.failed if p not in there]
+    free = free_capacity(view, costs, there)
+    usual = view.policy.cap_of(view.policy.node_cpu_milli)
+    free |= {f"to come {k}": usual for k in range(nodes - len(view.usable))}
+    return spread(sorted(left, key=lambda p: -costs[p]), costs, free) is not None
 
 
 def blocked(view: View) -> frozenset[str]:

@@ -236,7 +236,9 @@ class Snapshot:
 
     @property
     def last_seq(self) -> int:
-        """The number of the desired state, or the greatest that one may have had that is not there any more."""
+        """The number of the desired state, or the greatest that one may have had that is not there any more: a driver may
+        have taken one that it has not reported yet."""
         if self.desired is not None:
             return self.desired.seq
-        return max(self.closed, self.progress.seq if self.progress else 0)
+        known = max(self.closed, self.progress.seq if self.progress else 0)
+        return known + 1 if known else 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from reprise.scheduler.eviction import Placed, plan_anew
+from reprise.scheduler.eviction import Placed, plan_rollback
 from reprise.scheduler.incident import EventName, Incident, Kind, Phase, Trigger, some
 from reprise.scheduler.model import Desired, Strategy
 from reprise.scheduler.planning import Planned, plan_recovery
@@ -40,7 +40,7 @@ def plan_by_plan(s: Situation, first: bool) -> Decision | None:
     if not first and not lost and s.nothing_more(candidates):
         return None
     if rollback:
-        placed = plan_anew(view, s.costs, s.planner)
+        placed = plan_rollback(view, s.costs, s.planner, s.open.nodes_before)
     else:
         placed = Placed(plan_recovery(view, s.costs, view.survivors, candidates, s.planner), view.survivors)
     planned = placed.planned

@@ -6,6 +6,8 @@ them.
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import subprocess
 import sys
@@ -14,6 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+
+log = logging.getLogger("reprise.node_agent")
 
 FOLDER = "REPRISE_SPARE_HOST"
 """Variable of the executor: folder where the host waits."""
@@ -38,28 +42,32 @@ class SpareHost:
         goes to `out`, or where the agent's goes."""
         self._environment, self._started = environment, self.clock()
         command = [sys.executable, "-m", MODULE, "--spare", environment[FOLDER], str(os.getpid())]
-        self._process = subprocess.Popen(
-            command,
-            env={**environment, **ENVIRONMENT},
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT if out is not None else None,
-        )
+        self._process = None
+        try:
+            self._process = subprocess.Popen(
+                command,
+                env={**environment, **ENVIRONMENT},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT if out is not None else None,
+            )
+        except OSError as error:  # the executor's first task starts a host then
+            log.warning("event=no-spare-host reason=%r", str(error))
 
-    def keep(self, log: Path | None = None) -> None:
-        """Start another one where the last has ended, with its executor: the executor that follows will want one."""
-        if self._environment is None or self._process is None or self._process.poll() is None:
+    def keep(self, output: Path | None = None) -> None:
+        """Start another one where the last has ended, with its executor: the executor that follows will want one.  Its
+        output goes to the file `output`, or where the agent's goes."""
+        running = self._process is not None and self._process.poll() is None
+        if self._environment is None or running or self.clock() - self._started < PAUSE_S:
             return
-        if self.clock() - self._started < PAUSE_S:
-            return
-        if log is None:
-            self.start(self._environment)
-            return
-        with log.open("ab") as out:
+        with contextlib.ExitStack() as opened:
+            out: IO[bytes] | None = None
+            with contextlib.suppress(OSError):  # no file descriptor is left, for instance
+                out = opened.enter_context(output.open("ab")) if output is not None else None
             self.start(self._environment, out)
 
     def ended(self) -> None:
         """It was killed with the rest of the session; reaps it."""
         if self._process is not None:
             self._process.wait()
-        self._process = None
+        self._process = self._environment = None

@@ -52,7 +52,8 @@ SETTINGS = {
 }
 GROUP = "reprise"
 _UNREAD = re.compile(
-    r"^\s*(?:(?:ModuleNotFoundError|ImportError|AttributeError): .*|.*: No module named )\b(?:reprise|spark_jobs)\b.*$",
+    r"^\s*(?:(?:ModuleNotFoundError|ImportError|AttributeError): .*"
+    r"|.*: No module named |.*\(ModuleNotFoundError: No module named ')\b(?:reprise|spark_jobs)\b.*$",
     re.MULTILINE,
 )
 """What a task or daemon of ours raises where it cannot be read, as names of our code are missing: that of another build."""

@@ -93,6 +93,8 @@ class Engine:
     _confirmed: int = 0
     _ranges: ToldRanges = field(init=False)
     _dispatch: Dispatch = field(init=False)
+    _went_back_alone: bool = False
+    """The last rollback installed nothing: what must hold before something goes on from its checkpoint is not asked yet."""
     _offered: int = 0
     """Hosts have been told that output up to this batch may be shown, and have answered since."""
     restore_point: RestorePoint = field(init=False)
@@ -142,21 +144,22 @@ class Engine:
             p in back or before.assignment.get(p) != node or p not in self.positions
             for p, node in desired.assignment.items()
         )
+        going_back = rollback or self._went_back_alone
         if installs:
-            found = self.restore_point.find(positions, bool(back))
-            if rollback:
+            found = self.restore_point.find(positions, bool(back) or going_back)
+            if going_back:
                 self.store.withdraw(desired.checkpoint)
             self.restore_point.take(positions, found)  # nothing raises from here on
+        self._went_back_alone = going_back and not installs
         self.figures.reached(self.horizon)
         for partition in back:
             self._forget(partition)
         if rollback:
             self.drain.back_from(self.horizon)
-            if installs:
-                self.punctuations.back_to(desired.checkpoint)
-            else:
-                self.punctuations.forget()
+            self.punctuations.forget()
             self.horizon = max([positions.newest, *self.positions.values()])
+        if going_back and installs:
+            self.punctuations.back_to(desired.checkpoint)
         self.desired = desired
         for partition, node in desired.assignment.items():
             anew = partition in back or before.assignment.get(partition) != node

@@ -17,7 +17,9 @@ from collections.abc import Iterable, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from reprise.spark_jobs.node.daemon import ARCHIVES
 from reprise.spark_jobs.node.meeting import admit, announce, announced, listen
+from reprise.spark_jobs.version import VERSION
 
 FOLDER = "REPRISE_SPARE_HOST"
 """Variable of the executor: folder where a spare host waits."""
@@ -28,9 +30,16 @@ ONE_THREAD = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """Libraries of a host compute in one thread: an executor has one core."""
 GO = b"go"
 ANSWER_S = 10.0
-_OTHERWISE = ("SPARK_", "PYSPARK_", "PYTHON_", "REPRISE_", "BASH_FUNC_")
-_OTHERS = frozenset({"PYTHONPATH", "PYTHONUNBUFFERED", "PWD", "OLDPWD", "SHLVL", "_", "TMPDIR"})
+_UNREAD_PREFIXES = ("SPARK_", "PYSPARK_", "PYTHON_", "REPRISE_", "BASH_FUNC_")
+_UNREAD = frozenset({"PYTHONPATH", "PYTHONUNBUFFERED", "PWD", "OLDPWD", "SHLVL", "_", "TMPDIR"})
 """Variables that neither the interpreter nor a library has read while a spare host imported what it needs."""
+
+
+def code() -> list[str | int]:
+    """Which code a process has: the version, and when a module of the data plane was changed last (ns), as it may have
+    been replaced while a host waits."""
+    modules = Path(__file__).resolve().parents[1].rglob("*.py")
+    return [VERSION, max(module.stat().st_mtime_ns for module in modules)]
 
 
 def claim(home: Path, executor: int) -> bool:
@@ -43,7 +52,12 @@ def claim(home: Path, executor: int) -> bool:
         if connection is None:
             return False
         with connection:
-            wanted = {"home": str(home), "executor": executor, "environment": {**os.environ, **ONE_THREAD}}
+            wanted = {
+                "home": str(home),
+                "executor": executor,
+                "environment": {**os.environ, **ONE_THREAD},
+                "code": code(),
+            }
             connection.send_bytes(json.dumps(wanted).encode())
             if not connection.poll(ANSWER_S):
                 return False
@@ -60,6 +74,7 @@ def claim(home: Path, executor: int) -> bool:
 
 def wait_for_claim(folder: Path, agent: int) -> tuple[Path, int]:
     """Be the spare host of `folder` until a task takes it; its executor's folder and pid.  Ends with the agent."""
+    mine = code()
     taken = threading.Event()
     threading.Thread(target=_end_with, args=(agent, taken), daemon=True).start()
     name, key = f"spare-{os.getpid()}-{secrets.token_hex(4)}", secrets.token_bytes(32)
@@ -68,7 +83,7 @@ def wait_for_claim(folder: Path, agent: int) -> tuple[Path, int]:
         while True:
             accepted, _ = listener.accept()
             with Connection(accepted.detach()) as connection:
-                wanted = _asked(connection, key)
+                wanted = _asked(connection, key, mine)
                 if wanted is None:
                     continue
                 (folder / HANDSHAKE).unlink(missing_ok=True)
@@ -81,16 +96,26 @@ def wait_for_claim(folder: Path, agent: int) -> tuple[Path, int]:
                 return home, executor
 
 
-def refusal(mine: Mapping[str, str], theirs: Mapping[str, str], imported: Iterable[str]) -> str:
-    """Why a process with the variables `mine` and with these modules cannot stand for one with `theirs`; empty if it can."""
+def refusal(mine: Mapping[str, str], theirs: Mapping[str, str], imported: Iterable[str], home: Path) -> str:
+    """Why a process with the variables `mine` and with these modules cannot stand for one that is started in the folder
+    `home` with `theirs`; empty if it can."""
     for name in sorted({*mine, *theirs}):
-        if mine.get(name) != theirs.get(name) and not name.startswith(_OTHERWISE) and name not in _OTHERS:
+        if (
+            mine.get(name) != theirs.get(name)
+            and not name.startswith(_UNREAD_PREFIXES)
+            and name not in _UNREAD
+        ):
             return f"the variable {name} is another one"
-    known = {*_folders(mine), *sys.path}
-    for folder in (entry for entry in _folders(theirs) if entry not in known):
-        there = {path.stem for path in Path(folder).iterdir()} if Path(folder).is_dir() else set()
-        if hidden := sorted(there.intersection(name for name in imported if "." not in name)):
-            return f"{folder} has another {hidden[0]}"
+    before, after = _folders(mine), _folders(theirs)
+    if [entry for entry in before if entry in after] != [entry for entry in after if entry in before]:
+        return "PYTHONPATH has another order"
+    tops = {name for name in imported if "." not in name}
+    for entry in map(Path, (str(home), *(entry for entry in after if entry not in {*before, *sys.path}))):
+        if entry.is_file() and not any(entry.match(archive) for archive in ARCHIVES):
+            return f"{entry} is not a folder"
+        there = {path.name.split(".")[0] for path in entry.iterdir()} if entry.is_dir() else set()
+        if hidden := sorted(there & tops):
+            return f"{entry} has another {hidden[0]}"
     return ""
 
 
@@ -100,17 +125,24 @@ def _end_with(agent: int, taken: threading.Event) -> None:
             os._exit(0)
 
 
-def _asked(connection: Connection, key: bytes) -> tuple[Path, int, dict[str, str]] | None:
+def _asked(
+    connection: Connection, key: bytes, mine: list[str | int]
+) -> tuple[Path, int, dict[str, str]] | None:
     """Folder, pid and variables of somebody who has the key; None if this process cannot be what is wanted."""
     try:
         if not admit(connection, key) or not connection.poll(ANSWER_S):
             return None
         wanted = json.loads(connection.recv_bytes())
-        theirs = dict(wanted["environment"])
-        if refused := refusal(_started_with(), theirs, sys.modules):
+        home, theirs = Path(wanted["home"]), dict(wanted["environment"])
+        refused = refusal(_started_with(), theirs, sys.modules, home)
+        if other := wanted["code"] != mine:
+            refused = f"it has other code: {mine}"
+        if refused:
             connection.send_bytes(json.dumps({"refused": refused}).encode())
+            if other:
+                sys.exit(refused)  # the agent starts another one
             return None
-        return Path(wanted["home"]), int(wanted["executor"]), theirs
+        return home, int(wanted["executor"]), theirs
     except (OSError, EOFError, ValueError, KeyError, TypeError):
         return None
 

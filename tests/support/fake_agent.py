@@ -20,6 +20,8 @@ class FakeWorker:
 
     def __init__(self) -> None:
         self.said: list[str] = []
+        self.spares = 0
+        """How often a host was to be kept ready."""
         self.alive, self.registered = False, False
 
     def start(self) -> None:
@@ -31,7 +33,7 @@ class FakeWorker:
         self.alive = self.registered = False
 
     def keep_spare(self) -> None:
-        """Nobody waits here."""
+        self.spares += 1
 
     def others(self) -> list[Any]:
         return []

@@ -147,3 +147,31 @@ def test_a_planner_that_finds_less_with_more_room_leaves_survivors_where_they_ar
     assert asked[:2] == [100, 200]
     assert w.desired is not None
     assert w.desired.assignment == {"b.0": "n3#1", "d.0": "n3#1"}
+
+
+def sized(costs: dict[str, tuple[int, ...]], priorities: dict[str, int]) -> TopologyView:
+    """Chains whose partitions cost what is given."""
+    plain = [chains({name: priorities[name]}, len(own)) for name, own in costs.items()]
+    partitions = tuple(
+        replace(p, cpu_milli=costs[p.id.partition(".")[0]][int(p.id.partition(".")[2])])
+        for topology in plain
+        for p in topology.partitions
+    )
+    return TopologyView("sized", partitions, tuple(q for t in plain for q in t.queries), True)
+
+
+def test_nobody_leaves_where_the_rest_would_not_find_room_on_as_many_nodes_as_before() -> None:
+    """With b and c in the room of a, its pieces of 300 and 250 would wait for a fifth node and the incident for ever."""
+    topology = sized({"a": (300, 250), "b": (150, 150), "c": (250, 300)}, {"a": 2, "b": 1, "c": 5})
+    w = World(topology, Policy(nodes_wanted=4, cpu_cap=1.0, node_cpu_milli=400))
+    for k in range(4):
+        w.add(f"n{k + 1}", cpu=400)
+    w.start_driver()
+    w.run(3.0)
+    where = {"a.0": "n1", "a.1": "n2", "b.0": "n2", "b.1": "n4", "c.0": "n4", "c.1": "n3"}
+    w = lost(w, where, "n1", "n3")
+    w.add("n5", cpu=400)
+    w.run(3.0)
+    w.add("n6", cpu=400)
+    w.run(10.0)
+    assert w.healthy()

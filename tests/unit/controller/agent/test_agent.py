@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from reprise.controller.agent import spare_host
 from reprise.controller.agent.agent import NodeAgent
+from reprise.controller.agent.executor import ExecutorProcess
+from reprise.controller.agent.spare_host import SpareHost
+from reprise.controller.agent.worker import WorkerProcess
 from reprise.controller.zookeeper import node_record as node_tree
 from reprise.controller.zookeeper import session
+from reprise.controller.zookeeper.access import AUTH
 from reprise.controller.zookeeper.errors import SessionError
 from reprise.controller.zookeeper.node_record import CONTROL, INCARNATIONS, ROOTS, parse_node, root_name
 from reprise.controller.zookeeper.session import SessionState
@@ -201,3 +208,42 @@ def test_roots_are_quoted_names(scene: AgentScene) -> None:
     assert node_tree.root_of(root_name(ROOT)) == ROOT
     serve(scene, ROOT, "/reprise/other/x")
     assert scene.agent._roots == {ROOT, "/reprise/other/x"}
+
+
+def test_a_host_is_kept_ready_for_the_next_executor_but_not_while_it_is_unknown_who_runs_here(
+    scene: AgentScene,
+) -> None:
+    scene.turn()
+    before = scene.worker.spares
+    assert before > 0
+    scene.agent._held = True
+    scene.zk.state = SessionState.SUSPENDED
+    scene.turn()
+    assert scene.worker.spares == before
+
+
+def test_a_worker_and_an_executor_have_a_host_started_with_their_variables(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In a folder that is there and empty, of which the executor hears; the agent's own secrets are not among them."""
+    started: list[dict[str, str]] = []
+    popen: list[dict[str, str]] = []
+    monkeypatch.setattr(SpareHost, "start", lambda _self, environment, _out=None: started.append(environment))
+    monkeypatch.setattr(subprocess, "Popen", lambda *_args, env, **_more: popen.append(env))
+    monkeypatch.setenv("SPARK_EXECUTOR_POD_IP", "127.0.1.1")
+    monkeypatch.setenv(AUTH, "secret")
+    worker = WorkerProcess(["worker"], tmp_path / "node", tmp_path / "log")
+    worker.start()
+    assert started == popen
+    assert AUTH not in started[0]
+    waiting = Path(started[0][spare_host.FOLDER])
+    assert waiting.parent == tmp_path / "node" and not list(waiting.iterdir())
+    kept: list[Path] = []
+    monkeypatch.setattr(SpareHost, "keep", lambda _self, output: kept.append(output))
+    worker.keep_spare()
+    assert kept == [tmp_path / "log"]
+    ExecutorProcess(["executor"], tmp_path / "executor", tmp_path / "executor.log").start()
+    assert started[1] == popen[1]
+    assert started[1]["SPARK_LOCAL_IP"] == "127.0.1.1"
+    waiting = Path(started[1][spare_host.FOLDER])
+    assert waiting == tmp_path / "spare" and not list(waiting.iterdir())

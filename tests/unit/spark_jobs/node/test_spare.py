@@ -35,15 +35,36 @@ PLAIN = {"TZ": "UTC", "PYTHONHASHSEED": "0", "PYTHONPATH": "/a:/b"}
 def test_it_stands_only_for_a_process_with_the_same_variables(
     changed: Mapping[str, str], refused: str
 ) -> None:
-    assert spare.refusal(PLAIN, {**PLAIN, **changed}, ["json"]) == refused
+    assert spare.refusal(PLAIN, {**PLAIN, **changed}, ["json"], Path("/nowhere")) == refused
 
 
-def test_a_folder_that_would_hide_what_it_has_imported_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "polars.py").touch()
-    (tmp_path / "mine.py").touch()
-    theirs = {**PLAIN, "PYTHONPATH": f"{tmp_path}:/a"}
-    assert spare.refusal(PLAIN, theirs, ["polars", "json.decoder"]) == f"{tmp_path} has another polars"
-    assert spare.refusal(PLAIN, theirs, ["json", "json.mine"]) == ""
+@pytest.mark.parametrize(
+    "module", ["polars.py", "polars/__init__.py", "polars.cpython-311-x86_64-linux-gnu.so"]
+)
+@pytest.mark.parametrize("where", ["path", "home"])
+def test_a_folder_that_would_hide_what_it_has_imported_is_refused(
+    tmp_path: Path, module: str, where: str
+) -> None:
+    folder, plain = tmp_path / "folder", tmp_path / "plain"
+    (folder / module).parent.mkdir(parents=True)
+    plain.mkdir()
+    (folder / module).touch()
+    (folder / "mine.py").touch()
+    theirs = {**PLAIN, "PYTHONPATH": f"{folder if where == 'path' else plain}:/a"}
+    home = folder if where == "home" else plain
+    assert spare.refusal(PLAIN, theirs, ["polars", "json.decoder"], home) == f"{folder} has another polars"
+    assert spare.refusal(PLAIN, theirs, ["json", "json.mine"], home) == ""
+
+
+def test_an_archive_or_another_order_is_refused_and_spark_s_own_archives_are_not(tmp_path: Path) -> None:
+    for name in ("deps.zip", "pyspark.zip", "py4j-0.10.9.9-src.zip"):
+        (tmp_path / name).touch()
+    own = {**PLAIN, "PYTHONPATH": f"{tmp_path / 'pyspark.zip'}:{tmp_path / 'py4j-0.10.9.9-src.zip'}:/a:/b"}
+    assert spare.refusal(PLAIN, own, ["polars"], tmp_path) == ""
+    other = {**PLAIN, "PYTHONPATH": f"/a:/b:{tmp_path / 'deps.zip'}"}
+    assert spare.refusal(PLAIN, other, ["polars"], tmp_path) == f"{tmp_path / 'deps.zip'} is not a folder"
+    turned = {**PLAIN, "PYTHONPATH": "/b:/a"}
+    assert spare.refusal(PLAIN, turned, ["polars"], tmp_path) == "PYTHONPATH has another order"
 
 
 def test_agent_and_host_use_the_same_names() -> None:
@@ -65,6 +86,37 @@ def test_where_the_agent_has_started_none_nobody_waits(
 
 PHASE = "PYTEST_CURRENT_TEST"
 """Changes between the start of a test and its body."""
+
+
+def test_a_host_that_cannot_be_started_ends_nothing_and_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No process can be forked, or no file be opened: the node works on without."""
+    now = [0.0]
+    started: list[object] = []
+
+    def none(*_: object, **named: object) -> object:
+        started.append(named["stdout"])
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", none)
+    here = SpareHost(lambda: now[0])
+    here.keep(tmp_path / "log")
+    assert not started, "nothing was asked for yet"
+    here.start({spare.FOLDER: str(tmp_path)})
+    here.keep(tmp_path / "log")
+    assert len(started) == 1
+    assert "event=no-spare-host" in caplog.text
+    now[0] = spare_host.PAUSE_S
+    here.keep(tmp_path / "log")
+    assert started[1] is not None
+    now[0] *= 2
+    here.keep(tmp_path / "no folder" / "log")
+    assert started[2] is None, "without a log rather than not at all"
+    here.ended()
+    now[0] *= 2
+    here.keep()
+    assert len(started) == 3, "a node that has ended its processes wants none"
 
 
 class Node:
@@ -154,6 +206,18 @@ def test_one_that_cannot_be_the_same_says_why_and_goes_on_waiting(
 
 
 @pytest.mark.slow
+def test_one_with_other_code_ends_so_that_the_agent_starts_another(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The package was replaced while it waited."""
+    node.ready()
+    monkeypatch.setattr(spare, "code", lambda: ["0.0.1", 7])
+    assert not spare.claim(node.home, os.getpid())
+    assert node.process.wait(60) != 0
+    assert "it has other code" in (node.home / spare.LOG).read_text()
+
+
+@pytest.mark.slow
 def test_who_does_not_wait_for_the_answer_gets_no_second_host(node: Node) -> None:
     """The task has started a host itself by then, and two would fight for the executor's folder."""
     node.ready()
@@ -162,7 +226,8 @@ def test_who_does_not_wait_for_the_answer_gets_no_second_host(node: Node) -> Non
     wanted = {
         "home": str(node.home),
         "executor": os.getpid(),
-        "environment": {**os.environ, **spare.ONE_THREAD},
+        "environment": {**node.variables, **spare.ONE_THREAD},
+        "code": spare.code(),
     }
     connection.send_bytes(json.dumps(wanted).encode())
     connection.close()

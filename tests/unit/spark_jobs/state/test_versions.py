@@ -107,6 +107,8 @@ def test_a_node_of_another_version_is_told_to_people_and_not_used(
         "ModuleNotFoundError: No module named 'reprise'",
         "ModuleNotFoundError: No module named 'spark_jobs.node'",
         "/usr/bin/python3: No module named reprise.spark_jobs.node.daemon",
+        "/usr/bin/python3: Error while finding module specification for 'reprise.spark_jobs.node.daemon'"
+        " (ModuleNotFoundError: No module named 'reprise')",
         "AttributeError: Can't get attribute 'Warm' on <module 'reprise.spark_jobs.node.shim' from '/x/shim.py'>",
     ],
 )

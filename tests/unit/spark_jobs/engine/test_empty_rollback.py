@@ -1,0 +1,45 @@
+"""Everything goes back and nothing is installed yet, as no node has room: what is asked of a rollback is asked later."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from reprise.spark_jobs.errors import CheckpointError
+from reprise.spark_jobs.topology import load_text
+from tests.support.local_engine import World
+from tests.unit.spark_jobs.engine.test_recovery import COIN, DIAMOND
+
+
+def world_with_two_checkpoints(tmp_path: Path, topology: str) -> tuple[World, int]:
+    """At work behind its newest checkpoint, and the position of the one before."""
+    world = World(load_text(topology), tmp_path, "w")
+    world.engine.release.ahead = 3
+    world.nodes.start("a", "b")
+    world.want(1, 0, world.spread("a", "b"))
+    world.run(lambda e: e.punctuations.newest >= 20)
+    world.engine.tick(world.nodes.living(), threading.Event())
+    *_, older, _ = world.engine.store.positions()
+    return world, older
+
+
+def test_newer_checkpoints_count_no_more_when_what_went_back_begins(tmp_path: Path) -> None:
+    """Else one of them would close the incident, sources would forget what is still to be read, and all stand still."""
+    world, older = world_with_two_checkpoints(tmp_path, DIAMOND)
+    world.want(2, older, {}, retain=True)
+    world.want(2, older, world.spread("a", "b"), retain=True)
+    assert world.engine.progress.covers.everybody == older
+    world.engine.tick(world.nodes.living(), threading.Event())
+    world.want(2, older, world.spread("a", "b"))
+    world.run(lambda e: e.done)
+    assert world.output()
+
+
+def test_what_may_come_out_otherwise_does_not_go_back_behind_what_is_shown(tmp_path: Path) -> None:
+    world, older = world_with_two_checkpoints(tmp_path, COIN)
+    world.want(2, older, {}, retain=True)
+    with pytest.raises(CheckpointError, match="shown"):
+        world.want(2, older, world.spread("a", "b"), retain=True)
+    assert older in world.engine.bad_checkpoints
