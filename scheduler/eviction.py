@@ -21,22 +21,11 @@ from reprise.scheduler.view import View
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A plan, and what of the assignment stays beside it."""
+    """A plan, what of the assignment stays beside it, and what people should know of those that do not stay."""
 
     planned: Planned
     held: Mapping[str, str]
-    evicted: tuple[str, ...] = ()
-    """Survivors that leave their nodes, in topological order; the plan may place some of them again."""
-
-    @property
-    def note(self) -> str:
-        """What was evicted, for people; empty if nothing was."""
-        if not self.evicted:
-            return ""
-        if len(self.evicted) == 1:
-            return "1 partition on a living node could not run, as what it reads is lost, and gives its room"
-        many = f"{len(self.evicted)} partitions on living nodes"
-        return f"{many} could not run, as what they read is lost, and give their room"
+    note: str = ""
 
 
 def may_evict(policy: Policy) -> bool:
@@ -87,12 +76,37 @@ def blocked(view: View) -> frozenset[str]:
     return frozenset(survivors).difference(*whole)
 
 
+def rearranged(
+    view: View, costs: Mapping[str, int], planned: Planned, nodes: int, planner: Planner
+) -> Placed | None:
+    """Everything placed anew, where `planned` leaves out what fits in sum and on no single node although as many nodes are
+    there as before the failure: the recovery would have no end.  None where that is not so, or does not help either.
+
+    This alone moves partitions that run: they go back to the checkpoint with all others, once.
+    """
+    if not planned.left_out or len(view.usable) < nodes or not may_evict(view.policy) or view.poison:
+        return None
+    everything = tuple(p.id for p in view.snapshot.topology.partitions)
+    anew = plan_recovery(view, costs, {}, everything, planner)
+    if set(anew.added) != set(everything):
+        return None
+    return Placed(anew, {}, "everything is placed anew: what was left fitted on no single node")
+
+
 def _planned(view: View, costs: Mapping[str, int], held: Mapping[str, str], planner: Planner) -> Placed:
     evicted = view.survivors.keys() - held.keys()
     topology = view.snapshot.topology.partitions
     failed = [p.id for p in topology if p.id in view.failed or p.id in evicted]
-    planned = plan_recovery(view, costs, held, failed, planner)
-    return Placed(planned, held, tuple(p for p in failed if p in evicted))
+    return Placed(plan_recovery(view, costs, held, failed, planner), held, _said(len(evicted)))
+
+
+def _said(evicted: int) -> str:
+    if evicted < 2:
+        one = "1 partition on a living node could not run, as what it reads is lost, and gives its room"
+        return one if evicted else ""
+    return (
+        f"{evicted} partitions on living nodes could not run, as what they read is lost, and give their room"
+    )
 
 
 def _worth(planned: Planned, policy: Policy) -> tuple[int, ...]:

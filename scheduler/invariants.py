@@ -60,11 +60,14 @@ def _flags(view: View, decision: Decision, after: Desired) -> Iterator[tuple[str
 
 def _survivors_stay(view: View, after: Desired) -> Iterator[tuple[str, str]]:
     """O1. Only the blocking strategy stops what still runs; after a restart of the driver nothing does.  What a rollback
-    takes from its node could not run."""
+    takes from its node could not run, or everything is at work after it."""
     if view.driver_changed or view.policy.strategy is Strategy.BLOCKING:
         return
     before = view.snapshot.desired
     rollback = before is not None and after.generation != before.generation
+    everything = {p.id for p in view.snapshot.topology.partitions} <= after.assignment.keys()
+    if rollback and everything and may_evict(view.policy):
+        return
     idle = blocked(view) if rollback and may_evict(view.policy) else frozenset[str]()
     for partition, node in view.survivors.items():
         if after.assignment.get(partition) != node and partition not in idle:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from reprise.scheduler.eviction import Placed, plan_rollback
+from reprise.scheduler.eviction import Placed, plan_rollback, rearranged
 from reprise.scheduler.incident import EventName, Incident, Kind, Phase, Trigger, some
 from reprise.scheduler.model import Desired, Strategy
 from reprise.scheduler.planning import Planned, plan_recovery
@@ -43,6 +43,8 @@ def plan_by_plan(s: Situation, first: bool) -> Decision | None:
         placed = plan_rollback(view, s.costs, s.planner, s.open.nodes_before)
     else:
         placed = Placed(plan_recovery(view, s.costs, view.survivors, candidates, s.planner), view.survivors)
+        if anew := rearranged(view, s.costs, placed.planned, s.open.nodes_before, s.planner):
+            rollback, placed = True, anew
     planned = placed.planned
     trigger = _trigger(s, first, bool(lost))
     plan_id = s.plan_id()
