@@ -10,7 +10,7 @@ import pytest
 from reprise.controller.agent import agent as agent_module
 from reprise.controller.agent import processes
 from reprise.controller.zookeeper.session import SessionState
-from tests.support.fake_zk import FakeTree, FakeZk
+from tests.support.memory_zookeeper import MemoryServer, MemorySession
 
 SESSION_S = 3.0
 
@@ -42,9 +42,9 @@ class FakeWorker:
 class AgentScene:
     """An agent whose threads do not run: the test is its queue of events, its ticker and its clock."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, tree: FakeTree | None = None) -> None:
-        self.tree = tree or FakeTree()
-        self.zk = FakeZk(self.tree, 100)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, tree: MemoryServer | None = None) -> None:
+        self.tree = tree or MemoryServer()
+        self.zk = MemorySession(self.tree)
         self.worker = FakeWorker()
         self.now = 1000.0
         monkeypatch.setattr(agent_module, "make_client", lambda *_: self.zk)
@@ -89,11 +89,11 @@ class AgentScene:
 
     def expire(self, new_session: int) -> None:
         """The session has expired; a new one begins."""
-        self.tree.expire(self.zk.id)
+        self.tree.end(self.zk.id)
         self.zk.becomes(SessionState.LOST)
-        self.zk.id = new_session
+        self.zk.client.client_id = (new_session, b"")
         self.zk.becomes(SessionState.CONNECTED)
 
     def record(self, root: str, node: str = "n1") -> bytes | None:
-        found = self.tree.nodes.get(f"{root}/nodes/{node}")
+        found = self.tree.records.get(f"{root}/nodes/{node}")
         return found and found[0]

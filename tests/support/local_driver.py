@@ -6,19 +6,18 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from reprise.controller.driver.channel import Channel
 from reprise.controller.driver.loop import Loop
 from reprise.controller.driver.output_events import OutputEvents
 from reprise.controller.observability.metrics.driver import DriverMetrics
 from reprise.controller.zookeeper.records import encode_desired
-from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.scheduler.model import Desired
 from reprise.spark_jobs.state.revision import Revisions, revision_of
 from reprise.spark_jobs.topology import StreamTopology
-from tests.support.fake_zk import FakeTree, FakeZk
 from tests.support.local_engine import World
+from tests.support.memory_zookeeper import MemoryServer, MemorySession
 
 ROOT = "/reprise/test/loop"
 
@@ -44,10 +43,12 @@ class LocalCluster:
 class LocalDriver:
     """One driver's life in `world`; a second one of the same world is its successor."""
 
-    def __init__(self, world: World, tree: FakeTree, events: Path | None = None) -> None:
+    def __init__(self, world: World, tree: MemoryServer, events: Path | None = None) -> None:
         self.world, self.tree = world, tree
-        self.zk = FakeZk(tree)
-        self.channel = Channel("", ROOT, session=cast(ZooKeeperSession, self.zk))
+        self.zk = MemorySession(tree)
+        for folder in ("nodes", "checkpoints"):  # as `Channel.open` does
+            self.zk.ensure_path(f"{ROOT}/{folder}")
+        self.channel = Channel("", ROOT, session=self.zk)
         self.engine = world.driver(self.channel.next_epoch)
         location, resource = str(world.checkpoints), world.resource
         self.revisions = Revisions(location, revision_of(resource), world.fence)
@@ -74,7 +75,7 @@ class LocalDriver:
         self.loop._guarded_turn()
 
     def record(self, name: str = "progress") -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.tree.nodes[f"{ROOT}/{name}"][0])
+        found: dict[str, Any] = json.loads(self.tree.records[f"{ROOT}/{name}"][0])
         return found
 
 

@@ -14,7 +14,8 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from pathlib import PurePosixPath
+from typing import Any, cast
 
 from kazoo.client import KazooState
 from kazoo.exceptions import (
@@ -32,6 +33,9 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import ZnodeStat
+
+from reprise.controller.zookeeper.errors import ClientError
+from reprise.controller.zookeeper.session import SessionState, ZooKeeperSession
 
 Watch = Callable[[Any], None] | None
 
@@ -62,6 +66,33 @@ class MemoryServer:
         self.closed: set[str] = set()
         """Paths that nobody may read."""
         self._numbers, self._sessions = itertools.count(1), itertools.count(100)
+
+    @property
+    def records(self) -> dict[str, tuple[bytes, int]]:
+        """Data and version by path, of everything that is no empty folder."""
+        with self.lock:
+            return {p: (z.data, z.version) for p, z in self.znodes.items() if z.data or z.owner}
+
+    @property
+    def owners(self) -> dict[str, int]:
+        """The session of each ephemeral znode."""
+        with self.lock:
+            return {path: znode.owner for path, znode in self.znodes.items() if znode.owner}
+
+    def put(self, path: str, data: bytes) -> None:
+        """Somebody makes or replaces it, with the folders above it."""
+        with self.lock:
+            folders = [str(parent) for parent in reversed(PurePosixPath(path).parents)]
+            for folder in (folder for folder in folders if folder not in self.znodes):
+                _only(self.carry_out(0, [("create", (folder, b"", False))]))
+            there = path in self.znodes
+            _only(
+                self.carry_out(0, [("set", (path, data, -1)) if there else ("create", (path, data, False))])
+            )
+
+    def remove(self, path: str) -> None:
+        """Somebody removes it."""
+        _only(self.carry_out(0, [("delete", (path, -1))]))
 
     def session(self) -> MemoryClient:
         return MemoryClient(self, next(self._sessions))
@@ -154,6 +185,10 @@ class MemoryAnswer:
     def __init__(self, value: Any = None, error: BaseException | None = None, silent: bool = False) -> None:
         self._value, self._error, self._silent = value, error, silent
 
+    @property
+    def given(self) -> bool:
+        return not self._silent and self._error is None
+
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         if self._silent:
             raise KazooTimeoutError("no answer")
@@ -176,6 +211,9 @@ class MemoryClient:
         self.client_id: tuple[int, bytes] | None = (number, b"")
         self.state = KazooState.CONNECTED
         self.asked: list[tuple[str, str]] = []
+        self.before: Callable[[str], None] = lambda _: None
+        """Called with the verb of each request before it is carried out; what it raises is the answer."""
+        self.after: Callable[[str], None] = lambda _: None
         self._listeners: list[Callable[[str], object]] = []
 
     # -- the session -------------------------------------------------------------------------------------------------
@@ -229,10 +267,13 @@ class MemoryClient:
         if path in self.server.closed:
             return MemoryAnswer(error=NoAuthError())
         try:
+            self.before(verb)
             with self.server.lock:
-                return MemoryAnswer(give())
-        except KazooException as error:
+                answer = MemoryAnswer(give())
+        except (KazooException, ClientError) as error:
             return MemoryAnswer(error=error)
+        self.after(verb)
+        return answer
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
@@ -249,9 +290,8 @@ class MemoryClient:
         self, path: str, value: bytes = b"", acl: Any = None, ephemeral: bool = False,
         sequence: bool = False, makepath: bool = False,
     ) -> MemoryAnswer:  # fmt: skip
-        if makepath:
-            self.ensure_path(path.rpartition("/")[0])
-        return self._one("create", path, value, ephemeral)
+        folders = self.ensure_path_async(path.rpartition("/")[0]) if makepath else MemoryAnswer()
+        return self._one("create", path, value, ephemeral) if folders.given else folders
 
     def set_async(self, path: str, value: bytes, version: int = -1) -> MemoryAnswer:
         return self._one("set", path, value, version)
@@ -284,6 +324,26 @@ class MemoryClient:
 
     def ensure_path(self, path: str, acl: Any = None) -> Any:
         return self.ensure_path_async(path).get()
+
+    def ChildrenWatch(self, path: str, call: Callable[[list[str]], object]) -> None:
+        self._keep_looking(lambda again: call(self.get_children(path, again)))
+
+    def DataWatch(self, path: str, call: Callable[[bytes | None, ZnodeStat | None, None], object]) -> None:
+        def look(again: Callable[[Any], None]) -> None:
+            there = self.exists(path, again) is not None
+            call(*(self.get(path) if there else (None, None)), None)
+
+        self._keep_looking(look)
+
+    def _keep_looking(self, look: Callable[[Callable[[Any], None]], None]) -> None:
+        """Now, after each change, and when there is a connection again."""
+
+        def again(_: object) -> None:
+            if self.connected:
+                look(again)
+
+        self.add_listener(again)
+        look(again)
 
     def transaction(self) -> MemoryTransaction:
         return MemoryTransaction(self)
@@ -330,6 +390,18 @@ def _only(results: list[Any]) -> Any:
     if isinstance(results[0], Exception):
         raise results[0]
     return results[0]
+
+
+class MemorySession(ZooKeeperSession):
+    """A session as the project's processes have it; `client` is what tests look into and what they disturb."""
+
+    def __init__(self, server: MemoryServer) -> None:
+        self.client = server.session()
+        super().__init__(cast(Any, self.client))
+
+    def becomes(self, state: SessionState) -> None:
+        """The state changes, and is told."""
+        self.client.move(str(state))
 
 
 @dataclass(frozen=True, slots=True)

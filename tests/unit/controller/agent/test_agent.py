@@ -20,7 +20,7 @@ from reprise.controller.zookeeper.errors import SessionError
 from reprise.controller.zookeeper.node_record import CONTROL, INCARNATIONS, ROOTS, parse_node, root_name
 from reprise.controller.zookeeper.session import SessionState
 from tests.support.fake_agent import SESSION_S, AgentScene
-from tests.support.fake_zk import FakeTree
+from tests.support.memory_zookeeper import MemoryServer
 
 ROOT = "/reprise/default/flights"
 
@@ -52,7 +52,7 @@ def test_a_node_stands_under_every_root_that_is_served(scene: AgentScene) -> Non
         assert (record.node, record.host, record.incarnation) == ("n1", "127.0.1.1", 1)
         assert (record.cpu_milli, record.session_s) == (500, SESSION_S)
         assert scene.tree.owners[f"{root}/nodes/n1"] == scene.zk.id
-    scene.tree.delete(f"{ROOTS}/{root_name(ROOT)}")
+    scene.tree.remove(f"{ROOTS}/{root_name(ROOT)}")
     scene.turn()
     assert incarnation(scene) == 1 and scene.record(ROOT) is None
 
@@ -67,14 +67,14 @@ def test_without_a_registered_worker_it_stands_nowhere(scene: AgentScene) -> Non
 
 
 def test_a_name_that_was_used_before_goes_on_counting(monkeypatch: pytest.MonkeyPatch) -> None:
-    tree = FakeTree()
+    tree = MemoryServer()
     tree.put(f"{INCARNATIONS}/n1", b"6")
     scene = AgentScene(monkeypatch, tree)
     scene.begin(NodeAgent(scene.options, cast(Any, scene.worker)))
     scene.agent._join()
     scene.turn()
     assert incarnation(scene) == 7
-    assert tree.nodes[f"{INCARNATIONS}/n1"][0] == b"7", "the next one is 8, though this one were killed"
+    assert tree.records[f"{INCARNATIONS}/n1"][0] == b"7", "the next one is 8, though this one were killed"
 
 
 def test_a_connection_that_is_lost_while_it_begins_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,8 +86,7 @@ def test_a_connection_that_is_lost_while_it_begins_is_waited_for(monkeypatch: py
             lost.remove(request)
             raise SessionError("no answer")
 
-    scene.zk.before = once
-    monkeypatch.setattr(scene.zk, "ensure_path", lambda _: once("ensure_path"))
+    scene.zk.client.before = once
     monkeypatch.setattr(session, "PAUSE_S", 0.0)
     scene.agent._join()
     scene.turn()
@@ -130,7 +129,7 @@ def test_a_session_lost_for_no_reason_that_is_known_ends_the_incarnation(scene: 
 
 def test_a_node_that_thaws_within_its_session_goes_on_when_zookeeper_has_answered(scene: AgentScene) -> None:
     scene.turn()
-    scene.zk.state = SessionState.SUSPENDED
+    scene.zk.client.state = SessionState.SUSPENDED
     scene.is_frozen(SESSION_S / 2)
     scene.turn()
     assert scene.worker.said == ["start", "freeze"], "nobody has confirmed it yet"
@@ -154,10 +153,10 @@ def test_while_zookeeper_is_away_the_node_works_on(scene: AgentScene) -> None:
 
 def test_the_znode_of_an_older_session_is_replaced_as_it_would_vanish_later(scene: AgentScene) -> None:
     scene.turn()
-    scene.zk.id = 101  # a new session, while the old one's znodes still stand
+    scene.zk.client.client_id = (101, b"")  # a new session, while the old one's znodes still stand
     scene.agent._dirty = True
     scene.turn()
-    scene.tree.expire(100)
+    scene.tree.end(100)
     assert scene.tree.owners[f"{CONTROL}/nodes/n1"] == 101
     assert incarnation(scene) == 1
 
@@ -165,23 +164,25 @@ def test_the_znode_of_an_older_session_is_replaced_as_it_would_vanish_later(scen
 def test_its_own_znode_is_written_only_when_it_says_something_else(scene: AgentScene) -> None:
     scene.turn()
     path = f"{CONTROL}/nodes/n1"
-    version = scene.tree.nodes[path][1]
+    version = scene.tree.records[path][1]
     scene.agent._dirty = True
     scene.turn()
-    assert scene.tree.nodes[path][1] == version
+    assert scene.tree.records[path][1] == version
     scene.agent._cpu_milli = 900
     scene.agent._dirty = True
     scene.turn()
-    assert scene.tree.nodes[path][1] == version + 1
-    assert parse_node(scene.tree.nodes[path][0]).cpu_milli == 900
+    assert scene.tree.records[path][1] == version + 1
+    assert parse_node(scene.tree.records[path][0]).cpu_milli == 900
 
 
 def test_what_is_not_answered_is_tried_with_the_next_look(scene: AgentScene) -> None:
-    before = scene.zk.before
-    scene.zk.before = lambda request: (_ for _ in ()).throw(node_tree_error()) if request == "set" else None
+    before = scene.zk.client.before
+    scene.zk.client.before = lambda request: (
+        (_ for _ in ()).throw(node_tree_error()) if request == "set" else None
+    )
     scene.turn()
     assert scene.record(CONTROL) is None
-    scene.zk.before = before
+    scene.zk.client.before = before
     scene.turn()
     assert incarnation(scene) == 1
 
@@ -217,7 +218,7 @@ def test_a_host_is_kept_ready_for_the_next_executor_but_not_while_it_is_unknown_
     before = scene.worker.spares
     assert before > 0
     scene.agent._held = True
-    scene.zk.state = SessionState.SUSPENDED
+    scene.zk.client.state = SessionState.SUSPENDED
     scene.turn()
     assert scene.worker.spares == before
 

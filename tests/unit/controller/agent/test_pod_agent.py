@@ -35,9 +35,9 @@ def ends_with(scene: AgentScene, code: int) -> None:
 
 def test_a_pod_becomes_a_member_and_has_a_heartbeat(scene: AgentScene) -> None:
     scene.turn()
-    assert parse_member(scene.tree.nodes[MEMBER][0]).state is State.JOINED
+    assert parse_member(scene.tree.records[MEMBER][0]).state is State.JOINED
     assert MEMBER not in scene.tree.owners, "who was a member is known when the pod is gone"
-    assert parse_node(scene.tree.nodes[HEARTBEAT][0]).incarnation == 1
+    assert parse_node(scene.tree.records[HEARTBEAT][0]).incarnation == 1
     assert scene.tree.owners[HEARTBEAT] == scene.zk.id
 
 
@@ -45,7 +45,7 @@ def test_a_pod_that_was_given_up_before_it_came_never_registers(scene: AgentScen
     scene.tree.put(MEMBER, membership.joined())
     scene.tree.put(MEMBER, fenced("its machine is not ready"))
     ends_with(scene, FENCED)
-    assert HEARTBEAT not in scene.tree.nodes
+    assert HEARTBEAT not in scene.tree.records
     assert scene.worker.said == ["start", "end"]
 
 
@@ -58,23 +58,23 @@ def test_a_pod_that_is_given_up_ends_as_soon_as_it_hears(scene: AgentScene) -> N
 
 def test_a_pod_whose_record_was_removed_ends_too(scene: AgentScene) -> None:
     scene.turn()
-    scene.tree.delete(MEMBER)
+    scene.tree.remove(MEMBER)
     ends_with(scene, FENCED)
 
 
 def test_given_up_between_two_looks_it_is_refused_in_the_transaction(scene: AgentScene) -> None:
     """It has not heard of it when it registers in its new session."""
     scene.turn()
-    scene.tree.listeners.clear()
 
     def given_up(request: str) -> None:
-        if request == "commit" and scene.tree.nodes[MEMBER][1] == membership.JOINED_VERSION:
+        if request == "commit" and scene.tree.records[MEMBER][1] == membership.JOINED_VERSION:
+            scene.tree.watches.clear()
             scene.tree.put(MEMBER, fenced("lost"))
 
-    scene.zk.before = given_up
+    scene.zk.client.before = given_up
     scene.outage(SESSION_S * 3, new_session=101)
     ends_with(scene, FENCED)
-    assert HEARTBEAT not in scene.tree.nodes
+    assert HEARTBEAT not in scene.tree.records
 
 
 def test_an_outage_ends_nothing_and_the_heartbeat_is_made_again(scene: AgentScene) -> None:
@@ -83,7 +83,7 @@ def test_an_outage_ends_nothing_and_the_heartbeat_is_made_again(scene: AgentScen
     scene.turn()
     assert scene.worker.said == ["start"]
     assert scene.tree.owners[HEARTBEAT] == 101
-    assert parse_node(scene.tree.nodes[HEARTBEAT][0]).incarnation == 1
+    assert parse_node(scene.tree.records[HEARTBEAT][0]).incarnation == 1
 
 
 @pytest.mark.parametrize("given_up", [False, True])
@@ -93,7 +93,7 @@ def test_a_pod_whose_session_expired_stands_still_until_the_record_says_what_it_
     scene.turn()
     scene.is_frozen(SESSION_S * 2)
     if given_up:
-        scene.tree.listeners.clear()
+        scene.tree.watches.clear()
         scene.tree.put(MEMBER, fenced("its heartbeat is gone"))
     scene.expire(new_session=101)
     if given_up:
@@ -108,7 +108,7 @@ def test_a_pod_whose_session_expired_stands_still_until_the_record_says_what_it_
 
 def test_a_frozen_pod_that_zookeeper_does_not_answer_stays_still(scene: AgentScene) -> None:
     scene.turn()
-    scene.zk.state = SessionState.SUSPENDED
+    scene.zk.client.state = SessionState.SUSPENDED
     scene.is_frozen(SESSION_S)
     for _ in range(3):
         scene.turn()
@@ -119,13 +119,13 @@ def test_a_pod_that_is_told_to_leave_takes_its_heartbeat_away_first(scene: Agent
     scene.turn()
     scene.agent._events.put("leaving")
     ends_with(scene, LEFT)
-    assert HEARTBEAT not in scene.tree.nodes
+    assert HEARTBEAT not in scene.tree.records
     assert scene.worker.said == ["start"], "its executor ends after that, with the pod"
 
 
 def test_a_pod_that_is_told_to_leave_in_an_outage_leaves(scene: AgentScene) -> None:
     scene.turn()
-    scene.zk.state = SessionState.SUSPENDED
+    scene.zk.client.state = SessionState.SUSPENDED
     scene.agent._events.put("leaving")
     ends_with(scene, LEFT)
 
@@ -138,4 +138,4 @@ def test_a_pod_has_one_life_and_ends_with_its_executor(scene: AgentScene) -> Non
 
 def test_it_stands_under_its_own_topology_alone_and_counts_no_incarnations(scene: AgentScene) -> None:
     scene.turn()
-    assert sorted(scene.tree.nodes) == [MEMBER, HEARTBEAT]
+    assert sorted(scene.tree.records) == [MEMBER, HEARTBEAT]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from random import Random
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -20,10 +20,10 @@ from reprise.controller.zookeeper.node_record import (
 )
 from reprise.controller.zookeeper.process_records import encode_drain, parse_waits
 from reprise.controller.zookeeper.records import encode_desired, parse_progress
-from reprise.controller.zookeeper.session import SessionState, ZooKeeperSession
+from reprise.controller.zookeeper.session import SessionState
 from reprise.controller.zookeeper.znode import LIMIT_BYTES
 from reprise.scheduler.model import Desired, Progress
-from tests.support.fake_zk import FakeTree, FakeZk
+from tests.support.memory_zookeeper import MemoryServer, MemorySession
 
 ROOT = "/reprise/test/channel"
 WANTED = Desired(1, 0, 0, "1", {"a.0": "n1#1"})
@@ -34,13 +34,15 @@ class Place:
 
     def __init__(self) -> None:
         self.now = 100.0
-        self.tree = FakeTree()
-        self.zk = FakeZk(self.tree)
+        self.tree = MemoryServer()
+        self.zk = MemorySession(self.tree)
         self.channel = self.another(self.zk)
+        for folder in ("nodes", "checkpoints"):
+            self.zk.ensure_path(f"{ROOT}/{folder}")
         self.zk.add_listener(self.channel._listen)
 
-    def another(self, zk: FakeZk) -> Channel:
-        return Channel("", ROOT, lambda: self.now, cast(ZooKeeperSession, zk))
+    def another(self, zk: MemorySession) -> Channel:
+        return Channel("", ROOT, lambda: self.now, zk)
 
     def put(self, name: str, data: bytes) -> None:
         self.tree.put(f"{ROOT}/{name}", data)
@@ -65,7 +67,7 @@ def driver(place: Place) -> Channel:
 
 
 def test_each_driver_has_a_greater_number_than_those_before_it(place: Place) -> None:
-    first, second = place.channel, place.another(FakeZk(place.tree, 2))
+    first, second = place.channel, place.another(MemorySession(place.tree))
     assert [first.next_epoch(), second.next_epoch(), first.next_epoch(7), second.next_epoch(3)] == [
         1,
         2,
@@ -76,14 +78,14 @@ def test_each_driver_has_a_greater_number_than_those_before_it(place: Place) -> 
 
 def test_of_two_that_take_a_number_at_once_each_has_its_own(place: Place) -> None:
     """The other one is faster between the reading and the writing."""
-    other = place.another(FakeZk(place.tree, 2))
+    other = place.another(MemorySession(place.tree))
     taken: list[int] = []
 
     def meanwhile(request: str) -> None:
         if request == "set" and not taken:
             taken.append(other.next_epoch())
 
-    place.zk.before = meanwhile
+    place.zk.client.before = meanwhile
     assert place.channel.next_epoch() == 2 and taken == [1]
     assert other.superseded and not place.channel.superseded
 
@@ -103,7 +105,7 @@ def test_a_connection_that_is_lost_while_a_number_is_taken_is_waited_for(
                 place.put("driver", b"1")
             raise SessionError("no answer")
 
-    place.zk.before = lose
+    place.zk.client.before = lose
     monkeypatch.setattr(session, "PAUSE_S", 0.0)
     assert place.channel.next_epoch() == number
     assert not left and not place.channel.superseded
@@ -119,7 +121,7 @@ def test_a_zookeeper_that_stays_away_is_waited_for_as_long_as_at_the_start(
         place.now += 7
         raise SessionError("no answer")
 
-    place.zk.before = lose
+    place.zk.client.before = lose
     monkeypatch.setattr(session, "PAUSE_S", 0.0)
     with pytest.raises(SessionError):
         place.channel.next_epoch()
@@ -134,14 +136,14 @@ def test_a_number_that_cannot_be_read_is_not_guessed(place: Place) -> None:
 
 def test_a_driver_hears_of_its_successor(place: Place, driver: Channel) -> None:
     assert not driver.superseded
-    place.another(FakeZk(place.tree, 2)).next_epoch()
+    place.another(MemorySession(place.tree)).next_epoch()
     assert driver.changed.is_set() and driver.superseded
 
 
 def test_while_zookeeper_is_away_the_last_answer_stands(place: Place, driver: Channel) -> None:
     assert not driver.superseded
-    place.zk.state = SessionState.SUSPENDED
-    place.another(FakeZk(place.tree, 2)).next_epoch()
+    place.zk.client.state = SessionState.SUSPENDED
+    place.another(MemorySession(place.tree)).next_epoch()
     assert not driver.superseded
     place.zk.becomes(SessionState.CONNECTED)
     assert driver.superseded
@@ -159,7 +161,7 @@ def test_a_desired_state_is_read_when_it_comes_and_when_it_changes(place: Place,
     place.put("desired", encode_desired(WANTED))
     assert driver.changed.is_set()
     assert driver.read_desired() == WANTED
-    place.zk.state = SessionState.SUSPENDED
+    place.zk.client.state = SessionState.SUSPENDED
     place.put("desired", encode_desired(WANTED.next()))
     assert driver.read_desired() == WANTED, "what was known stands"
     place.zk.becomes(SessionState.CONNECTED)
@@ -202,10 +204,10 @@ def test_what_cannot_be_read_now_is_read_later(place: Place, driver: Channel) ->
     def away(_: str) -> None:
         raise SessionError("no answer")
 
-    place.zk.before = away
+    place.zk.client.before = away
     assert (dict(driver.read_nodes()), driver.read_desired(), driver.read_drain()) == ({}, None, False)
     assert not driver.superseded, "nobody has said so"
-    place.zk.before = lambda _: None
+    place.zk.client.before = lambda _: None
     assert (list(driver.read_nodes()), driver.read_desired(), driver.read_drain()) == (["n1#1"], WANTED, True)
 
 
@@ -221,7 +223,7 @@ def test_nodes_keep_their_place_for_a_while_after_an_outage(place: Place, driver
     place.add_node("n1")
     driver.read_nodes()
     place.zk.becomes(SessionState.SUSPENDED)
-    place.tree.delete(f"{ROOT}/nodes/n1")
+    place.tree.remove(f"{ROOT}/nodes/n1")
     place.zk.becomes(SessionState.CONNECTED)
     driver.changed.clear()
     assert list(driver.read_nodes()) == ["n1#1"]
@@ -240,7 +242,7 @@ def test_after_an_outage_absence_counts_when_the_longest_session_could_have_been
     driver.read_nodes()
     place.zk.becomes(SessionState.SUSPENDED)
     place.zk.becomes(SessionState.CONNECTED)
-    place.tree.delete(f"{ROOT}/nodes/n1")
+    place.tree.remove(f"{ROOT}/nodes/n1")
     place.now += absence_counts_after_s(3 * SESSION_S) - 0.1
     assert sorted(driver.read_nodes()) == ["n1#1", "n2#1"]
     place.now += 0.2
@@ -252,7 +254,7 @@ def test_who_has_come_since_the_outage_is_given_as_long(place: Place, driver: Ch
     place.zk.becomes(SessionState.CONNECTED)
     place.add_node("n1")
     driver.read_nodes()
-    place.tree.delete(f"{ROOT}/nodes/n1")
+    place.tree.remove(f"{ROOT}/nodes/n1")
     place.now += absence_counts_after_s(SESSION_S) - 0.1
     assert list(driver.read_nodes()) == ["n1#1"]
     place.now += 0.2
@@ -265,26 +267,26 @@ def test_who_has_come_since_the_outage_is_given_as_long(place: Place, driver: Ch
 def test_a_report_is_made_and_then_replaced(place: Place, driver: Channel) -> None:
     for seq in (1, 2):
         assert driver.publish_progress(Progress("1", seq=seq))
-        assert parse_progress(place.tree.nodes[f"{ROOT}/progress"][0]).seq == seq
+        assert parse_progress(place.tree.records[f"{ROOT}/progress"][0]).seq == seq
 
 
 def test_a_report_that_is_not_due_counts_as_written(place: Place, driver: Channel) -> None:
     report = Progress("1", seq=1)
     assert driver.publish_progress(report)
-    place.tree.delete(f"{ROOT}/progress")
+    place.tree.remove(f"{ROOT}/progress")
     assert driver.publish_progress(report)
-    assert f"{ROOT}/progress" not in place.tree.nodes, "nothing has changed"
+    assert f"{ROOT}/progress" not in place.tree.records, "nothing has changed"
     place.now += 60.0
     assert driver.publish_progress(report)
-    assert f"{ROOT}/progress" in place.tree.nodes, "silence would look like a driver that hangs"
+    assert f"{ROOT}/progress" in place.tree.records, "silence would look like a driver that hangs"
 
 
 def test_a_report_that_could_not_be_written_is_still_due(place: Place, driver: Channel) -> None:
-    place.zk.state = SessionState.SUSPENDED
+    place.zk.client.state = SessionState.SUSPENDED
     assert not driver.publish_progress(Progress("1", seq=1))
-    place.zk.state = SessionState.CONNECTED
+    place.zk.client.state = SessionState.CONNECTED
     assert driver.publish_progress(Progress("1", seq=1))
-    assert f"{ROOT}/progress" in place.tree.nodes
+    assert f"{ROOT}/progress" in place.tree.records
 
 
 def test_nothing_is_written_while_nobody_answers_or_where_it_is_too_large(
@@ -297,9 +299,9 @@ def test_nothing_is_written_while_nobody_answers_or_where_it_is_too_large(
         if request == "commit":
             raise SessionError("no answer")
 
-    place.zk.before = away
+    place.zk.client.before = away
     assert not driver.publish("stats", b"{}")
-    assert f"{ROOT}/stats" not in place.tree.nodes
+    assert f"{ROOT}/stats" not in place.tree.records
 
 
 def test_a_driver_that_is_silent_writes_nothing(place: Place, driver: Channel) -> None:
@@ -307,7 +309,7 @@ def test_a_driver_that_is_silent_writes_nothing(place: Place, driver: Channel) -
     assert driver.superseded
     assert not driver.publish("stats", b"{}")
     driver.waits_for("a store")
-    assert list(place.tree.nodes) == [f"{ROOT}/driver"]
+    assert list(place.tree.records) == [f"{ROOT}/driver"]
 
 
 def test_what_a_driver_waits_for_ends_with_its_session_and_with_the_waiting(
@@ -315,23 +317,23 @@ def test_what_a_driver_waits_for_ends_with_its_session_and_with_the_waiting(
 ) -> None:
     path = f"{ROOT}/waits"
     driver.waits_for("s3://key:hunter2@store is away" + "!" * 5000)
-    said = parse_waits(place.tree.nodes[path][0])
+    said = parse_waits(place.tree.records[path][0])
     assert said.driver == "1" and "hunter2" not in said.problem and len(said.problem) <= 2003
     assert place.tree.owners[path] == place.zk.id
     driver.waits_for("still")
-    assert parse_waits(place.tree.nodes[path][0]).problem == "still"
+    assert parse_waits(place.tree.records[path][0]).problem == "still"
     driver.waits_for("")
-    assert path not in place.tree.nodes
+    assert path not in place.tree.records
 
 
 # -- the session ---------------------------------------------------------------------------------------------------
 
 
-class Starting(FakeZk):
+class Starting(MemorySession):
     """A session whose server may not be there."""
 
     def __init__(self, error: Exception | None) -> None:
-        super().__init__(FakeTree())
+        super().__init__(MemoryServer())
         self.error, self.ended = error, list[str]()
 
     def start(self, timeout: float) -> None:
@@ -370,13 +372,13 @@ def test_a_connection_that_is_lost_while_folders_are_made_is_waited_for(
 
     monkeypatch.setattr(zk, "ensure_path", make)
     monkeypatch.setattr(session, "PAUSE_S", 0.0)
-    Channel("", ROOT, session=cast(ZooKeeperSession, zk)).open()
+    Channel("", ROOT, session=zk).open()
     assert asked == [f"{ROOT}/nodes", f"{ROOT}/nodes", f"{ROOT}/checkpoints"]
 
 
 def test_a_session_is_opened_watched_and_ended() -> None:
     zk = Starting(None)
-    channel = Channel("", ROOT, session=cast(ZooKeeperSession, zk))
+    channel = Channel("", ROOT, session=zk)
     channel.open()
     assert channel.connected and channel.session == "connected"
     zk.becomes(SessionState.SUSPENDED)

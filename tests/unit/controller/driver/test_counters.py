@@ -20,8 +20,8 @@ from reprise.controller.zookeeper.records import encode_progress, encode_stats, 
 from reprise.spark_jobs.contract import LATE_ROWS
 from reprise.spark_jobs.operators import TumblingWindow
 from reprise.spark_jobs.topology import StreamTopology, load_text
-from tests.support.fake_zk import FakeTree
 from tests.support.local_driver import LocalDriver, world_of
+from tests.support.memory_zookeeper import MemoryServer
 
 TOPOLOGY = """
 apiVersion: reprise.dev/v1alpha1
@@ -58,7 +58,7 @@ def resource(tmp_path: Path) -> StreamTopology:
 
 @pytest.fixture
 def driver(resource: StreamTopology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalDriver:
-    driver = LocalDriver(world_of(resource, tmp_path), FakeTree())
+    driver = LocalDriver(world_of(resource, tmp_path), MemoryServer())
     monkeypatch.setattr(driver.channel.changed, "wait", lambda _=None: True)
     driver.want(1, 0, driver.world.spread("a", "b"))
     return driver

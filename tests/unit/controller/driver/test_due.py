@@ -19,8 +19,8 @@ from reprise.scheduler import Desired, Node, Progress
 from reprise.spark_jobs.engine.engine import WINDOW
 from reprise.spark_jobs.topology import load_text
 from tests.support import live_engine as live
-from tests.support.fake_zk import FakeTree
 from tests.support.local_driver import LocalDriver, world_of
+from tests.support.memory_zookeeper import MemoryServer
 from tests.unit.spark_jobs.engine.test_after_a_stop import LIVE
 from tests.unit.spark_jobs.state.test_release import Machine
 
@@ -36,7 +36,7 @@ def machine() -> Machine:
 def driver(tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> LocalDriver:
     """Two batches a second, by the clock of `machine`; all that is due is shown."""
     live.END = 10_000
-    driver = LocalDriver(world_of(load_text(LIVE), tmp_path), FakeTree())
+    driver = LocalDriver(world_of(load_text(LIVE), tmp_path), MemoryServer())
     monkeypatch.setattr(driver.channel.changed, "wait", lambda _=None: True)
     monkeypatch.setattr(driver.stop, "wait", lambda _=None: driver.stop.is_set())
     driver.engine.release = machine.release(driver.world.checkpoints, INTERVAL_S)

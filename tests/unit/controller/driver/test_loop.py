@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -15,7 +15,7 @@ from reprise.controller.driver import loop as module
 from reprise.controller.driver.channel import Channel
 from reprise.controller.driver.publish_rate import PublishRate
 from reprise.controller.zookeeper.records import parse_stats
-from reprise.controller.zookeeper.session import SessionState, ZooKeeperSession
+from reprise.controller.zookeeper.session import SessionState
 from reprise.scheduler.model import PartitionStats, Progress
 from reprise.spark_jobs.engine import chain
 from reprise.spark_jobs.engine.engine import Engine
@@ -24,8 +24,8 @@ from reprise.spark_jobs.node import shim
 from reprise.spark_jobs.node.command import Usage
 from reprise.spark_jobs.state.epochs import Fence
 from reprise.spark_jobs.topology import load_text
-from tests.support.fake_zk import FakeTree, FakeZk
 from tests.support.local_driver import ROOT, LocalDriver, world_of
+from tests.support.memory_zookeeper import MemoryServer, MemorySession
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 
 
@@ -33,7 +33,7 @@ from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalDriver:
     """At work since the first batch; nobody waits for a clock."""
     world = world_of(load_text(DIAMOND), tmp_path)
-    driver = LocalDriver(world, FakeTree(), tmp_path / "events.jsonl")
+    driver = LocalDriver(world, MemoryServer(), tmp_path / "events.jsonl")
     monkeypatch.setattr(driver.channel.changed, "wait", lambda _=None: True)
     monkeypatch.setattr(driver.stop, "wait", lambda _=None: driver.stop.is_set())
     driver.want(1, 0, world.spread("a", "b"))
@@ -71,18 +71,18 @@ def test_a_checkpoint_that_cannot_be_announced_is_announced_later(
 ) -> None:
     store = driver.engine.store
     monkeypatch.setattr(store, "manifest", failing(3, error, store.manifest))
-    turns(driver, lambda: any(name.startswith(f"{ROOT}/checkpoints/") for name in driver.tree.nodes))
+    turns(driver, lambda: any(name.startswith(f"{ROOT}/checkpoints/") for name in driver.tree.records))
     assert len([p for p in problems(driver) if "not announced" in p]) == 1
     assert driver.engine.jobs > 3
 
 
 def test_a_checkpoint_that_zookeeper_did_not_take_is_announced_when_it_is_back(driver: LocalDriver) -> None:
     turns(driver, lambda: bool(driver.engine.positions))
-    driver.zk.state = SessionState.SUSPENDED
+    driver.zk.client.state = SessionState.SUSPENDED
     turns(driver, lambda: driver.engine.punctuations.newest > 0)
-    assert not [name for name in driver.tree.nodes if "checkpoints" in name]
+    assert not [name for name in driver.tree.records if "checkpoints" in name]
     newest = driver.engine.punctuations.newest
-    driver.zk.state = SessionState.CONNECTED
+    driver.zk.client.state = SessionState.CONNECTED
     driver.turn()
     assert driver.record(f"checkpoints/{max(newest, driver.engine.punctuations.newest):08d}")
 
@@ -234,7 +234,7 @@ def test_a_driver_that_was_frozen_in_the_middle_of_a_job_says_nothing_when_it_wa
     monkeypatch.setattr(Fence, "check", lambda self: None)
     turns(driver, lambda: driver.engine.punctuations.newest > 0)
     driver.loop.publish()
-    records = sorted(driver.tree.nodes)
+    records = sorted(driver.tree.records)
     later: list[LocalDriver] = []
 
     def frozen(job: int, stage: int, slot: int) -> None:
@@ -252,7 +252,7 @@ def test_a_driver_that_was_frozen_in_the_middle_of_a_job_says_nothing_when_it_wa
     for _ in range(5):  # a checkpoint may become complete, and is not announced
         driver.turn()
     assert driver.record()["driver"] == str(later[0].engine.epoch)
-    assert sorted(driver.tree.nodes) == records
+    assert sorted(driver.tree.records) == records
     assert driver.stop.is_set(), "a refused write has told it"
 
 
@@ -264,16 +264,16 @@ def test_a_driver_that_was_frozen_just_before_a_write_does_not_write(driver: Loc
             later.append(LocalDriver(driver.world, driver.tree))
             later[0].loop.publish()
 
-    driver.zk.before = frozen
+    driver.zk.client.before = frozen
     assert not driver.loop.publish()
     assert driver.record()["driver"] == str(later[0].engine.epoch)
 
 
 def test_a_driver_whose_records_were_removed_ends_and_makes_none_anew(driver: LocalDriver) -> None:
     turns(driver, lambda: bool(driver.engine.positions))
-    driver.tree.delete(f"{ROOT}/driver")
+    driver.tree.remove(f"{ROOT}/driver")
     assert not driver.loop.publish()
-    assert f"{ROOT}/progress" not in driver.tree.nodes
+    assert f"{ROOT}/progress" not in driver.tree.records
     driver.turn()
     assert driver.stop.is_set()
 
@@ -361,7 +361,7 @@ def test_nodes_read_by_two_threads_at_once_are_those_that_are_there(driver: Loca
             other.start()
             other.join(0.3)  # without a lock it is done by then; with one it waits for us
 
-    driver.zk.after = meanwhile
+    driver.zk.client.after = meanwhile
     driver.channel.read_nodes()
     other.join()
     assert sorted(driver.channel.read_nodes()) == ["n1#1", "n2#1"]
@@ -372,7 +372,7 @@ def test_records_of_checkpoints_go_in_the_order_of_numbers(driver: LocalDriver) 
     for position in (99_999_998, 99_999_999, 100_000_000):
         driver.tree.put(f"{ROOT}/checkpoints/{position:08d}", b"{}")
     driver.channel.forget_checkpoints(2)
-    left = [path.rpartition("/")[2] for path in driver.tree.nodes if "/checkpoints/" in path]
+    left = [path.rpartition("/")[2] for path in driver.tree.records if "/checkpoints/" in path]
     assert sorted(left) == ["100000000", "99999999"]
 
 
@@ -380,15 +380,15 @@ def test_records_of_checkpoints_stay_where_a_successor_has_begun(driver: LocalDr
     """It begins after the old driver has seen that it is the newest, and before it removes the first record."""
     for position in (10, 20, 30):
         driver.tree.put(f"{ROOT}/checkpoints/{position:08d}", b"{}")
-    later = Channel("", ROOT, session=cast(ZooKeeperSession, FakeZk(driver.tree)))
+    later = Channel("", ROOT, session=MemorySession(driver.tree))
 
     def begins(request: str) -> None:
         if request == "get_children":
             later.next_epoch()
 
-    driver.zk.after = begins
+    driver.zk.client.after = begins
     driver.channel.forget_checkpoints(1)
-    assert len([path for path in driver.tree.nodes if "/checkpoints/" in path]) == 3
+    assert len([path for path in driver.tree.records if "/checkpoints/" in path]) == 3
     assert driver.channel.superseded
 
 

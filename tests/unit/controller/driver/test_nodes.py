@@ -12,10 +12,9 @@ from reprise.controller.driver import nodes as module
 from reprise.controller.driver.channel import Channel
 from reprise.controller.driver.nodes import SparkNodes
 from reprise.controller.zookeeper.node_record import NodeRecord, encode_node
-from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.errors import VersionError
-from tests.support.fake_zk import FakeTree, FakeZk
+from tests.support.memory_zookeeper import MemoryServer, MemorySession
 
 ROOT, LONG_S = "/reprise/test/nodes", 20.0
 
@@ -45,10 +44,10 @@ class Scene:
     """Nodes n1 and n2 have heartbeats, n1 an executor.  `answers`: what comes of each attempt to make a node ready."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        tree = FakeTree()
+        tree = MemoryServer()
         for name in ("n1", "n2"):
             tree.put(f"{ROOT}/nodes/{name}", encode_node(NodeRecord(name, f"host-{name}", 1, 17, 1000, 0.0)))
-        self.channel = Channel("", ROOT, session=cast(ZooKeeperSession, FakeZk(tree)))
+        self.channel = Channel("", ROOT, session=MemorySession(tree))
         self.spark = Spark()
         self.spark.hosts.append("host-n1")
         self.nodes = SparkNodes(cast(SparkContext, self.spark), "here", self.channel)

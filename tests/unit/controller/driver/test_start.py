@@ -7,7 +7,7 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -26,15 +26,14 @@ from reprise.controller.zookeeper import observer as observation
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.process_records import parse_waits
-from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.spark_jobs.errors import DamagedError, StoreError
 from reprise.spark_jobs.state.epochs import claims
 from reprise.spark_jobs.state.revision import RevisionError
 from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import load_text
 from reprise.spark_jobs.topology.resource import SparkSettings
-from tests.support.fake_zk import FakeTree, FakeZk
 from tests.support.local_driver import ROOT
+from tests.support.memory_zookeeper import MemoryServer, MemorySession
 from tests.support.oncall import TOPOLOGY, resource, steady
 from tests.unit.controller.driver.test_upgrade import NEW
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
@@ -43,10 +42,10 @@ from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 class Starting(Driver):
     """Without Spark, and with ZooKeeper in memory; `pauses` in seconds are noted and not waited for."""
 
-    def __init__(self, folder: Path, tree: FakeTree) -> None:
+    def __init__(self, folder: Path, tree: MemoryServer) -> None:
         config = DriverConfig("zk", ROOT, "local", str(folder / "out"), str(folder / "cp"), None, "", "h", "")
         super().__init__(load_text(DIAMOND), config)
-        self.channel = Channel("", ROOT, session=cast(ZooKeeperSession, FakeZk(tree)))
+        self.channel = Channel("", ROOT, session=MemorySession(tree))
         self.pauses: list[float] = []
         self.stop.wait = self._notes  # type: ignore[method-assign]
 
@@ -87,7 +86,7 @@ def test_a_store_that_is_away_at_the_start_is_waited_for(
     about: str,
 ) -> None:
     away(monkeypatch, method, about, 8)
-    driver = Starting(tmp_path, FakeTree())
+    driver = Starting(tmp_path, MemoryServer())
     with caplog.at_level(logging.ERROR):
         found = driver._started()
     assert found is not None
@@ -103,7 +102,7 @@ def test_spark_is_told_memory_in_whole_mebibytes_and_the_place_stands_above_the_
     monkeypatch.setattr(
         process, "SparkContext", lambda conf: given.append(conf) or SimpleNamespace(setLogLevel=given.append)
     )
-    driver = Starting(tmp_path, FakeTree())
+    driver = Starting(tmp_path, MemoryServer())
     own = {"spark.a": "topology", "spark.b": "topology"}
     driver.resource = replace(driver.resource, spark=SparkSettings(1_000_000_000, own))
     driver.config = replace(driver.config, conf={"spark.b": "place"})
@@ -118,7 +117,7 @@ def test_spark_is_told_memory_in_whole_mebibytes_and_the_place_stands_above_the_
 
 
 def test_checkpoints_are_taken_as_the_topology_says(tmp_path: Path) -> None:
-    driver = Starting(tmp_path, FakeTree())
+    driver = Starting(tmp_path, MemoryServer())
     found = driver._started()
     assert found is not None
     assert found[0].punctuations.policy == driver.resource.checkpoint
@@ -126,19 +125,19 @@ def test_checkpoints_are_taken_as_the_topology_says(tmp_path: Path) -> None:
 
 def test_what_a_driver_waits_for_is_told_to_people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until it has begun; the report of the driver before it, by which all is well, is not believed meanwhile."""
-    tree, path = FakeTree(), f"{ROOT}/{paths.WAITS}"
+    tree, path = MemoryServer(), f"{ROOT}/{paths.WAITS}"
     away(monkeypatch, "names", "epochs", 3)
     driver, seen = Starting(tmp_path, tree), steady()
     shown: list[Observation] = []
 
     def meanwhile(_: float | None = None) -> bool:
-        problem = parse_waits(tree.nodes[path][0]).problem
+        problem = parse_waits(tree.records[path][0]).problem
         shown.append(replace(seen, waits=problem, problems=observation._problems(None, problem)))
         return False
 
     driver.stop.wait = meanwhile  # type: ignore[method-assign]
     assert driver._started() is not None
-    assert path not in tree.nodes, "it waits no more"
+    assert path not in tree.records, "it waits no more"
     assert len(shown) == 3
     text = "the driver waits for its checkpoint store: cannot names epochs: the store is away"
     for look in shown:
@@ -163,10 +162,10 @@ def test_what_a_driver_waits_for_is_told_to_people(tmp_path: Path, monkeypatch: 
 def test_who_waits_beside_a_later_driver_says_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tree = FakeTree()
+    tree = MemoryServer()
     away(monkeypatch, "names", "epochs", 1)
     driver = Starting(tmp_path, tree)
-    later = Channel("", ROOT, session=cast(ZooKeeperSession, FakeZk(tree)))
+    later = Channel("", ROOT, session=MemorySession(tree))
     claim = driver.channel.waits_for
 
     def too_late(problem: str) -> None:
@@ -175,14 +174,14 @@ def test_who_waits_beside_a_later_driver_says_nothing(
 
     monkeypatch.setattr(driver.channel, "waits_for", too_late)
     assert driver._started() is None
-    assert f"{ROOT}/{paths.WAITS}" not in tree.nodes
+    assert f"{ROOT}/{paths.WAITS}" not in tree.records
 
 
 def test_one_that_waits_for_its_store_ends_when_it_is_told_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     away(monkeypatch, "names", "epochs", 1000)
-    driver = Starting(tmp_path, FakeTree())
+    driver = Starting(tmp_path, MemoryServer())
 
     def told(_: float | None = None) -> bool:
         driver.stop.set()
@@ -197,7 +196,7 @@ def test_one_that_waited_does_not_come_back_before_its_successor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, about: str
 ) -> None:
     """It is given up while its store is away; when that is back it must not claim an epoch after its successor."""
-    tree = FakeTree()
+    tree = MemoryServer()
     old, new = Starting(tmp_path, tree), Starting(tmp_path, tree)
     away(monkeypatch, method, about, 1)
     found: list[Any] = []
@@ -215,7 +214,7 @@ def test_one_that_waited_does_not_come_back_before_its_successor(
 
 def test_what_a_driver_begins_with_has_its_epoch_in_its_name(tmp_path: Path) -> None:
     """Else what an earlier driver, frozen at its beginning, writes late would take its place."""
-    tree = FakeTree()
+    tree = MemoryServer()
     first = Starting(tmp_path, tree)._started()
     assert first is not None
     first[0].release.start(1000.0)
@@ -227,7 +226,7 @@ def test_what_a_driver_begins_with_has_its_epoch_in_its_name(tmp_path: Path) -> 
 
 
 def test_what_is_damaged_or_refused_is_not_tried_again(tmp_path: Path) -> None:
-    tree = FakeTree()
+    tree = MemoryServer()
     first = Starting(tmp_path, tree)
     assert first._started() is not None
     (tmp_path / "cp" / "stream.json").write_text("no name")

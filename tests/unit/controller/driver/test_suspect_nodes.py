@@ -8,8 +8,8 @@ import pytest
 
 from reprise.controller.zookeeper.node_record import NodeRecord, absence_counts_after_s, encode_node
 from reprise.spark_jobs.topology import load_text
-from tests.support.fake_zk import FakeTree
 from tests.support.local_driver import ROOT, LocalDriver, world_of
+from tests.support.memory_zookeeper import MemoryServer
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 
 LIMIT_S = absence_counts_after_s()
@@ -20,7 +20,7 @@ class Scene:
 
     def __init__(self, folder: Path) -> None:
         self.now = 100.0
-        self.driver = LocalDriver(world_of(load_text(DIAMOND), folder), FakeTree())
+        self.driver = LocalDriver(world_of(load_text(DIAMOND), folder), MemoryServer())
         self.driver.channel._clock = self.driver.loop._clock = lambda: self.now
         for node in "ab":
             self.register(node)
@@ -32,7 +32,7 @@ class Scene:
 
     def silence(self, node: str) -> None:
         """Its session has expired."""
-        self.driver.tree.delete(f"{ROOT}/nodes/{node}")
+        self.driver.tree.remove(f"{ROOT}/nodes/{node}")
 
     def nodes(self) -> list[str]:
         return sorted(self.driver.channel.read_nodes())

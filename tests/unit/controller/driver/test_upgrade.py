@@ -22,9 +22,9 @@ from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.state.revision import RevisionError, Revisions, revision_of
 from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import StreamTopology, expand, load_text, override
-from tests.support.fake_zk import FakeTree
 from tests.support.local_driver import ROOT, LocalDriver, world_of
 from tests.support.local_engine import World
+from tests.support.memory_zookeeper import MemoryServer
 from tests.unit.controller.driver.test_loop import failing, turns
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 
@@ -37,7 +37,7 @@ def at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalDriver:
     """In the middle between two checkpoints: batches are shown that the newest one does not cover."""
     world = world_of(OLD, tmp_path)
     world.engine.release.ahead = 3
-    driver = started(world, FakeTree(), 1, 0, monkeypatch)
+    driver = started(world, MemoryServer(), 1, 0, monkeypatch)
     turns(driver, lambda: between(driver.engine))
     return driver
 
@@ -52,7 +52,7 @@ def between(engine: Engine) -> bool:
 
 
 def started(
-    world: World, tree: FakeTree, generation: int, checkpoint: int, monkeypatch: pytest.MonkeyPatch
+    world: World, tree: MemoryServer, generation: int, checkpoint: int, monkeypatch: pytest.MonkeyPatch
 ) -> LocalDriver:
     driver = LocalDriver(world, tree)
     driver.engine.release.ahead = 3
@@ -91,7 +91,7 @@ def test_after_a_drain_new_code_goes_on_and_nothing_is_made_again(
     boundary = at_work.record()["drained"]
     assert boundary == at_work.record()["horizon"] == at_work.record()["checkpoint"]
     assert max(batch_of(name) for name in world.output()) == boundary, "all is shown, and nothing beyond"
-    assert f"{ROOT}/checkpoints/{boundary:08d}" in at_work.tree.nodes
+    assert f"{ROOT}/checkpoints/{boundary:08d}" in at_work.tree.records
     shown = world.output()
     change(world, NEW)
     world.nodes.lose("a", "b")
@@ -186,13 +186,13 @@ def test_nothing_is_released_once_the_stream_may_be_marked_as_drained(
 
     def marked(position: int) -> None:
         mark(position)
-        at_work.zk.state = SessionState.SUSPENDED
+        at_work.zk.client.state = SessionState.SUSPENDED
 
     monkeypatch.setattr(at_work.revisions, "drained", marked)
     turns(at_work, lambda: on_record(at_work) is not None)
     assert not at_work.stop.is_set()
     shown = world.output()
-    at_work.zk.state = SessionState.CONNECTED
+    at_work.zk.client.state = SessionState.CONNECTED
     at_work.channel._listen(SessionState.CONNECTED)
     at_work.want(2, newest, world.spread("a", "b"), seq=2)
     turns(at_work, at_work.stop.is_set)

@@ -177,3 +177,16 @@ def test_what_a_session_owns_goes_with_it(connect: Connect, client: Any, root: s
     other.stop()
     until(lambda: client.get_children(root) == ["lasting"], "only the other is left")
     until(lambda: len(heard) == 1, "it is heard of")
+
+
+def test_who_keeps_looking_hears_of_each_change(client: Any, root: str) -> None:
+    path, names, values = f"{root}/record", list[list[str]](), list[bytes | None]()
+    client.ChildrenWatch(root, names.append)
+    client.DataWatch(path, lambda value, _stat, _event: values.append(value))
+    until(lambda: (names[-1:], values[-1:]) == ([[]], [None]), "what there is now")
+    client.create(path, b"1")
+    until(lambda: (names[-1:], values[-1:]) == ([["record"]], [b"1"]), "it comes")
+    client.set(path, b"2")
+    until(lambda: values[-1:] == [b"2"], "it is written")
+    client.delete(path)
+    until(lambda: (names[-1:], values[-1:]) == ([[]], [None]), "it goes")
