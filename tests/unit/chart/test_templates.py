@@ -130,7 +130,7 @@ def test_cluster_rights_are_a_choice() -> None:
     assert names == {f"streams-rec-operator{part}" for part in ("", "-nodes", "-capacity")}
     assert OPERATOR not in {o["metadata"]["name"] for o in of_kind(objects, "Role")}
     nodes = one(objects, "ClusterRole", "streams-rec-operator-nodes")
-    assert nodes["rules"] == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]}]
+    assert nodes["rules"] == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]}]
     arguments = operator_pod(**EVERYTHING)["containers"][0]["args"]
     assert "--watch=" in arguments and "--no-nodes" not in arguments
 
