@@ -82,7 +82,8 @@ def rearranged(
     """Everything placed anew, where `planned` leaves out what fits in sum and on no single node although as many nodes are
     there as before the failure: the recovery would have no end.  None where that is not so, or does not help either.
 
-    This alone moves partitions that run: they go back to the checkpoint with all others, once.
+    This alone moves partitions that run: they go back to the checkpoint with all others.  A plan is made again only after
+    a further loss, so there is one such plan after each.
     """
     if not planned.left_out or len(view.usable) < nodes or not may_evict(view.policy) or view.poison:
         return None

@@ -43,8 +43,8 @@ def plan_by_plan(s: Situation, first: bool) -> Decision | None:
         placed = plan_rollback(view, s.costs, s.planner, s.open.nodes_before)
     else:
         placed = Placed(plan_recovery(view, s.costs, view.survivors, candidates, s.planner), view.survivors)
-        if anew := rearranged(view, s.costs, placed.planned, s.open.nodes_before, s.planner):
-            rollback, placed = True, anew
+    if anew := rearranged(view, s.costs, placed.planned, s.open.nodes_before, s.planner):
+        rollback, placed = True, anew
     planned = placed.planned
     trigger = _trigger(s, first, bool(lost))
     plan_id = s.plan_id()

@@ -42,6 +42,10 @@ def code() -> list[str | int]:
     return [VERSION, max(module.stat().st_mtime_ns for module in modules)]
 
 
+CODE = code()
+"""Of this process: taken before a host imports the rest, so that what is replaced meanwhile counts as changed."""
+
+
 def claim(home: Path, executor: int) -> bool:
     """Take the spare host of this node for the executor with this folder and pid; False where none can be had."""
     folder = os.environ.get(FOLDER)
@@ -56,7 +60,7 @@ def claim(home: Path, executor: int) -> bool:
                 "home": str(home),
                 "executor": executor,
                 "environment": {**os.environ, **ONE_THREAD},
-                "code": code(),
+                "code": CODE,
             }
             connection.send_bytes(json.dumps(wanted).encode())
             if not connection.poll(ANSWER_S):
@@ -74,7 +78,6 @@ def claim(home: Path, executor: int) -> bool:
 
 def wait_for_claim(folder: Path, agent: int) -> tuple[Path, int]:
     """Be the spare host of `folder` until a task takes it; its executor's folder and pid.  Ends with the agent."""
-    mine = code()
     taken = threading.Event()
     threading.Thread(target=_end_with, args=(agent, taken), daemon=True).start()
     name, key = f"spare-{os.getpid()}-{secrets.token_hex(4)}", secrets.token_bytes(32)
@@ -83,7 +86,7 @@ def wait_for_claim(folder: Path, agent: int) -> tuple[Path, int]:
         while True:
             accepted, _ = listener.accept()
             with Connection(accepted.detach()) as connection:
-                wanted = _asked(connection, key, mine)
+                wanted = _asked(connection, key)
                 if wanted is None:
                     continue
                 (folder / HANDSHAKE).unlink(missing_ok=True)
@@ -125,9 +128,7 @@ def _end_with(agent: int, taken: threading.Event) -> None:
             os._exit(0)
 
 
-def _asked(
-    connection: Connection, key: bytes, mine: list[str | int]
-) -> tuple[Path, int, dict[str, str]] | None:
+def _asked(connection: Connection, key: bytes) -> tuple[Path, int, dict[str, str]] | None:
     """Folder, pid and variables of somebody who has the key; None if this process cannot be what is wanted."""
     try:
         if not admit(connection, key) or not connection.poll(ANSWER_S):
@@ -135,8 +136,8 @@ def _asked(
         wanted = json.loads(connection.recv_bytes())
         home, theirs = Path(wanted["home"]), dict(wanted["environment"])
         refused = refusal(_started_with(), theirs, sys.modules, home)
-        if other := wanted["code"] != mine:
-            refused = f"it has other code: {mine}"
+        if other := wanted["code"] != CODE:
+            refused = f"it has other code: {CODE}"
         if refused:
             connection.send_bytes(json.dumps({"refused": refused}).encode())
             if other:

@@ -80,6 +80,8 @@ class Driver:
         known = self.desired or Desired(0, -1, 0, self.epoch)
         if desired is None or desired.seq == known.seq or desired.generation <= self.first_generation:
             return
+        if desired.driver != self.epoch:
+            return  # decided late, for the driver before this one
         rollback = desired.generation != known.generation
         if (rollback or desired.checkpoint != known.checkpoint) and desired.checkpoint in world.damaged:
             self.bad.add(desired.checkpoint)

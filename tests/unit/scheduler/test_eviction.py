@@ -199,3 +199,31 @@ def test_nobody_leaves_where_the_rest_would_not_find_room_on_as_many_nodes_as_be
     assert w.desired is not None
     assert {"b.0", "c.1"} <= w.desired.assignment.keys()
     assert not w.plans[0].note
+
+
+@pytest.mark.parametrize("helped", [False, True])
+def test_a_further_loss_with_a_rollback_ends_as_well(helped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not deterministic: the last nodes come with the last loss, so no arrival follows, and the plan of the loss itself
+    places everything anew."""
+    costs = {"a": (250, 100, 250), "b": (250,), "c": (150, 150), "d": (300,)}
+    topology = replace(sized(costs, {"a": 1, "b": 4, "c": 5, "d": 5}), deterministic=False)
+    if not helped:
+        monkeypatch.setattr(recovery, "rearranged", lambda *_: None)
+    w = World(topology, Policy(nodes_wanted=4, cpu_cap=1.0, node_cpu_milli=400))
+    for k in range(4):
+        w.add(f"n{k + 1}", cpu=400)
+    w.start_driver()
+    w.run(5.0)
+    w.kill("n2", "n3", "n4")
+    w.run(3.6)
+    w.add("m1", cpu=400)
+    w.run(0.6)
+    w.kill("m1")
+    w.add("m2", cpu=400)
+    w.run(0.3)
+    w.kill("n1")
+    for k in (3, 4, 5):
+        w.add(f"m{k}", cpu=400)
+    w.run(60.0)
+    assert w.healthy() is helped
+    assert [plan.trigger for plan in w.plans if "everything is placed anew" in plan.note] == ["loss"] * helped

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from reprise.spark_jobs.errors import CheckpointError
+from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import load_text
 from tests.support.local_engine import World
 from tests.unit.spark_jobs.engine.test_recovery import COIN, DIAMOND
@@ -25,11 +26,17 @@ def world_with_two_checkpoints(tmp_path: Path, topology: str) -> tuple[World, in
     return world, older
 
 
-def test_newer_checkpoints_count_no_more_when_what_went_back_begins(tmp_path: Path) -> None:
+def test_newer_checkpoints_count_no_more_when_what_went_back_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else one of them would close the incident, sources would forget what is still to be read, and all stand still."""
     world, older = world_with_two_checkpoints(tmp_path, DIAMOND)
+    withdrawn: list[int] = []
+    monkeypatch.setattr(CheckpointStore, "withdraw", lambda _, after: withdrawn.append(after))
     world.want(2, older, {}, retain=True)
+    assert not withdrawn
     world.want(2, older, world.spread("a", "b"), retain=True)
+    assert withdrawn == [older], "a manifest that nobody confirmed would count for the next driver"
     assert world.engine.progress.covers.everybody == older
     world.engine.tick(world.nodes.living(), threading.Event())
     world.want(2, older, world.spread("a", "b"))

@@ -19,7 +19,7 @@ import pytest
 from reprise.spark_jobs.contract import Inbox, Operator
 from reprise.spark_jobs.engine.chain import _first_line
 from reprise.spark_jobs.engine.dispatch import Dispatch
-from reprise.spark_jobs.errors import DataPlaneError, HostBusyError, HostLostError
+from reprise.spark_jobs.errors import DataPlaneError, HostBusyError, HostLostError, SlotMisplacedError
 from reprise.spark_jobs.node import meeting, shim
 from reprise.spark_jobs.node.host import Host
 from reprise.spark_jobs.node.host_process import serve
@@ -194,3 +194,22 @@ def test_a_step_that_never_returns_is_named_though_the_host_is_held(
 def test_a_late_request_reaches_the_task_as_an_error(node: Node) -> None:
     with pytest.raises(DataPlaneError, match="no job has begun on this host"):
         shim.exchange((1, 1), 1, [], False)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [((0, ("at", "127.0.1.99")), b"orders"), (0, ("at", "127.0.1.99"))],
+    ids=["with orders", "in a later stage"],
+)
+def test_a_task_on_another_node_than_its_slot_s_hands_nothing_to_the_host_there(
+    monkeypatch: pytest.MonkeyPatch, row: tuple[Any, Any]
+) -> None:
+    """Spark may run it anywhere once the slot's node is gone."""
+    handed: list[object] = []
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.1.13")
+    monkeypatch.delenv("SPARK_EXECUTOR_POD_IP", raising=False)
+    monkeypatch.setattr(shim, "exchange", lambda *given: handed.append(given))
+    stage = shim.Stage((1, 1), 0, False)
+    with pytest.raises(SlotMisplacedError, match=r"slot 0 belongs to 127\.0\.1\.99"):
+        stage(0, [row])
+    assert not handed

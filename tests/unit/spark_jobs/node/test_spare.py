@@ -211,7 +211,7 @@ def test_one_with_other_code_ends_so_that_the_agent_starts_another(
 ) -> None:
     """The package was replaced while it waited."""
     node.ready()
-    monkeypatch.setattr(spare, "code", lambda: ["0.0.1", 7])
+    monkeypatch.setattr(spare, "CODE", ["0.0.1", 7])
     assert not spare.claim(node.home, os.getpid())
     assert node.process.wait(60) != 0
     assert "it has other code" in (node.home / spare.LOG).read_text()
@@ -227,7 +227,7 @@ def test_who_does_not_wait_for_the_answer_gets_no_second_host(node: Node) -> Non
         "home": str(node.home),
         "executor": os.getpid(),
         "environment": {**node.variables, **spare.ONE_THREAD},
-        "code": spare.code(),
+        "code": spare.CODE,
     }
     connection.send_bytes(json.dumps(wanted).encode())
     connection.close()
