@@ -120,10 +120,10 @@ def test_an_incident_is_told_with_its_time_line_plan_and_bound(
     assert all(entry["reason"] in plan for entry in said["plan"]["left_out"]) and said["plan"]["left_out"]
     assert all(entry["query"] in plan for entry in said["plan"]["chosen"])
     label = browser.find_element(By.ID, "chart").get_attribute("aria-label")
-    assert label is not None and "53.3 % by priority" in label and "at most 53.3 %" in label
+    assert label is not None and "61.3 % by priority" in label and "at most 61.3 %" in label
     browser.find_element(By.CSS_SELECTOR, "#chart-table summary").click()
     rows = browser.find_elements(By.CSS_SELECTOR, "#chart-rows tr")
-    assert "53.3 %" in rows[-1].text and "100 %" in rows[0].text
+    assert "61.3 %" in rows[-1].text and "100 %" in rows[0].text
     assert browser.execute_script("return document.querySelector('#chart canvas').width > 300")
 
 
