@@ -84,6 +84,11 @@ def test_where_the_agent_has_started_none_nobody_waits(
     assert not spare.claim(tmp_path, 1)
 
 
+def before(folder: Path) -> str:
+    """PYTHONPATH with one more folder."""
+    return os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
+
+
 PHASE = "PYTEST_CURRENT_TEST"
 """Changes between the start of a test and its body."""
 
@@ -166,7 +171,7 @@ def test_the_first_task_takes_it_and_the_next_one_finds_none(
 ) -> None:
     node.ready()
     assert (node.waiting / spare.HANDSHAKE).stat().st_mode & 0o777 == 0o600
-    monkeypatch.setenv("PYTHONPATH", f"{node.code}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.setenv("PYTHONPATH", before(node.code))
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as executor:
         assert spare.claim(node.home, executor.pid)
         assert not spare.claim(node.home, executor.pid)
@@ -263,7 +268,7 @@ def test_what_it_becomes_is_what_python_makes_of_those_variables(tmp_path: Path)
     home.mkdir()
     theirs = {
         **os.environ,
-        "PYTHONPATH": f"{code}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+        "PYTHONPATH": before(code),
         "ONLY": "theirs",
     }
     say = "import json, os, sys; print(json.dumps([sys.path[1:], dict(os.environ), os.getcwd()]), file=open('said', 'w'))"
