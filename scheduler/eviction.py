@@ -41,7 +41,7 @@ def plan_rollback(view: View, costs: Mapping[str, int], planner: Planner, nodes:
     a node where the rest would not fit beside the plan on as many nodes as before: the room would be filled in a way that
     leaves a large partition without a place, and the recovery without an end.
     """
-    beside = Placed(plan_recovery(view, costs, view.survivors, view.failed, planner), view.survivors)
+    beside = _planned(view, costs, view.survivors, planner)
     idle = blocked(view)
     if not beside.planned.left_out or not idle or not may_evict(view.policy):
         return beside

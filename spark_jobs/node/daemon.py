@@ -19,16 +19,17 @@ ARCHIVES = ("pyspark.zip", "py4j-*-src.zip")
 def without_archives(path: Sequence[str], installed: Path | None) -> list[str]:
     """`path` less the archives of the pyspark that is installed in the folder `installed` (None: none is)."""
     own = installed.resolve() / "python" / "lib" if installed is not None else None
-    return [entry for entry in path if not (Path(entry).resolve().parent == own and _archive(Path(entry)))]
+    return [entry for entry in path if not (Path(entry).resolve().parent == own and is_archive(Path(entry)))]
 
 
-def _archive(entry: Path) -> bool:
+def is_archive(entry: Path) -> bool:
+    """Whether this is one of the archives that Spark puts in front of the import path, by its name."""
     return any(entry.match(pattern) for pattern in ARCHIVES)
 
 
 def _installed() -> Path | None:
     """Where the import system finds pyspark behind all archives."""
-    plain = [entry for entry in sys.path if not _archive(Path(entry))]
+    plain = [entry for entry in sys.path if not is_archive(Path(entry))]
     spec = importlib.machinery.PathFinder.find_spec("pyspark", plain)
     return Path(spec.origin).parent if spec is not None and spec.origin else None
 

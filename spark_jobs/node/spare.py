@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from reprise.spark_jobs.node.daemon import ARCHIVES
+from reprise.spark_jobs.node.daemon import is_archive
 from reprise.spark_jobs.node.meeting import admit, announce, announced, listen
 from reprise.spark_jobs.version import VERSION
 
@@ -114,7 +114,7 @@ def refusal(mine: Mapping[str, str], theirs: Mapping[str, str], imported: Iterab
         return "PYTHONPATH has another order"
     tops = {name for name in imported if "." not in name}
     for entry in map(Path, (str(home), *(entry for entry in after if entry not in {*before, *sys.path}))):
-        if entry.is_file() and not any(entry.match(archive) for archive in ARCHIVES):
+        if entry.is_file() and not is_archive(entry):
             return f"{entry} is not a folder"
         there = {path.name.split(".")[0] for path in entry.iterdir()} if entry.is_dir() else set()
         if hidden := sorted(there & tops):
