@@ -40,11 +40,11 @@ def lost(w: World, where: dict[str, str], *killed: str) -> World:
     return w
 
 
-def world(topology: TopologyView, nodes: int, **policy: Any) -> World:
-    """Nodes with room for two partitions each under the cap."""
+def world(topology: TopologyView, nodes: int, cpu: int = 2 * CPU, **policy: Any) -> World:
+    """Started on so many nodes, each with room for two partitions of `CPU` under the cap if nothing else is said."""
     w = World(topology, Policy(nodes_wanted=nodes, cpu_cap=1.0, **policy))
     for k in range(nodes):
-        w.add(f"n{k + 1}", cpu=2 * CPU)
+        w.add(f"n{k + 1}", cpu=cpu)
     w.start_driver()
     w.run(3.0)
     return w
@@ -171,11 +171,7 @@ def test_what_fits_on_no_single_node_though_all_are_back_is_placed_anew_with_all
         with monkeypatch.context() as patched:
             if not helped:
                 patched.setattr(recovery, "rearranged", lambda *_: None)
-            w = World(topology, Policy(nodes_wanted=3, cpu_cap=1.0, node_cpu_milli=400))
-            for k in range(3):
-                w.add(f"n{k + 1}", cpu=400)
-            w.start_driver()
-            w.run(5.0)
+            w = world(topology, 3, 400, node_cpu_milli=400)
             w.kill("n1", "n3")
             w.run(3.0)
             for k in range(2):
@@ -209,11 +205,7 @@ def test_a_further_loss_with_a_rollback_ends_as_well(helped: bool, monkeypatch: 
     topology = replace(sized(costs, {"a": 1, "b": 4, "c": 5, "d": 5}), deterministic=False)
     if not helped:
         monkeypatch.setattr(recovery, "rearranged", lambda *_: None)
-    w = World(topology, Policy(nodes_wanted=4, cpu_cap=1.0, node_cpu_milli=400))
-    for k in range(4):
-        w.add(f"n{k + 1}", cpu=400)
-    w.start_driver()
-    w.run(5.0)
+    w = world(topology, 4, 400, node_cpu_milli=400)
     w.kill("n2", "n3", "n4")
     w.run(3.6)
     w.add("m1", cpu=400)
