@@ -8,6 +8,7 @@ of the connection nothing is known for a while, because nodes whose sessions are
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
@@ -104,6 +105,8 @@ class Store:
     _kept: dict[str, tuple[Any, int]] = field(default_factory=dict)
     """Desired state and incident with their versions, as this coordinator has written them last, while an incident is open:
     only the leader writes them, and its next transaction checks their versions."""
+    _collided: bool = False
+    """The last decision was refused because of a record that was there already."""
     _window: StatsWindow = field(default_factory=StatsWindow)
     _lags: LagWindow = field(default_factory=LagWindow)
 
@@ -213,6 +216,8 @@ class Store:
             checkpoints=frozenset(sorted(seen.checkpoints)[-self.keep :]),
             closed=self._last_closed() if seen.desired is None else 0,
         )
+        if self._collided and snapshot.incident is not None:
+            snapshot = replace(snapshot, incident=self._with_a_free_name(snapshot.incident))
         self.note_lags(snapshot.progress, snapshot.desired, snapshot.incident)
         if snapshot.incident is None:
             snapshot = replace(snapshot, steady=self._lags.steady(now))
@@ -221,8 +226,23 @@ class Store:
 
     def _last_closed(self) -> int:
         """The greatest number of an incident that has left records: none of them is ever written again."""
+        incidents, plans = self._on_record()
+        return max((number_in(name) for name in (*incidents, *plans)), default=0)
+
+    def _with_a_free_name(self, incident: Incident) -> Incident:
+        """The open incident under a name that no record of another has, else nothing of it could be filed.  Earlier versions
+        began to count anew where the desired state was gone, and gave a name twice."""
+        incidents, plans = self._on_record()
+        taken = {*incidents, *(plan.rpartition("-p")[0] for plan in plans if plan not in incident.plans)}
+        if incident.id not in taken:
+            return incident
+        names = (f"{incident.id}-{k}" for k in itertools.count(2))
+        return replace(incident, id=next(name for name in names if name not in taken))
+
+    def _on_record(self) -> list[list[str]]:
+        """The names of all closed incidents, and of all plans."""
         asked = [self.client.get_children_async(self._path(name)) for name in (paths.INCIDENTS, paths.PLANS)]
-        return max((number_in(name) for answer in asked for name in self._await(answer) or ()), default=0)
+        return [self._await(answer) or [] for answer in asked]
 
     def note_lags(
         self, progress: Progress | None, desired: Desired | None, incident: Incident | None
@@ -286,6 +306,7 @@ class Store:
             operation(transaction)
         check_all(self.root, transaction.writes)
         failures = [refused for refused in transaction.commit(self.answer_s) if refused is not None]
+        self._collided = any(isinstance(refused, NodeExistsError) for refused in failures)
         if failures:
             raise StaleError(f"refused: {', '.join(type(f).__name__ for f in failures)}")
         if connections == self._connections:

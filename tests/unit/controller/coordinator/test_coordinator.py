@@ -22,7 +22,7 @@ from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.errors import SessionError, StaleError, TooLargeError
 from reprise.controller.zookeeper.process_records import ERROR, Leader, parse_leader
 from reprise.controller.zookeeper.records import encode_desired, parse_desired
-from reprise.controller.zookeeper.recovery_records import encode_incident, encode_plan
+from reprise.controller.zookeeper.recovery_records import encode_incident, encode_plan, parse_incident
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.scheduler import Decision, Incident, InvariantViolation, PlanRecord
 from tests.support.memory_zookeeper import MemoryClient, MemoryServer
@@ -80,20 +80,13 @@ def scene() -> Scene:
     return Scene()
 
 
-@pytest.mark.parametrize("number", [2, 40])
-def test_records_of_closed_incidents_without_a_desired_state_stop_no_recovery(
-    scene: Scene, number: int
-) -> None:
-    """As at a second site, or where one record was lost: what is there already cannot be written again."""
-    old, desired, now = f"inc-{number:06d}", f"{ROOT}/{paths.DESIRED}", 1000.0
-    put(scene.others, f"incidents/{old}", encode_incident(replace(INCIDENT, id=old)))
-    put(scene.others, f"plans/{old}-p1", encode_plan(replace(PLAN, id=f"{old}-p1", incident=old)))
-    ready(scene.others, "n1", "n2")
+def recovered(scene: Scene, turns: int = 40) -> list[str]:
+    """Rules of the turns in which a node is lost, another arrives and a driver does as it is told."""
     rules = []
-    for turn in range(40):
-        scene.now = now = now + 1.0
+    for turn in range(turns):
+        scene.now += 1.0
         rules.append(scene.rule())
-        wanted = parse_desired(scene.others.client.get(desired)[0])
+        wanted = parse_desired(scene.others.client.get(f"{ROOT}/{paths.DESIRED}")[0])
         if turn == 3:
             scene.others.client.delete(f"{ROOT}/nodes/n1")
         alive = BOTH - ({"n1#1"} if turn >= 3 else set())
@@ -108,10 +101,69 @@ def test_records_of_closed_incidents_without_a_desired_state_stop_no_recovery(
             scene.others, seq=wanted.seq, generation=wanted.generation, nodes=alive, positions=placed,
             horizon=turn, checkpoint=newest,
         )  # fmt: skip
+    return rules
+
+
+def filed(scene: Scene, incident: str, closed: bool = True, plan: bool = True) -> None:
+    """Records of an earlier incident of this name: of its end and of a plan."""
+    if closed:
+        put(scene.others, f"incidents/{incident}", encode_incident(replace(INCIDENT, id=incident)))
+    if plan:
+        record = replace(PLAN, id=f"{incident}-p1", incident=incident)
+        put(scene.others, f"plans/{incident}-p1", encode_plan(record))
+
+
+@pytest.mark.parametrize("number", [2, 40])
+def test_records_of_closed_incidents_without_a_desired_state_stop_no_recovery(
+    scene: Scene, number: int
+) -> None:
+    """As at a second site, or where one record was lost: what is there already cannot be written again."""
+    old = f"inc-{number:06d}"
+    filed(scene, old)
+    ready(scene.others, "n1", "n2")
+    rules = recovered(scene)
     assert {"start", "failure-detected", "restored", "closed"} <= set(rules), rules
     closed = scene.others.client.get_children(f"{ROOT}/{paths.INCIDENTS}")
     assert len(closed) == 2 and max(closed) > old
     assert "" not in rules, "nothing was refused"
+
+
+@pytest.mark.parametrize(
+    ("closed", "plan", "others"),
+    [(True, True, ()), (False, True, ()), (True, False, ()), (True, True, ("inc-000002-2",))],
+)
+def test_an_incident_whose_name_an_earlier_one_has_goes_on_under_another(
+    scene: Scene, closed: bool, plan: bool, others: tuple[str, ...]
+) -> None:
+    """As an earlier version left it, which began to count anew where the desired state was gone."""
+    scene.started()
+    for name in ("inc-000002", *others):
+        filed(scene, name, closed, plan)
+    before = {path: found for path, found in scene.server.records.items() if "/inc-" in path}
+    rules = recovered(scene)
+    assert {"failure-detected", "restored", "closed"} <= set(rules), rules
+    assert rules.count("") == 1, "what was refused is taken again at once"
+    assert before.items() <= scene.server.records.items(), "what was filed stays as it was"
+    new = f"inc-000002-{len(others) + 2}"
+    ended = parse_incident(scene.others.client.get(f"{ROOT}/{paths.INCIDENTS}/{new}")[0], "")
+    assert ended.id == new and ended.plans
+    for name in ended.plans:
+        assert f"{ROOT}/{paths.PLANS}/{name}" in scene.server.records
+    scene.session.asked.clear()
+    scene.rule()
+    assert not [path for _, path in scene.session.asked if path.endswith(paths.INCIDENTS)], (
+        "not asked any more"
+    )
+
+
+def test_an_incident_left_open_whose_name_an_earlier_one_has_is_closed_under_another(scene: Scene) -> None:
+    filed(scene, "inc-000002")
+    put(scene.others, paths.INCIDENT, encode_incident(replace(INCIDENT, plans=())))
+    ready(scene.others, "n1", "n2")
+    assert [scene.rule() for _ in range(3)] == ["", "closed", "start"]
+    assert f"{ROOT}/{paths.INCIDENTS}/inc-000002-2" in scene.server.records
+    wanted = parse_desired(scene.others.client.get(f"{ROOT}/{paths.DESIRED}")[0])
+    assert wanted.seq > 2
 
 
 def test_incidents_on_record_are_asked_for_only_without_a_desired_state(scene: Scene) -> None:

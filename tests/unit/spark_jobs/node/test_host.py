@@ -1,0 +1,381 @@
+"""The partition host on its own: what a command brings about, what a report says, and what trouble does to whom."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from reprise.algorithms.failure import Failure, FailureKind
+from reprise.spark_jobs.contract import Place
+from reprise.spark_jobs.errors import (
+    EncodeError,
+    FencedError,
+    LateRequestError,
+    NotYetError,
+    SinkError,
+    SourceError,
+    StoreError,
+)
+from reprise.spark_jobs.node import host as host_module
+from reprise.spark_jobs.node.command import Install
+from reprise.spark_jobs.node.host import Host
+from reprise.spark_jobs.node.wire import unpack
+from reprise.spark_jobs.sinks import Owner
+from tests.support.scripted import ROWS, Bench, Script, spans
+
+PARTITIONS = ("in.0", "mid.0", "out.0")
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+# -- reports -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_report_says_how_all_stand(bench: Bench) -> None:
+    report = bench.run()
+    assert (report.slot, report.host) == (0, "host-1")
+    assert report.positions == dict.fromkeys(PARTITIONS, 4)
+    assert report.installed == {"in.0": "1.1.0", "mid.0": "1.1.1", "out.0": "1.1.2"}
+    assert report.outputs == tuple(("out.0", batch, float(batch)) for batch in (1, 2, 3, 4))
+    assert report.counters == {"mid.0": {"last": 4}, "out.0": {"last": 4}}
+    assert report.usage.keys() == set(PARTITIONS)
+    assert {p: u.input_bytes for p, u in report.usage.items()} == dict.fromkeys(PARTITIONS, 4 * ROWS * 8)
+    assert all(u.cpu_s > 0 for u in report.usage.values())
+    assert 0 < report.busy_s < 60
+    assert (report.failed, report.problems, report.gaps, report.acks, report.staged) == ({}, (), (), (), 0)
+
+
+def test_what_is_buffered_is_reported_where_it_is(bench: Bench) -> None:
+    """Who needs the output is not at work: all of it stays here, in memory and then on disk."""
+    few = bench.without("out.0")
+    report = bench.run(**few, retain=True)
+    assert report.memory > 0
+    assert (report.disk, report.spilled) == (0, 0)
+    report = bench.run(
+        **few, retain=True, horizon=200, ranges={"in.0": spans(5, 200)}, budget_s=20.0, window=999
+    )
+    assert 0 < report.memory <= 64 * 1024
+    assert report.disk == report.spilled > 0
+
+
+def test_a_report_that_was_lost_is_said_again_and_one_that_was_heard_is_not(bench: Bench) -> None:
+    Script.notices = ["row 7 was set aside"]
+    first = bench.run(punctuations=(2,))
+    assert first.problems == ("in.0: row 7 was set aside",)
+    assert "in.0" in [a.partition for a in first.acks]
+    assert len(first.outputs) == 4
+    again = bench.run(confirmed=0, punctuations=(2,))
+    assert (again.problems, again.outputs) == (first.problems, first.outputs)
+    assert again.acks[: len(first.acks)] == first.acks
+    heard = bench.run(confirmed=2, punctuations=(2,))
+    assert (heard.problems, heard.outputs) == ((), ())
+    assert "in.0" not in [a.partition for a in heard.acks]
+
+
+def test_time_is_counted_from_the_beginning_of_each_job(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = iter(range(0, 10**6, 3))
+    monkeypatch.setattr(host_module.time, "monotonic", lambda: float(next(now)))
+    busy = [bench.run(budget_s=1.0).busy_s for _ in range(3)]
+    assert busy[0] >= 3.0
+    assert busy[2] <= busy[0]
+
+
+# -- who is hosted -----------------------------------------------------------------------------------------------------
+
+
+def test_who_is_not_ordered_any_more_is_closed_and_gone(bench: Bench) -> None:
+    bench.run()
+    report = bench.run(**bench.without("out.0"))
+    assert ("out.0", "close", 0) in Script.noted
+    assert report.installed == {"in.0": "1.1.0", "mid.0": "1.1.1"}
+    assert report.positions.keys() == {"in.0", "mid.0"}
+
+
+def test_another_installation_begins_anew_and_the_same_one_goes_on(bench: Bench) -> None:
+    bench.run()
+    hosted = {**bench.command().hosted, "mid.0": "1.2.9"}
+    bench.run(hosted=hosted, resend=("mid.0",))
+    assert Script.batches("mid.0", "step") == [1, 2, 3, 4, 1, 2, 3, 4]
+    assert Script.batches("out.0", "step") == [1, 2, 3, 4]
+    assert len([n for n in Script.noted if n[:2] == ("mid.0", "initial")]) == 2
+
+
+def test_who_has_failed_comes_back_as_another_installation(bench: Bench) -> None:
+    Script.raises["mid.0", "step"] = ValueError("no")
+    report = bench.run()
+    assert report.failed == {
+        "mid.0": Failure(FailureKind.POISON, "operator mid, partition mid.0, batch 1: ValueError: no")
+    }
+    assert report.positions == {"in.0": 4, "out.0": 0}
+    Script.raises.clear()
+    assert bench.run().failed == report.failed, "not tried again"
+    report = bench.run(hosted={**bench.command().hosted, "mid.0": "1.2.9"}, resend=("mid.0",))
+    assert report.failed == {}
+    assert report.positions == dict.fromkeys(PARTITIONS, 4)
+
+
+def test_a_new_driver_drops_all_and_the_same_one_nothing(bench: Bench) -> None:
+    Script.raises["out.0", "step"] = ValueError("no")
+    bench.run()
+    writer = bench.host._writer
+    bench.run()
+    assert bench.host._writer is writer
+    Script.raises.clear()
+    report = bench.run(epoch=2)
+    assert ("in.0", "close", 0) in Script.noted
+    assert ("out.0", "close", 0) in Script.noted
+    assert report.failed == {}
+    assert Script.batches("mid.0", "step") == [1, 2, 3, 4, 1, 2, 3, 4]
+    assert not writer._thread.is_alive()
+
+
+def test_a_host_that_is_closed_has_closed_all(bench: Bench) -> None:
+    bench.run()
+    bench.host.close()
+    assert not bench.host.runtimes
+    assert not bench.host._writer._thread.is_alive()
+    assert bench.host._budget.memory == 0
+    Host("never-used", bench.folder / "other").close()
+
+
+def test_a_connection_that_does_not_close_is_said_and_stops_nothing(bench: Bench) -> None:
+    bench.run()
+    Script.raises["out.0", "close"] = RuntimeError("gone already")
+    report = bench.run(**bench.without("out.0"))
+    assert "out.0: closing: RuntimeError: gone already" in report.problems
+    assert "out.0" not in report.installed
+
+
+def test_orders_that_cannot_be_taken_in_are_not_begun_and_taken_in_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.run()
+    with monkeypatch.context() as patch:
+        patch.setattr(Host, "_refresh", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            bench.begin()
+    command = bench.host.command
+    assert command is not None
+    with pytest.raises(LateRequestError, match=r"stage 0 of epoch 1, job 2 refused"):
+        bench.host.stage(command.order, 0, [], True)
+    bench.host.begin(command)
+    assert bench.host.stage(command.order, 0, [], True)[1] is not None
+
+
+def test_a_topology_that_cannot_be_read_leaves_nothing_of_the_one_before(bench: Bench) -> None:
+    bench.run()
+    good = bench.resource.document
+    with pytest.raises(Exception, match="expected"):
+        bench.begin(epoch=2, topology="[]")
+    report = bench.run(epoch=2, topology=good)
+    assert report.positions == dict.fromkeys(PARTITIONS, 4)
+
+
+# -- installing --------------------------------------------------------------------------------------------------------
+
+
+def test_a_sink_is_told_what_it_opens(bench: Bench) -> None:
+    bench.run()
+    (opening,) = Script.opened
+    assert opening.topology == "tests.scripted"
+    assert opening.place == Place("out", 0, 1)
+    assert opening.owner == Owner(7.5, (1, 1, 2))
+    assert opening.position == 0
+
+
+def test_a_sink_that_is_away_is_opened_again_after_pauses_that_grow(bench: Bench) -> None:
+    Script.raises["out.0", "open"] = OSError("no route")
+    report = bench.run()
+    assert report.installed["out.0"] == "1.1.2"
+    assert "out.0" not in report.positions
+    assert "out.0" not in report.failed
+    assert report.problems == ("out.0: cannot be installed from checkpoint 0 yet: no route",)
+    tried = [bench.now]
+    for _ in range(40):
+        bench.now += 0.25
+        before = len(Script.opened)
+        bench.run()
+        if len(Script.opened) > before:
+            tried.append(bench.now)
+    assert [b - a for a, b in pairwise(tried)] == [0.5, 1.0, 2.0, 4.0]
+    Script.raises.clear()
+    bench.now += 8.0
+    report = bench.run(resend=("out.0",))
+    assert report.positions["out.0"] == 4
+    opened = len(Script.opened)
+    bench.now += 60.0
+    bench.run()
+    assert len(Script.opened) == opened, "it is open"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "reason"),
+    [
+        (FencedError("another one writes"), FailureKind.FENCED, "another one writes"),
+        (KeyError("x"), FailureKind.POISON, "partition out.0: KeyError: 'x'"),
+    ],
+)
+def test_trouble_of_a_sink_that_does_not_pass_ends_its_partition(
+    bench: Bench, error: Exception, kind: FailureKind, reason: str
+) -> None:
+    Script.raises["out.0", "open"] = error
+    report = bench.run()
+    assert report.failed == {"out.0": Failure(kind, reason)}
+    bench.now += 60.0
+    opened = len(Script.opened)
+    bench.run()
+    assert len(Script.opened) == opened, "it is not tried again"
+
+
+def test_a_checkpoint_whose_file_is_missing_ends_the_partition_and_a_store_that_is_away_does_not(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = {"path": "cp-00000002/mid.0.state", "size": 3, "sha256": "x"}
+    (bench.checkpoints / "stream.json").write_text("{}")
+    installs = {p: Install(2, file if p == "mid.0" else None) for p in PARTITIONS}
+
+    def away(*_: object) -> None:
+        raise StoreError("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("reprise.spark_jobs.state.checkpoints.CheckpointStore.read_state", away)
+        report = bench.run(installs=installs)
+    assert report.problems == ("mid.0: cannot be installed from checkpoint 2 yet: away",)
+    assert not report.failed
+    bench.now += 1.0
+    report = bench.run(installs=installs)
+    assert report.failed["mid.0"].kind is FailureKind.CHECKPOINT
+    assert "missing" in report.failed["mid.0"].reason
+
+
+def test_a_partition_that_begins_later_is_sent_nothing_that_it_has_applied(bench: Bench) -> None:
+    """`mid` is installed from the beginning, while its reader, on another node, is at batch 3."""
+    few = bench.without("out.0")
+    routes, positions = {**few["routes"], "out.0": 1}, {**few["positions"], "out.0": 3}
+    command = bench.begin(hosted=few["hosted"], routes=routes, positions=positions)
+    ((slot, bundle),) = bench.sent(command)
+    assert slot == 1
+    assert [m.batch for m in unpack(bundle)] == [4]
+
+
+# -- trouble -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_source_that_cannot_be_read_is_asked_again(bench: Bench) -> None:
+    Script.raises["in.0", "read"] = SourceError("no route")
+    report = bench.run()
+    assert report.problems == ("in.0: batch 1 waits: no route",)
+    assert not report.failed
+    Script.raises["in.0", "read"] = NotYetError("on their way")
+    assert bench.run(confirmed=1).problems == ()
+    Script.raises.clear()
+    assert bench.run(confirmed=2).positions == dict.fromkeys(PARTITIONS, 4)
+
+
+def test_memory_that_is_short_ends_no_partition(bench: Bench) -> None:
+    Script.raises["mid.0", "freeze"] = MemoryError()
+    command = bench.begin(punctuations=(2,))
+    with pytest.raises(MemoryError):
+        bench.host.stage(command.order, 0, [], True)
+    assert not bench.host.failed
+
+
+def test_a_state_that_cannot_be_frozen_ends_its_partition_with_the_batch(bench: Bench) -> None:
+    Script.raises["mid.0", "freeze"] = KeyError("x")
+    report = bench.run(punctuations=(2,))
+    assert report.failed == {
+        "mid.0": Failure(FailureKind.POISON, "operator mid, partition mid.0, batch 2: KeyError: 'x'")
+    }
+    assert "mid.0" not in report.positions
+
+
+def test_what_was_frozen_is_stored_under_its_installation(bench: Bench) -> None:
+    report = bench.run(punctuations=(2,))
+    bench.host.close()
+    acks, _ = bench.host._writer.collect()
+    found = {a.partition: a for a in (*report.acks, *acks)}
+    assert found.keys() == set(PARTITIONS)
+    assert {a.position for a in found.values()} == {2}
+    assert {p: a.installation for p, a in found.items()} == {
+        "in.0": "1.1.0",
+        "mid.0": "1.1.1",
+        "out.0": "1.1.2",
+    }
+    assert found["in.0"].file is None
+    assert found["mid.0"].file is not None
+    assert (bench.checkpoints / found["mid.0"].file["path"]).exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "problems", "failed"),
+    [
+        (SinkError("no route"), ("out.0: output waits: SinkError: no route",), None),
+        (KeyError("x"), ("out.0: output waits: KeyError: 'x'",), None),
+        (FencedError("later"), (), Failure(FailureKind.FENCED, "later")),
+        (
+            EncodeError("no such type"),
+            (),
+            Failure(FailureKind.POISON, "operator out, partition out.0, batch 4: EncodeError: no such type"),
+        ),
+    ],
+)
+def test_what_a_sink_raises_while_it_settles(
+    bench: Bench, error: Exception, problems: tuple[str, ...], failed: Failure | None
+) -> None:
+    Script.late = True
+    Script.raises["out.0", "settle"] = error
+    report = bench.run()
+    assert report.problems == problems
+    assert report.failed == ({} if failed is None else {"out.0": failed})
+    assert report.positions.get("out.0") == (0 if failed is None else None)
+
+
+def test_a_sink_says_what_is_in_its_way_and_the_state_waits_for_what_it_shows(bench: Bench) -> None:
+    Script.late, Script.trouble = True, "brokers are away"
+    report = bench.run(punctuations=(2,))
+    assert report.problems == ("out.0: output waits: brokers are away",)
+    assert report.positions["out.0"] == 0
+    assert Script.batches("out.0", "step") == [1, 2], "it goes no further than the state that it owes"
+    assert not Script.batches("out.0", "freeze")
+    Script.trouble = None
+    report = bench.run(punctuations=(2,), confirmed=1)
+    assert Script.batches("out.0", "freeze") == [2]
+    assert [batch for _, batch, _ in report.outputs] == [1, 2]
+    report = bench.run(punctuations=(2,), confirmed=2)
+    assert report.positions["out.0"] == 4
+
+
+def test_the_same_order_again_changes_nothing(bench: Bench) -> None:
+    command = bench.begin()
+    first = bench.host.stage(command.order, 0, [], False)
+    bench.host.begin(command)
+    assert bench.host.stage(command.order, 0, [], False) is first
+
+
+def test_rows_of_one_node_for_another_go_out_once(bench: Bench) -> None:
+    few = bench.without("out.0")
+    routes, positions = {**few["routes"], "out.0": 1}, {**few["positions"], "out.0": 0}
+    there = {"hosted": few["hosted"], "routes": routes, "positions": positions}
+    command = bench.begin(**there, window=3)
+    ((_, bundle),) = bench.sent(command)
+    messages = list(unpack(bundle))
+    assert [(m.source, m.target, m.batch, m.watermark) for m in messages] == [
+        ("mid.0", "out.0", batch, batch) for batch in (1, 2, 3)
+    ]
+    assert messages[0].table == pa.table({"n": list(range(ROWS))})
+    assert list(bench.sent(bench.begin(**there, window=3))) == []
+    later = {**there, "positions": {**positions, "out.0": 1}}
+    command = bench.begin(**later)
+    ((_, bundle),) = bench.sent(command)
+    assert [m.batch for m in unpack(bundle)] == [4]
+    command = bench.begin(**later, window=2, resend=("out.0",))
+    ((_, bundle),) = bench.sent(command)
+    assert [m.batch for m in unpack(bundle)] == [2, 3], "what it has applied is not sent again"
