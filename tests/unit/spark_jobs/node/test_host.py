@@ -314,6 +314,11 @@ def test_what_was_frozen_is_stored_under_its_installation(bench: Bench) -> None:
     assert (bench.checkpoints / found["mid.0"].file["path"]).exists()
 
 
+def test_a_job_without_new_ranges_goes_on_with_those_that_are_known(bench: Bench) -> None:
+    bench.run(horizon=2)
+    assert bench.run(ranges={}).positions == dict.fromkeys(PARTITIONS, 4)
+
+
 @pytest.mark.parametrize(
     ("error", "problems", "failed"),
     [
