@@ -107,6 +107,7 @@ class Passing(Operator):
         return place.partition, tables["last"]["last"][0].as_py()
 
     def counters(self, state: Any) -> dict[str, int]:
+        Script.call(state[0], "counters")
         return {"last": state[1]}
 
 

@@ -51,6 +51,14 @@ def test_a_report_says_how_all_stand(bench: Bench) -> None:
     assert (report.failed, report.problems, report.gaps, report.acks, report.staged) == ({}, (), (), (), 0)
 
 
+def test_an_operator_that_cannot_count_is_a_problem_and_no_failure(bench: Bench) -> None:
+    Script.raises["mid.0", "counters"] = KeyError("x")
+    report = bench.run()
+    assert report.problems == ("mid.0: counters: KeyError: 'x'",)
+    assert report.counters == {"out.0": {"last": 4}}
+    assert report.positions == dict.fromkeys(PARTITIONS, 4)
+
+
 def test_what_is_buffered_is_reported_where_it_is(bench: Bench) -> None:
     """Who needs the output is not at work: all of it stays here, in memory and then on disk."""
     few = bench.without("out.0")
