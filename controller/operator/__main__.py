@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
@@ -180,109 +181,114 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(word for word in text.split(",") if word)
 
 
+_Add = Callable[..., object]
+"""Adds one option to its group."""
+
+
 def _parser() -> argparse.ArgumentParser:
+    """The options, in groups; the defaults are those of `OperatorSettings`."""
     base = OperatorSettings(namespace="-", identity="-", zk="-", image="-")
-    env = os.environ
     parser = argparse.ArgumentParser(prog="python -m reprise.controller.operator", description=__doc__)
-    add = parser.add_argument
+    for title, add_options in _GROUPS.items():
+        add_options(parser.add_argument_group(title).add_argument, base)
+    return parser
+
+
+def _operator_options(add: _Add, base: OperatorSettings) -> None:
+    env = os.environ
     add("--namespace", default=env.get("POD_NAMESPACE", ""), help="its own; default $POD_NAMESPACE")
     add("--identity", default=env.get("POD_NAME", ""), help="holder of the lease; default $POD_NAME")
+    add("--lease", default=base.lease, help="name of the Lease")
+    add("--lease-s", type=float, default=base.lease_s, help="seconds after which a silent leader is replaced")
+    add("--own-account", default=base.own_account, help="its service account, refused to topologies")
+    add("--own-secrets", default="", help="Secrets of the control plane, which no topology may name")
+    add("--health-port", type=int, default=base.health_port, help="of the probes; 0 for none")
+    add(
+        "--log-format", choices=logs.FORMATS, default=env.get(logs.VARIABLE, base.log_format),
+        help="here and in pods of topologies",
+    )  # fmt: skip
+
+
+def _zookeeper_options(add: _Add, base: OperatorSettings) -> None:
     add("--zk", required=True, help="ZooKeeper hosts, as pods reach them")
     add("--zk-tls-secret", default="", help="Secret for TLS to ZooKeeper, for pods of topologies")
     add("--zk-own", action="store_true", help="nobody else uses that ZooKeeper: with users, close all of it")
-    add("--own-secrets", default="", help="Secrets of the control plane, which no topology may name")
+    add("--session-timeout", type=float, default=base.session_s, help="of ZooKeeper sessions, s")
+    add("--keep-records", type=int, default=base.keep_records, help="closed incidents kept in ZooKeeper")
+    add(
+        "--keep-records-mi", type=int, default=base.keep_records_mi,
+        help="MiB that these may take, a topology",
+    )  # fmt: skip
+
+
+def _cluster_options(add: _Add, base: OperatorSettings) -> None:
+    add("--watch", default="", help="namespaces, separated by commas; default: all")
+    add("--own-namespace", action="store_true", help="look after topologies in its own namespace too")
+    add("--no-nodes", action="store_true", help="do not read Node objects (no ClusterRole)")
+    add("--capacity", action="store_true", help="read all pods, to know what room there is for more")
+    add("--writes-per-s", type=int, default=base.writes_per_s, help="most writes a second to the API server")
+    add("--switches", default="", help="ConfigMap with the keys paused and recommend, for all topologies")
+    add("--keep-incidents", type=int, default=base.keep_incidents, help="closed Incidents kept as objects")
+
+
+def _pod_options(add: _Add, base: OperatorSettings) -> None:
     add("--image", required=True, help="of drivers and executors whose topology names none")
     add("--driver-account", default=base.driver_account, help="service account of drivers")
     add(
-        "--own-account",
-        default=base.own_account,
-        help="the operator's service account, refused to topologies",
-    )
-    add(
-        "--own-namespace",
-        action="store_true",
-        help="look after topologies in the operator's own namespace too",
-    )
-    add(
-        "--accounts",
-        default=",".join(base.accounts),
+        "--accounts", default=",".join(base.accounts),
         help="further service accounts that topologies may name, separated by commas; * for any part",
-    )
+    )  # fmt: skip
     add(
-        "--secrets",
-        default=",".join(base.secrets),
+        "--secrets", default=",".join(base.secrets),
         help="Secrets that topologies may name, separated by commas; * for any part",
-    )
+    )  # fmt: skip
     add("--network-policies", action="store_true", help="make a NetworkPolicy for each topology")
     add("--open-metrics", action="store_true", help="let everybody scrape drivers (with --network-policies)")
     add(
-        "--denied-egress",
-        default=",".join(base.denied_egress),
+        "--denied-egress", default=",".join(base.denied_egress),
         help="blocks of addresses that pods of topologies may not call, separated by commas (with --network-policies)",
-    )
+    )  # fmt: skip
     add(
-        "--api-ports",
-        type=lambda text: tuple(int(port) for port in _words(text)),
-        default=base.api_ports,
+        "--api-ports", type=lambda text: tuple(int(port) for port in _words(text)), default=base.api_ports,
         help="ports of the API server, separated by commas (with --network-policies)",
-    )
-    add("--watch", default="", help="namespaces, separated by commas; default: all")
-    add("--no-nodes", action="store_true", help="do not read Node objects (no ClusterRole)")
-    add(
-        "--capacity",
-        action="store_true",
-        help="read all pods of the cluster, to know what room machines have",
-    )
-    add("--writes-per-s", type=int, default=base.writes_per_s, help="most writes a second to the API server")
-    add("--lease", default=base.lease, help="name of the Lease")
-    add("--lease-s", type=float, default=base.lease_s, help="seconds after which a silent leader is replaced")
-    add("--session-timeout", type=float, default=base.session_s, help="of ZooKeeper sessions, s")
+    )  # fmt: skip
+
+
+def _recovery_options(add: _Add, base: OperatorSettings) -> None:
     add("--settle", type=float, default=base.settle_s, help="seconds to wait for the rest of a burst")
     add(
-        "--driver-grace",
-        type=float,
-        default=base.driver_grace_s,
+        "--driver-grace", type=float, default=base.driver_grace_s,
         help="longest wait for a new driver's nodes, s",
-    )
+    )  # fmt: skip
     add(
-        "--driver-silent",
-        type=float,
-        default=base.driver_silent_s,
+        "--driver-silent", type=float, default=base.driver_silent_s,
         help="seconds without a report after which a driver is ended and started anew",
-    )
+    )  # fmt: skip
     add(
-        "--machine-lost",
-        type=int,
-        default=base.machine_lost_s,
+        "--machine-lost", type=int, default=base.machine_lost_s,
         help="seconds that pods stay on a machine that is not ready or unreachable",
-    )
-    add("--switches", default="", help="ConfigMap with the keys paused and recommend, for all topologies")
-    add("--health-port", type=int, default=base.health_port, help="of the probes; 0 for none")
+    )  # fmt: skip
+
+
+def _page_options(add: _Add, base: OperatorSettings) -> None:
     add(
-        "--metrics-port",
-        type=int,
-        default=base.metrics_port,
+        "--metrics-port", type=int, default=base.metrics_port,
         help="of metrics, here and of drivers; 0 for none",
-    )
-    add(
-        "--log-format",
-        choices=logs.FORMATS,
-        default=env.get(logs.VARIABLE, base.log_format),
-        help="here and in pods of topologies",
-    )
-    add("--web-names", default="", help="host names by which the page is asked for, separated by commas")
-    add("--web-token", default="", help="file with the token that the page asks for; default: it asks nobody")
+    )  # fmt: skip
     add("--web-host", default=base.web_host, help="address of the web page; default: all")
     add("--web-port", type=int, default=base.web_port, help="of the read-only web page; 0 for none")
-    add("--keep-records", type=int, default=base.keep_records, help="closed incidents kept in ZooKeeper")
-    add(
-        "--keep-records-mi",
-        type=int,
-        default=base.keep_records_mi,
-        help="MiB that these may take, a topology",
-    )
-    add("--keep-incidents", type=int, default=base.keep_incidents, help="closed Incidents kept as objects")
-    return parser
+    add("--web-names", default="", help="host names by which the page is asked for, separated by commas")
+    add("--web-token", default="", help="file with the token that the page asks for; default: it asks nobody")
+
+
+_GROUPS: dict[str, Callable[[_Add, OperatorSettings], None]] = {
+    "the operator": _operator_options,
+    "ZooKeeper": _zookeeper_options,
+    "the Kubernetes cluster": _cluster_options,
+    "pods of topologies": _pod_options,
+    "recovery": _recovery_options,
+    "metrics and web page": _page_options,
+}
 
 
 if __name__ == "__main__":
