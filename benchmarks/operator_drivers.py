@@ -167,9 +167,8 @@ class Drivers:
     def cut(self, group: str, pods: Iterable[tuple[str, str]]) -> float:
         """End a group's session; when it was over, seconds since the epoch."""
         client = self._sessions.pop(group)
-        client.stop()
-        done = time.time()
         client.close()
+        done = time.time()
         lost: dict[str, list[str]] = {}
         for name, pod in pods:
             lost.setdefault(name, []).append(f"{pod}#1")
@@ -187,7 +186,6 @@ class Drivers:
         if self._thread.is_alive():
             self._thread.join()
         for client in (self._client, *self._sessions.values()):
-            client.stop()
             client.close()
 
     def _report_all(self) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from reprise.controller.local.run.config import Outcome, RunConfig
 from reprise.controller.local.run.services import Service
 from reprise.controller.local.run.supervisor import run_topology
 from reprise.controller.zookeeper import paths
-from reprise.controller.zookeeper.client import make_client
+from reprise.controller.zookeeper.client import connected
 from reprise.controller.zookeeper.errors import NoNodeError
 from reprise.controller.zookeeper.observer import Observer
 from reprise.controller.zookeeper.records import encode_desired, parse_progress, parse_stats
@@ -83,7 +82,7 @@ def bare(
     driver = services_of(config, layout, cluster, root)["driver"]
     deadline = time.monotonic() + timeout_s
     try:
-        with _client(cluster) as zk:
+        with connected(cluster.zk_hosts, 10.0, cluster.zk_environment()) as zk:
             driver.start()
             nodes = _ready_nodes(zk, root, driver, resource.nodes.count, deadline)
             placed = dict(assignment) if assignment else placement(resource, nodes)
@@ -111,17 +110,6 @@ def placement(resource: StreamTopology, nodes: list[str]) -> dict[str, str]:
 def desired(assignment: Mapping[str, str], retain: bool) -> Desired:
     """What the first driver of a root obeys."""
     return Desired(1, 0, 0, "1", assignment, retain=retain, punctuate=False)
-
-
-@contextmanager
-def _client(cluster: EmbeddedCluster) -> Iterator[ZooKeeperSession]:
-    client = make_client(cluster.zk_hosts, 10.0, cluster.zk_environment())
-    client.start(timeout=30)
-    try:
-        yield client
-    finally:
-        client.stop()
-        client.close()
 
 
 def _ready_nodes(zk: ZooKeeperSession, root: str, driver: Service, count: int, deadline: float) -> list[str]:

@@ -78,22 +78,19 @@ def load(zk: str, root: str, locations: tuple[str, ...]) -> None:
 @contextmanager
 def _connected(zk: str) -> Iterator[ZooKeeperSession]:
     from reprise.controller.zookeeper.access import AUTH
-    from reprise.controller.zookeeper.client import make_client
+    from reprise.controller.zookeeper.client import connected
     from reprise.controller.zookeeper.errors import NoAuthError, SessionError
 
-    client = make_client(zk, CONNECT_S)
+    begun = False
     try:
-        try:
-            client.start(timeout=CONNECT_S)
-        except SessionError:
-            raise NotRunningError(f"ZooKeeper at {zk} does not answer") from None
-        yield client
+        with connected(zk, CONNECT_S, start_s=CONNECT_S) as session:
+            begun = True
+            yield session
     except SessionError as error:
+        if not begun:
+            raise NotRunningError(f"ZooKeeper at {zk} does not answer") from None
         raise NotRunningError(f"ZooKeeper at {zk} has stopped answering: {error}") from error
     except NoAuthError:
         raise NotRunningError(
             f"ZooKeeper at {zk} does not let this process do that; {AUTH} names who may"
         ) from None
-    finally:
-        client.stop()
-        client.close()

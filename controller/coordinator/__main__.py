@@ -15,7 +15,7 @@ from reprise.controller.coordinator.coordinator import Coordinator
 from reprise.controller.coordinator.history import Kept
 from reprise.controller.coordinator.store import Store
 from reprise.controller.topology_view import policy_of, view_of
-from reprise.controller.zookeeper.client import make_client
+from reprise.controller.zookeeper.client import connected
 from reprise.controller.zookeeper.node_record import SESSION_S, absence_counts_after_s
 from reprise.controller.zookeeper.session import ZooKeeperSession, patiently
 from reprise.scheduler.model import Policy
@@ -36,9 +36,7 @@ def main() -> int:
         log.error("event=topology-unreadable file=%s reason=%r", options.topology, str(error))
         return 2
     compiled.load_in_background()  # the first plan after a failover waits for no compiler
-    client = make_client(options.zk, options.session_timeout)
-    client.start(timeout=60)
-    try:
+    with connected(options.zk, options.session_timeout, start_s=60) as client:
         coordinator = _coordinator(options, resource, client)
 
         def end(*_: object) -> None:
@@ -49,9 +47,6 @@ def main() -> int:
         signal.signal(signal.SIGINT, end)
         patiently(coordinator.store.open)
         coordinator.run()
-    finally:
-        client.stop()
-        client.close()
     return 0
 
 

@@ -99,7 +99,6 @@ class Channel:
 
     def close(self) -> None:
         """End the session."""
-        self._zk.stop()
         self._zk.close()
 
     def _listen(self, state: str) -> None:

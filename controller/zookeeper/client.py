@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from kazoo.client import KazooClient, TransactionRequest
@@ -65,8 +66,21 @@ class _Transaction(TransactionRequest):
 def make_client(
     hosts: str, session_timeout_s: float, environment: Mapping[str, str] = os.environ
 ) -> ZooKeeperSession:
-    """Not started yet; with the credentials of the environment."""
+    """Not started yet; with the credentials of the environment.  For one that ends with a block: `connected`."""
     return ZooKeeperSession(kazoo_client(hosts, session_timeout_s, environment))
+
+
+@contextmanager
+def connected(
+    hosts: str, session_timeout_s: float, environment: Mapping[str, str] = os.environ, start_s: float = 30.0
+) -> Iterator[ZooKeeperSession]:
+    """A session that ends with the block.  Raises SessionError when no server answers in `start_s` seconds."""
+    session = make_client(hosts, session_timeout_s, environment)
+    try:
+        session.start(timeout=start_s)
+        yield session
+    finally:
+        session.close()
 
 
 def kazoo_client(hosts: str, session_timeout_s: float, environment: Mapping[str, str] = os.environ) -> Client:

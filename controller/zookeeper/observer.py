@@ -83,7 +83,6 @@ class Observer:
             raise RunError(f"ZooKeeper at {self._hosts} does not answer within {timeout_s:g} s") from error
 
     def close(self) -> None:
-        self._zk.stop()
         self._zk.close()
 
     @property

@@ -166,12 +166,9 @@ class ZooKeeperSession:
     def start_async(self) -> None:
         self._client.start_async()
 
-    def stop(self) -> None:
-        """End the session, if it can be told to a server."""
-        self._client.stop()
-
     def close(self) -> None:
-        """Give back what it holds, after `stop`."""
+        """End the session, if it can be told to a server, and give back what it holds.  Safe to call twice."""
+        self._client.stop()
         self._client.close()
 
     @property

@@ -21,7 +21,7 @@ from reprise.controller.errors import NodeExistsError, UnknownNodeError
 from reprise.controller.local.cluster import ClusterConfig, EmbeddedCluster
 from reprise.controller.local.cluster.process_reaper import marked
 from reprise.controller.zookeeper import node_record as node_tree
-from reprise.controller.zookeeper.client import make_client
+from reprise.controller.zookeeper.client import connected
 from reprise.controller.zookeeper.errors import NoAuthError
 from tests.support.waiting import until
 
@@ -132,11 +132,10 @@ def test_a_stranger_neither_reads_nor_writes_the_records(cluster: EmbeddedCluste
     ours, theirs = "/reprise/default/ours", "/reprise/default/theirs"
     for root in (ours, theirs):
         cluster.serve(root)
-    stranger = make_client(cluster.zk_hosts, 10.0, {})
-    topology = make_client(cluster.zk_hosts, 10.0, cluster.zk_environment(ours))
-    for client in (stranger, topology):
-        client.start(timeout=30)
-    try:
+    with (
+        connected(cluster.zk_hosts, 10.0, {}) as stranger,
+        connected(cluster.zk_hosts, 10.0, cluster.zk_environment(ours)) as topology,
+    ):
         for path in ("/", node_tree.ROOTS, theirs, f"{theirs}/nodes"):
             for client in (stranger, topology):
                 with pytest.raises(NoAuthError):
@@ -148,12 +147,8 @@ def test_a_stranger_neither_reads_nor_writes_the_records(cluster: EmbeddedCluste
         topology.create(f"{ours}/progress", b"{}")
         mode = Path(cluster.zk_environment()["REPRISE_ZK_AUTH"], "key").stat().st_mode
         assert mode & 0o077 == 0
-    finally:
-        for client in (stranger, topology):
-            client.stop()
-            client.close()
-        for root in (ours, theirs):
-            cluster.unserve(root)
+    for root in (ours, theirs):
+        cluster.unserve(root)
 
 
 def test_an_added_node_arrives_under_every_served_root(cluster: EmbeddedCluster) -> None:

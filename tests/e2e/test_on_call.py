@@ -155,7 +155,6 @@ def live(cluster: EmbeddedCluster, tmp_path_factory: pytest.TempPathFactory) -> 
                 cluster.add_node()
         thread.join(scenario.TIMEOUT_S + 60)
         if client is not None:
-            client.stop()
             client.close()
         assert not thread.is_alive()
 

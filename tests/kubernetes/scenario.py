@@ -120,19 +120,14 @@ def horizon(cluster: KubeCluster, name: str) -> int:
 
 def progress(cluster: KubeCluster, name: str) -> dict[str, Any]:
     """The driver's own record: the truth behind the status."""
-    from reprise.controller.zookeeper.client import make_client
+    from reprise.controller.zookeeper.client import connected
     from reprise.controller.zookeeper.znode import unpack
 
-    client = make_client(cluster.zookeeper.hosts, 10.0)
-    client.start(timeout=30)
-    try:
+    with connected(cluster.zookeeper.hosts, 10.0) as client:
         path = f"/reprise/{NAMESPACE}/{name}/progress"
         raw = client.get(path)[0] if client.exists(path) else b"{}"
         record: dict[str, Any] = json.loads(unpack(raw) or b"{}")
         return record
-    finally:
-        client.stop()
-        client.close()
 
 
 def assert_exactly_once(cluster: KubeCluster, name: str, wanted: Path) -> None:

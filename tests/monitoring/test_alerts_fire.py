@@ -19,7 +19,7 @@ from reprise.controller.observability.alerts import ALERTS
 from reprise.controller.observability.dashboards import DASHBOARDS
 from reprise.controller.observability.metrics.catalogue import METRICS
 from reprise.controller.status.query_state import RunState, Status
-from reprise.controller.zookeeper.client import make_client
+from reprise.controller.zookeeper.client import connected
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from tests.monitoring.watched import Watched
 
@@ -61,16 +61,13 @@ def test_every_alert_fires_for_what_it_is_about(watched: Watched) -> None:
     every_metric_was_served(watched)
     no_panel_is_empty(watched)
 
-    client = make_client(cluster.zk_hosts, 10.0, cluster.zk_environment())
-    client.start()
-    pause(watched, client, b"true")
-    prometheus.wait_firing({"ReprisePausedTooLong"}, HANGS_S)
-    pause(watched, client, b"false")
+    with connected(cluster.zk_hosts, 10.0, cluster.zk_environment()) as client:
+        pause(watched, client, b"true")
+        prometheus.wait_firing({"ReprisePausedTooLong"}, HANGS_S)
+        pause(watched, client, b"false")
     watched.signal(COORDINATOR, signal.SIGSTOP)
     prometheus.wait_firing({"RepriseControllerAbsent"}, HANGS_S)
     watched.signal(COORDINATOR, signal.SIGCONT)
-    client.stop()
-    client.close()
 
     cluster.zookeeper.freeze()
     prometheus.wait_firing({ZK}, HANGS_S)

@@ -52,7 +52,6 @@ def stores(new_session: NewSession, root: str) -> Iterator[Connect]:
 
     yield new
     for client in clients:
-        client.stop()
         client.close()
 
 

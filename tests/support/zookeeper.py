@@ -11,7 +11,7 @@ from reprise.controller.agent.jvm import Jvm
 from reprise.controller.local.cluster.process_reaper import ProcessReaper
 from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
 from reprise.controller.zookeeper.access import Access
-from reprise.controller.zookeeper.client import make_client
+from reprise.controller.zookeeper.client import connected
 from reprise.controller.zookeeper.session import ZooKeeperSession
 
 
@@ -36,10 +36,5 @@ def zookeeper(users: bool = False, tls: Path | None = None) -> Iterator[ZooKeepe
 @contextmanager
 def session(server: ZooKeeperServer, environment: Mapping[str, str]) -> Iterator[ZooKeeperSession]:
     """A session of the user that `environment` names."""
-    client = make_client(server.hosts, 10.0, environment)
-    client.start(timeout=30)
-    try:
+    with connected(server.hosts, 10.0, environment) as client:
         yield client
-    finally:
-        client.stop()
-        client.close()

@@ -140,7 +140,6 @@ class EmbeddedCluster:
         with self._lock:
             client, self._zk = self._zk, None
             if client is not None:
-                client.stop()
                 client.close()
             reaper, self._reaper = self._reaper, None
             if reaper is not None:

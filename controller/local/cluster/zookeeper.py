@@ -15,7 +15,7 @@ from reprise.controller.local.cluster.process_reaper import ProcessReaper
 from reprise.controller.zookeeper import tls as zk_tls
 from reprise.controller.zookeeper import users as zk_users
 from reprise.controller.zookeeper.access import Access
-from reprise.controller.zookeeper.client import make_client
+from reprise.controller.zookeeper.client import connected
 from reprise.controller.zookeeper.errors import ClientError
 from reprise.controller.zookeeper.session import ZooKeeperSession
 
@@ -98,17 +98,14 @@ class ZooKeeperServer(Daemon):
         """Until a client gets a session and an answer, and, with `access`, nobody else may make anything.  Raises StartError
         with the end of the log."""
         self._wait_for_port(timeout_s)
-        client = make_client(self.hosts, 10.0, self.access.control_plane() if self.access is not None else {})
+        environment = self.access.control_plane() if self.access is not None else {}
         try:
-            client.start(timeout=timeout_s)
-            client.exists("/")
-            if self.access is not None:
-                self._close(client, self.access)
+            with connected(self.hosts, 10.0, environment, timeout_s) as client:
+                client.exists("/")
+                if self.access is not None:
+                    self._close(client, self.access)
         except ClientError as error:
             raise StartError(f"ZooKeeper gives no session: {error}: {launch.tail(self._log)}") from error
-        finally:
-            client.stop()
-            client.close()
 
     def _close(self, client: ZooKeeperSession, access: Access) -> None:
         if not self._closed and (there := zk_users.close_server(client, access.keys)):

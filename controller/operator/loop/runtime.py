@@ -149,7 +149,6 @@ class Runtime:
             pool.shutdown(wait=True, cancel_futures=True)
         for controller in self.controllers.values():
             controller.end()
-        self.client.stop()
         self.client.close()
 
     @property

@@ -48,7 +48,6 @@ def losing(monkeypatch: pytest.MonkeyPatch) -> Losing:
         return ZooKeeperSession(cast(Any, session))
 
     monkeypatch.setattr(clients, "make_client", make)
-    monkeypatch.setattr(local, "make_client", make)
     return session
 
 

@@ -136,7 +136,7 @@ def test_only_the_leader_acts_and_a_successor_takes_over(connect: Connect) -> No
     first.announce(Leader(1, "start-waits"))
     said = f"{second.root}/{paths.COORDINATOR}"
     until(lambda: parse_leader(second.client.get(said)[0]) == Leader(1, "start-waits"), "what it says")
-    first.client.stop()
+    first.client.close()
     assert not first.lead(Leader(1))
     until(lambda: second.lead(Leader(2)), "the successor leads")
 

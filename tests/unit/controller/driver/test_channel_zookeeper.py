@@ -43,7 +43,6 @@ def agents(server: ZooKeeperServer) -> Iterator[ZooKeeperSession]:
     for name in NODES:
         register(client, name)
     yield client
-    client.stop()
     client.close()
 
 

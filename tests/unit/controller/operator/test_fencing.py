@@ -119,7 +119,6 @@ def place(server: ZooKeeperServer, tmp_path: Path, request: pytest.FixtureReques
     yield Place(
         records, client, server.hosts, tmp_path, server.access.topology(records.root) if server.access else {}
     )
-    client.stop()
     client.close()
 
 
@@ -358,7 +357,6 @@ def test_records_from_before_are_closed_before_the_next_driver_starts(
         place.records.remove()
         assert place.client.exists(root) is None
     finally:
-        nobody.stop()
         nobody.close()
 
 

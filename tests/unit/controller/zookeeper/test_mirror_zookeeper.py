@@ -13,9 +13,8 @@ from click.testing import CliRunner
 from reprise.controller.cli import main
 from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
 from reprise.controller.zookeeper import mirror
-from reprise.controller.zookeeper.client import make_client
+from reprise.controller.zookeeper.client import connected
 from reprise.controller.zookeeper.errors import MirrorError
-from reprise.controller.zookeeper.session import ZooKeeperSession
 from tests.support.zookeeper import zookeeper
 from tests.unit.spark_jobs.storage.test_files import Growing
 
@@ -39,32 +38,19 @@ def sites() -> Iterator[tuple[ZooKeeperServer, ZooKeeperServer]]:
         yield first, second
 
 
-def connected(server: ZooKeeperServer) -> ZooKeeperSession:
-    client = make_client(server.hosts, 5.0)
-    client.start(timeout=30)
-    return client
-
-
-def close(client: ZooKeeperSession) -> None:
-    client.stop()
-    client.close()
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(200)
 def test_a_second_site_has_the_records_when_the_first_is_lost(
     sites: tuple[ZooKeeperServer, ZooKeeperServer], tmp_path: Path
 ) -> None:
     first, second = sites
-    client = connected(first)
-    for name, value in RECORDS.items():
-        client.create(f"{ROOT}/{name}", json.dumps(value).encode(), makepath=True)
-    client.create(f"{ROOT}/coordinator", b"{}", ephemeral=True)
-    file, older = tmp_path / "mirror" / "t.json", tmp_path / "older.json"
-    saved = reprise("save", "--zk", first.hosts, "--root", ROOT, "--to", str(file))
-    assert (saved.exit_code, saved.output) == (0, f"6 records of {ROOT} in {file}\n")
-    client.stop()
-    client.close()
+    with connected(first.hosts, 5.0) as client:
+        for name, value in RECORDS.items():
+            client.create(f"{ROOT}/{name}", json.dumps(value).encode(), makepath=True)
+        client.create(f"{ROOT}/coordinator", b"{}", ephemeral=True)
+        file, older = tmp_path / "mirror" / "t.json", tmp_path / "older.json"
+        saved = reprise("save", "--zk", first.hosts, "--root", ROOT, "--to", str(file))
+        assert (saved.exit_code, saved.output) == (0, f"6 records of {ROOT} in {file}\n")
     first.kill()
 
     mirror.save(mirror.Copy(ROOT, 0.0, {"desired": "{}"}), str(older))
@@ -74,13 +60,13 @@ def test_a_second_site_has_the_records_when_the_first_is_lost(
     loaded = reprise(*load, "--from", str(broken), "--from", str(file), "--from", str(older))
     assert loaded.exit_code == 0, loaded.output
     assert f"4 records of {ROOT} put at {ROOT}" in loaded.output
-    there = connected(second)
-    found = {name: json.loads(there.get(f"{ROOT}/{name}")[0]) for name in KEPT}
+    with connected(second.hosts, 5.0) as there:
+        found = {name: json.loads(there.get(f"{ROOT}/{name}")[0]) for name in KEPT}
+        names = there.get_children(ROOT)
     assert found == {name: RECORDS[name] for name in KEPT}
-    assert sorted(there.get_children(ROOT)) == ["checkpoints", "commands", "incidents", "plans"]
+    assert sorted(names) == ["checkpoints", "commands", "incidents", "plans"]
     again = reprise(*load, "--from", str(file))
     assert (again.exit_code, "there are records already" in again.output) == (1, True)
-    close(there)
 
 
 def reprise(*arguments: str):  # type: ignore[no-untyped-def]

@@ -37,7 +37,6 @@ def session(server: ZooKeeperServer) -> Iterator[ZooKeeperSession]:
     yield session
     if session.exists("/t") is not None:
         session.delete("/t", recursive=True)
-    session.stop()
     session.close()
 
 
@@ -134,7 +133,7 @@ def test_states_are_told_and_no_longer_when_that_is_not_wanted(session: ZooKeepe
     told: list[str] = []
     session.add_listener(told.append)
     assert session.state is SessionState.CONNECTED
-    session.stop()
+    session.close()
     assert told == [SessionState.LOST] and session.state is SessionState.LOST
     session.remove_listener(told.append)
     session.start(timeout=30)

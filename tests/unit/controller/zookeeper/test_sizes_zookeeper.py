@@ -135,7 +135,6 @@ def test_a_driver_that_starts_anew_gets_ten_thousand_partitions_back() -> None:
             assert seen.plans[plan.id] == plan
             assert "SUSPENDED" not in states
         finally:
-            client.stop()
             client.close()
     said = {name: {"json": plain, "znode": packed} for name, (plain, packed) in open_.items()}
     print(json.dumps({"seconds": round(seconds, 1), "transaction": transaction.bytes, **said}, indent=1))

@@ -180,7 +180,6 @@ def test_what_was_one_user_s_or_another_key_s_is_taken_over(former: str, tmp_pat
             assert zk_users.is_closed(client, A, Keys("n" * 32))
         with pytest.raises(NoAuthError):
             was.get(f"{A}/desired")
-        was.stop()
         was.close()
 
 
@@ -270,7 +269,6 @@ def test_with_certificates_it_speaks_tls_alone(certificates: Path, tmp_path: Pat
             client = make_client(server.hosts, 10.0, environment)
             with pytest.raises(SessionError):
                 client.start(timeout=3)
-            client.stop()
             client.close()
         # the server shows the certificate that the strangers' authority has not signed, so they stay away as well
         half = tmp_path / "half"
@@ -280,7 +278,6 @@ def test_with_certificates_it_speaks_tls_alone(certificates: Path, tmp_path: Pat
         client = make_client(server.hosts, 10.0, ours | {TLS: str(half)})
         with pytest.raises(SessionError):  # it trusts the server, and the server does not trust it
             client.start(timeout=3)
-        client.stop()
         client.close()
         server.restart()
         tree_with_tls(server)

@@ -53,7 +53,6 @@ def client(server: ZooKeeperServer) -> Iterator[ZooKeeperSession]:
     client = make_client(server.hosts, 30.0)
     client.start(timeout=30)
     yield client
-    client.stop()
     client.close()
 
 

@@ -158,7 +158,6 @@ def scene(
     found = Scene(server, re.sub("[^a-z0-9]+", "-", request.node.name.lower())[-50:].strip("-"))
     yield found
     for client in found.clients:
-        client.stop()
         client.close()
 
 
@@ -339,7 +338,7 @@ def test_a_deletion_removes_pods_and_records(scene: Scene) -> None:
 
 def test_a_deletion_without_zookeeper_ends_and_says_what_it_left(scene: Scene) -> None:
     one = scene.running()
-    scene.client.stop()
+    scene.client.close()
     assert not one.finalize(0.0, 20.0), "the driver is told to end"
     assert not one.finalize(5.0, 20.0), "it waits for ZooKeeper"
     assert one.finalize(21.0, 20.0)
@@ -348,7 +347,7 @@ def test_a_deletion_without_zookeeper_ends_and_says_what_it_left(scene: Scene) -
 
 def test_without_zookeeper_nothing_is_decided_and_it_says_so(scene: Scene) -> None:
     one = scene.running()
-    scene.client.stop()
+    scene.client.close()
     around = ClusterView(dict(scene.pods), None)
     one.decide(scene.body, around)
     one.reconcile(around)
