@@ -2,5 +2,9 @@
 
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("reprise", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+from tests.support.examples import examples
+
+settings.register_profile(
+    "reprise", examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("reprise")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.algorithms import FailedQuery, Instance, InstanceError, NodeCapacity, PartitionCost
@@ -13,6 +13,7 @@ from reprise.algorithms.arrivals.arrivals import Arrival, anticipatory, myopic, 
 from reprise.algorithms.arrivals.forecast import TraceError, losses, parse_trace, scenarios
 from reprise.algorithms.dp import dp
 from reprise.algorithms.problem import Deadline, Problem, StepClock
+from tests.support.examples import examples
 from tests.support.planning_cases import instances
 
 
@@ -60,7 +61,7 @@ def sequences(draw: st.DrawFn, nodes: bool = False) -> tuple[Instance, list[Arri
 
 
 @given(case=sequences())
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_anticipating_known_arrivals_is_never_worse(case: tuple[Instance, list[Arrival]]) -> None:
     instance, arrivals = case
     near = myopic(instance, arrivals, 60.0, best)
@@ -69,7 +70,7 @@ def test_anticipating_known_arrivals_is_never_worse(case: tuple[Instance, list[A
 
 
 @given(case=sequences(), kind=st.sampled_from(["myopic", "anticipatory", "replanned"]))
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_schedules_grow_within_the_capacity_there_is(case: tuple[Instance, list[Arrival]], kind: str) -> None:
     instance, arrivals = case
     if kind == "replanned":
@@ -124,7 +125,7 @@ def test_each_arrival_is_a_node_of_its_own() -> None:
 
 
 @given(case=sequences(nodes=True), kind=st.sampled_from(["myopic", "anticipatory", "replanned"]))
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_every_stage_is_a_packing_and_nothing_moves(case: tuple[Instance, list[Arrival]], kind: str) -> None:
     instance, arrivals = case
     if kind == "replanned":
@@ -146,7 +147,7 @@ def test_every_stage_is_a_packing_and_nothing_moves(case: tuple[Instance, list[A
 
 
 @given(case=sequences(nodes=True), delays=st.lists(st.integers(0, 40), min_size=8, max_size=8))
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_anticipating_is_never_worse_on_nodes_and_with_restore_times(
     case: tuple[Instance, list[Arrival]], delays: list[int]
 ) -> None:

@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 from itertools import accumulate
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.algorithms import FailedQuery, Instance, PartitionCost, exact, solve
@@ -16,11 +16,12 @@ from reprise.algorithms.generators import sukp
 from reprise.algorithms.problem import Deadline, StepClock, compile_problem
 from reprise.algorithms.reduce import components, reduce_problem, restrict
 from reprise.algorithms.structure import frontier_of, laminar_forest
+from tests.support.examples import examples
 from tests.support.planning_cases import brute_force, instances
 
 
 @given(instance=instances())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_reductions_keep_the_optimum(instance: Instance) -> None:
     problem = compile_problem(instance)
     reduced = reduce_problem(problem)
@@ -37,7 +38,7 @@ def test_reductions_keep_the_optimum(instance: Instance) -> None:
 
 
 @given(instance=instances())
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_parts_share_nothing_and_cover_all(instance: Instance) -> None:
     problem = compile_problem(instance)
     parts = components(problem)
@@ -48,7 +49,7 @@ def test_parts_share_nothing_and_cover_all(instance: Instance) -> None:
 
 
 @given(instance=instances())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_frontiers_answer_every_capacity(instance: Instance) -> None:
     problem = compile_problem(instance)
     reduced = reduce_problem(problem)
@@ -70,7 +71,7 @@ def frontiers(draw: st.DrawFn) -> Frontier:
 
 
 @given(first=frontiers(), second=frontiers(), capacity=st.integers(0, 60))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_sorted_sums_and_the_table_of_values_join_alike(
     first: Frontier, second: Frontier, capacity: int
 ) -> None:
@@ -97,7 +98,7 @@ def trees(draw: st.DrawFn, max_queries: int = 10) -> Instance:
 
 
 @given(instance=trees())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_trees_are_found_laminar_and_solved(instance: Instance) -> None:
     reduced = reduce_problem(compile_problem(instance))
     for part in components(reduced.problem):
@@ -106,7 +107,7 @@ def test_trees_are_found_laminar_and_solved(instance: Instance) -> None:
 
 
 @given(instance=trees() | instances(), less=st.integers(0, 60))
-@settings(max_examples=400, deadline=None)
+@examples(400)
 def test_what_frontiers_say_of_less_capacity_is_what_planning_anew_finds(
     instance: Instance, less: int
 ) -> None:

@@ -9,7 +9,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.algorithms import Instance, compiled
@@ -21,6 +21,7 @@ from reprise.algorithms.kernels import density, swaps
 from reprise.algorithms.kernels.cover import Cover, make_cover
 from reprise.algorithms.local_search import SearchRun
 from reprise.algorithms.problem import Problem, compile_problem
+from tests.support.examples import examples
 from tests.support.planning_cases import instances
 
 KERNELS = [kernel for module in (density, swaps) for kernel in compiled._PUBLISHED[module]]
@@ -49,7 +50,7 @@ def cover_of(problem: Problem) -> Cover:
 
 
 @given(instance=instances(), moves=st.lists(st.integers(0, 7), max_size=25))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_the_price_of_every_move_is_what_the_move_costs(instance: Instance, moves: list[int]) -> None:
     problem = compile_problem(instance)
     cover, count = cover_of(problem), len(problem.masks)
@@ -69,7 +70,7 @@ def test_the_price_of_every_move_is_what_the_move_costs(instance: Instance, move
 
 
 @given(instance=instances(max_queries=12, max_partitions=14))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_all_versions_of_best_density_agree(instance: Instance) -> None:
     problem = compile_problem(instance)
     literal = best_density_literal(problem)

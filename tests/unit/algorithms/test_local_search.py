@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.algorithms import Instance, solve
@@ -14,6 +14,7 @@ from reprise.algorithms.candidate_run import all_candidates
 from reprise.algorithms.generators import Setting, sukp, topology
 from reprise.algorithms.local_search import search
 from reprise.algorithms.problem import compile_problem
+from tests.support.examples import examples
 from tests.support.planning_cases import brute_force, instances
 
 
@@ -32,7 +33,7 @@ def test_more_steps_never_give_less() -> None:
 
 
 @given(instance=instances(), rounds=st.integers(1, 40))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_no_split_of_costs_bounds_below_the_optimum(instance: Instance, rounds: int) -> None:
     assert split_bound(compile_problem(instance), rounds) >= brute_force(instance)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from itertools import product
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost, compiled, fit, solve
 from reprise.algorithms.fit import within_reach
 from reprise.algorithms.packing import most_free, pack
 from reprise.algorithms.problem import Problem, bits, compile_problem
+from tests.support.examples import examples
 from tests.support.planning_cases import instances
 
 
@@ -28,7 +29,7 @@ def packable(costs: list[int], free: list[int]) -> bool:
     costs=st.lists(st.integers(0, 9), max_size=6),
     free=st.lists(st.integers(0, 14), min_size=1, max_size=3),
 )
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_pack_finds_a_placement_whenever_there_is_one(costs: list[int], free: list[int]) -> None:
     placement = pack(list(enumerate(costs)), free)
     assert (placement is not None) == packable(costs, free)
@@ -98,7 +99,7 @@ def tight(draw: st.DrawFn) -> Instance:
 @given(
     costs=st.lists(st.integers(1, 20), max_size=14), free=st.lists(st.integers(0, 40), min_size=1, max_size=6)
 )
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_the_search_answers_the_same_with_and_without_a_compiler(costs: list[int], free: list[int]) -> None:
     assert compiled.load()
     fast = pack(list(enumerate(costs)), free)
@@ -110,7 +111,7 @@ def test_the_search_answers_the_same_with_and_without_a_compiler(costs: list[int
 
 
 @given(instance=tight())
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_capacity_that_no_partition_can_fill_does_not_count(instance: Instance) -> None:
     problem = compile_problem(instance)
     free = tuple(node.free for node in instance.nodes)
@@ -144,7 +145,7 @@ def filled_one_by_one(problem: Problem, free: tuple[int, ...]) -> tuple[int, ...
 
 
 @given(instance=tight() | instances(nodes=True))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_what_is_passed_over_would_not_have_packed(instance: Instance) -> None:
     problem = compile_problem(instance)
     free = tuple(node.free for node in instance.nodes)
@@ -160,7 +161,7 @@ def test_bits_are_those_that_are_set(mask: int) -> None:
 
 
 @given(instance=tight())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_auto_reaches_the_optimum_of_the_problem_with_nodes(instance: Instance) -> None:
     cost = {p.id: p.cost for p in instance.partitions}
     free = [node.free for node in instance.nodes]

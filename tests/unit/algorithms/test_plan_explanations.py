@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from reprise.algorithms import FailedQuery, Instance, PartitionCost, solve
+from tests.support.examples import examples
 from tests.support.planning_cases import brute_force, instances
 
 
@@ -49,7 +50,7 @@ def test_the_plan_with_a_capacity_at_entry_contains_an_equal_with_the_query() ->
 
 
 @given(instance=instances())
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_entry_is_where_the_best_plan_with_the_query_is_as_good_as_any(instance: Instance) -> None:
     for excluded in solve(instance, "auto").excluded:
         assert excluded.entry_exact
@@ -69,7 +70,7 @@ def test_entry_is_where_the_best_plan_with_the_query_is_as_good_as_any(instance:
 
 
 @given(instance=instances())
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_withdrawing_the_competitors_makes_room(instance: Instance) -> None:
     plan = solve(instance, "best-density")
     cost = {p.id: p.cost for p in instance.partitions}

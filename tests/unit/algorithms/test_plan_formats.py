@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.algorithms import (
@@ -20,6 +20,7 @@ from reprise.algorithms import (
     plan_to_json,
     solve,
 )
+from tests.support.examples import examples
 from tests.support.planning_cases import instances
 
 GOOD: dict[str, Any] = {
@@ -109,7 +110,7 @@ JSON = st.recursive(
 
 
 @given(obj=JSON)
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_the_parsers_are_total(obj: object) -> None:
     with pytest.raises(PlanFormatError):
         plan_from_json(obj)
@@ -121,7 +122,7 @@ def test_the_parsers_are_total(obj: object) -> None:
 
 
 @given(instance=instances(nodes=True))
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_plans_survive_json(instance: Instance) -> None:
     plan = solve(instance)
     assert plan_from_json(json.loads(json.dumps(plan_to_json(plan)))) == plan

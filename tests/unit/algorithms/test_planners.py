@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.algorithms import (
@@ -22,6 +22,7 @@ from reprise.algorithms.best_density import best_density_literal
 from reprise.algorithms.best_density_fast import best_density_fast
 from reprise.algorithms.dp import dp_literal
 from reprise.algorithms.problem import compile_problem
+from tests.support.examples import examples
 from tests.support.planning_cases import brute_force, instances, share_frequency
 
 QUERY_PLANNERS = sorted(set(ALGORITHMS) - {"operator-centric"})
@@ -50,7 +51,7 @@ def check(instance: Instance, plan: Plan) -> None:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_plans_are_feasible_closed_and_explained(algorithm: str, data: st.DataObject) -> None:
     instance = data.draw(instances(nodes=data.draw(st.booleans())))
     check(instance, solve(instance, algorithm))
@@ -58,21 +59,21 @@ def test_plans_are_feasible_closed_and_explained(algorithm: str, data: st.DataOb
 
 @pytest.mark.parametrize("algorithm", EXACT)
 @given(instance=instances())
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_exact_planners_reach_the_optimum(algorithm: str, instance: Instance) -> None:
     plan = solve(instance, algorithm)
     assert plan.value == plan.bound == brute_force(instance)
 
 
 @given(instance=instances())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_the_two_dynamic_programmes_agree(instance: Instance) -> None:
     problem = compile_problem(instance)
     assert problem.value_of(dp_literal(problem)) == solve(instance, "dp").value
 
 
 @given(instance=instances())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_best_density_keeps_its_guarantee(instance: Instance) -> None:
     optimum, d = brute_force(instance), share_frequency(instance)
     value = solve(instance, "best-density").value
@@ -80,7 +81,7 @@ def test_best_density_keeps_its_guarantee(instance: Instance) -> None:
 
 
 @given(instance=instances(max_queries=12, max_partitions=14))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_incremental_densities_change_nothing(instance: Instance) -> None:
     problem = compile_problem(instance)
     assert best_density_fast(problem) == (best_density_literal(problem), True)
@@ -96,13 +97,13 @@ def test_the_printed_start_from_the_densest_query_alone_would_break_the_guarante
 
 
 @given(instance=instances())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_local_search_is_never_below_best_density(instance: Instance) -> None:
     assert solve(instance, "local-search", time_limit=0.1).value >= solve(instance, "best-density").value
 
 
 @given(instance=instances(), more=st.integers(0, 20))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_exact_value_grows_with_capacity(instance: Instance, more: int) -> None:
     larger = replace(instance, capacity=instance.capacity + more)
     assert solve(larger, "auto").value >= solve(instance, "auto").value
@@ -110,7 +111,7 @@ def test_exact_value_grows_with_capacity(instance: Instance, more: int) -> None:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_the_order_of_the_input_does_not_show(algorithm: str, data: st.DataObject) -> None:
     instance = data.draw(instances(nodes=data.draw(st.booleans())))
     shuffled = replace(

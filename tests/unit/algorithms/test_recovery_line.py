@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise, product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.algorithms.errors import InstanceError
 from reprise.algorithms.recovery_line import Cause, Edge, Impossible, World, line
+from tests.support.examples import examples
 
 NEVER = 10**9
 
@@ -132,11 +133,9 @@ def greatest_of_all_valid(world: World[Point], data: st.DataObject) -> None:
         assert all(not_above(world, other, found) for other in lines)
 
 
-test_it_is_the_greatest_of_all_valid_lines = settings(max_examples=150)(
-    given(worlds(), st.data())(greatest_of_all_valid)
-)
+test_it_is_the_greatest_of_all_valid_lines = examples(150)(given(worlds(), st.data())(greatest_of_all_valid))
 test_it_is_the_greatest_of_all_valid_lines_in_many_worlds = pytest.mark.wide(
-    settings(max_examples=2000)(given(worlds(), st.data())(greatest_of_all_valid))
+    examples(2000)(given(worlds(), st.data())(greatest_of_all_valid))
 )
 
 
@@ -172,7 +171,7 @@ def rollback_propagation(world: World[Point]) -> dict[str, Point]:
     return {p: world.snapshots[p][k] for p, k in root.items()}
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(worlds())
 def test_with_durable_logs_and_everybody_failed_it_is_rollback_propagation(world: World[Point]) -> None:
     logged = {

@@ -5,9 +5,10 @@ from __future__ import annotations
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from reprise.algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost, solve, solve_strict
+from tests.support.examples import examples
 from tests.support.planning_cases import instances
 
 
@@ -88,7 +89,7 @@ def test_nodes_decide_where_the_sum_would_not() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["auto", "ilp", "dp", "best-density"])
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(instance=instances(max_queries=7))
 def test_no_plan_in_order_is_worth_more(algorithm: str, instance: Instance) -> None:
     plan = solve_strict(instance, algorithm)
@@ -105,7 +106,7 @@ def test_no_plan_in_order_is_worth_more(algorithm: str, instance: Instance) -> N
         assert restored >= {p for q in higher for p in q.partitions} or restored >= set(query.partitions)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(instance=instances(max_queries=7, nodes=True))
 def test_a_lesser_query_costs_something_only_when_all_greater_ones_are_back(instance: Instance) -> None:
     plan = solve_strict(instance)

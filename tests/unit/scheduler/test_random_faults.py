@@ -3,10 +3,11 @@ every step; at the end capacity returns, and everything must come back and the i
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.scheduler import Decision, PartitionStats, Policy, Strategy
+from tests.support.examples import examples
 from tests.support.recovery_simulator import World, diamond
 
 NODES = 4
@@ -143,7 +144,7 @@ class Faults:
         raise AssertionError("\n".join([*world.log, repr(world.incident), repr(world.driver)]))
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(100)
 @given(
     strategy=st.sampled_from(list(Strategy)),
     deterministic=st.booleans(),

@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.controller.analysis.explain import explain
@@ -28,6 +28,7 @@ from reprise.controller.web.board import Board
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler.simulation.run import Change
 from tests.support import oncall
+from tests.support.examples import examples
 
 PRIORITIES = {query.id: query.priority for query in oncall.TOPOLOGY.queries.values()}
 MOMENTS = st.sampled_from([0.0, 1.0, 2.0, 5.0, 20.0, 40.0])
@@ -97,7 +98,7 @@ def check_incidents(found: StatusDocument) -> None:
         assert all(s >= 0.0 for s in (*sample.seconds, *sample.at_least))
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(courses())
 def test_what_is_told_of_an_incident_is_possible(seen: Observation) -> None:
     found = document(oncall.TOPOLOGY, seen)
@@ -107,7 +108,7 @@ def test_what_is_told_of_an_incident_is_possible(seen: Observation) -> None:
     assert plain(document(oncall.TOPOLOGY, read_back(seen))) == plain(found)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(courses())
 def test_document_page_explanation_and_metrics_say_the_same(seen: Observation) -> None:
     found = document(oncall.TOPOLOGY, seen)
@@ -156,7 +157,7 @@ def test_document_page_explanation_and_metrics_say_the_same(seen: Observation) -
             assert expected.high is None or expected.high >= expected.low
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(courses())
 def test_report_post_mortem_and_resource_say_the_same_of_each_incident(seen: Observation) -> None:
     found = document(oncall.TOPOLOGY, seen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
@@ -13,6 +14,7 @@ ROOT = Path(__file__).parents[4]
 PRINT = "import json, sys; import {}; print(json.dumps(sorted(sys.modules)))"
 
 
+@functools.cache
 def loaded(module: str) -> list[str]:
     """Names of all modules of a fresh process that has imported this one."""
     command = [sys.executable, "-c", PRINT.format(module)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.algorithms.positions import Positions
@@ -20,6 +20,7 @@ from reprise.spark_jobs.errors import LateRequestError, MissedOrdersError, WireE
 from reprise.spark_jobs.node.command import Command, Install
 from reprise.spark_jobs.node.orders import EACH, HELD, Orders
 from reprise.spark_jobs.topology import Topology, expand, from_object, load_text
+from tests.support.examples import examples
 from tests.support.local_engine import World
 from tests.support.topologies import document, operator, source
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
@@ -90,7 +91,7 @@ def commands(job: int, home: dict[str, str], said: dict[str, Any]) -> dict[str, 
     }  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(jobs())
 def test_what_a_host_reads_is_what_it_was_meant_to_be_told(
     script: list[tuple[dict[str, str], dict[str, Any], set[str]]],

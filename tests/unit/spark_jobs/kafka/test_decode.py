@@ -9,12 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.kafka.decode import Decoded, DecodeError, Decoder, decode, make_decoder, parse_columns
 from reprise.spark_jobs.kafka.encode import make_encoder
+from tests.support.examples import examples
 
 COLUMNS = parse_columns({"id": "int64", "name": "string", "share": "double", "ok": "boolean"})
 RECORD = {
@@ -61,7 +62,7 @@ def check(decoder: Decoder, values: list[bytes]) -> Decoded:
 
 
 @pytest.mark.parametrize(("kind", "avro"), KINDS)
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(rows=st.lists(row, max_size=5))
 def test_every_row_comes_back_as_it_was_written(kind: str, avro: Any, rows: list[dict[str, Any]]) -> None:
     table = pa.Table.from_pylist(rows, COLUMNS)
@@ -82,7 +83,7 @@ ODD = [
 ]  # fmt: skip
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.lists(st.sampled_from(ODD) | row.map(lambda r: json.dumps(r).encode()), max_size=5))
 def test_a_message_of_json_is_read_or_refused_by_itself(values: list[bytes]) -> None:
     check(make_decoder("json", COLUMNS, None), values)
@@ -110,7 +111,7 @@ def test_text_that_is_not_utf_8_is_refused_before_it_becomes_a_column() -> None:
 
 
 @pytest.mark.parametrize(("kind", "avro"), KINDS)
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(data=st.data())
 def test_a_message_with_damaged_bytes_is_refused_or_read_and_the_others_stay(
     kind: str, avro: Any, data: st.DataObject

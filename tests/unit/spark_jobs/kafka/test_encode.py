@@ -7,17 +7,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.spark_jobs.errors import EncodeError, SpecError
 from reprise.spark_jobs.kafka import KafkaSink
 from reprise.spark_jobs.kafka.encode import ARROW_BYTES, deletions, keys, make_encoder, upserts
+from tests.support.examples import examples
 
 RECORD = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), max_size=5))
 def test_a_row_is_one_line_of_json_whatever_its_text(texts: list[str]) -> None:
     values = make_encoder("json", None).values(pa.table({"s": pa.array(texts, pa.string())}))
@@ -25,7 +26,7 @@ def test_a_row_is_one_line_of_json_whatever_its_text(texts: list[str]) -> None:
     assert not any(b"\n" in value for value in values)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.integers(0, 40), st.sampled_from([1, 10, 100_000, 300_000]))
 def test_arrow_messages_hold_every_row_once_and_no_more_than_fits(count: int, width: int) -> None:
     table = pa.table(
@@ -100,7 +101,7 @@ def test_keys_of_bytes_and_of_numbers() -> None:
     assert keys(table, ["n", "f", "t"]) == [b'[4611686018427387904,0.5,"1970-01-01 00:00:00"]']
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(st.tuples(st.sampled_from([b"a", b"b", b""]), st.binary(max_size=1), st.booleans())))
 def test_who_applies_the_upserts_of_a_batch_holds_what_all_its_rows_make(
     rows: list[tuple[bytes, bytes, bool]],

@@ -8,18 +8,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.kafka.event_time import UNITS, Clock, EventTimeError, Seen, parse_clock
 from reprise.spark_jobs.operators.testing import stored
+from tests.support.examples import examples
 
 logs = st.sampled_from(["t/0", "t/1", "u/0"])
 stream = st.lists(st.dictionaries(logs, st.integers(-50, 50)), min_size=1, max_size=14)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(stream, st.integers(0, 5), st.integers(1, 4), st.integers(0, 13))
 def test_the_watermark_is_the_least_of_the_logs_that_count_and_survives_a_checkpoint(
     batches: list[dict[str, int]], disorder: int, idle: int, stop: int
@@ -57,7 +58,7 @@ class Sent:
         return 1, self._sent
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(
     st.dictionaries(
         logs, st.lists(st.lists(st.integers(-9, 30), max_size=3), min_size=1, max_size=4), min_size=1

@@ -7,12 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.kafka.decode import DecodeError, Registry, decode, make_decoder, parse_columns
 from reprise.spark_jobs.kafka.encode import EncodeError, keys, make_encoder, upserts
+from tests.support.examples import examples
 
 COLUMNS = parse_columns({"id": "int64", "name": "string", "share": "double"})
 RECORD = {
@@ -37,7 +38,7 @@ def test_what_a_sink_writes_a_source_reads(kind: str, avro: Any) -> None:
     assert int(found.rows.sum()) == 2
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(
     st.lists(
         st.one_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.spark_jobs.contract import Place, Range
@@ -13,6 +13,7 @@ from reprise.spark_jobs.errors import SourceError
 from reprise.spark_jobs.kafka.logs import Snapshot, log_name, reader_of, split_name
 from reprise.spark_jobs.kafka.source import KafkaSource
 from reprise.spark_jobs.operators.frames import END_OF_TIME
+from tests.support.examples import examples
 
 LOGS = ["t/0", "t/1", "t/2", "u/0"]
 
@@ -37,7 +38,7 @@ def source(**more: Any) -> tuple[KafkaSource, Looked]:
 grows = st.lists(st.dictionaries(st.sampled_from(LOGS), st.integers(0, 7)), min_size=1, max_size=10)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(grows, st.integers(1, 3), st.integers(1, 9))
 def test_batches_follow_each_other_without_a_gap_over_all_readers(
     looks: list[dict[str, int]], parallelism: int, room: int
@@ -66,7 +67,7 @@ def test_batches_follow_each_other_without_a_gap_over_all_readers(
     assert read == ends
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(
     st.dictionaries(st.sampled_from(LOGS), st.integers(0, 9), min_size=1),
     st.integers(1, 3),

@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.spark_jobs.errors import NotYetError, SourceError
 from reprise.spark_jobs.kafka import reader
 from reprise.spark_jobs.kafka.reader import ALARM_S, OffsetsLostError, Reader
 from reprise.spark_jobs.kafka.settings import Settings
+from tests.support.examples import examples
 
 
 class Message:
@@ -134,7 +135,7 @@ logs = st.dictionaries(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(logs, st.integers(1, 7), st.data())
 def test_a_range_is_what_the_log_holds_there_in_whatever_order_ranges_are_read(
     offsets: dict[str, set[int]], size: int, data: st.DataObject
@@ -158,7 +159,7 @@ def test_a_range_is_what_the_log_holds_there_in_whatever_order_ranges_are_read(
             assert patiently(reading, spans) == expected
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.sets(st.integers(0, 40), min_size=1),
     st.lists(st.integers(1, 9), min_size=1, max_size=8),

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reprise.spark_jobs.contract import Place
@@ -18,6 +18,7 @@ from reprise.spark_jobs.errors import FencedError, SinkError, StepError
 from reprise.spark_jobs.kafka import KafkaSink, transactions
 from reprise.spark_jobs.kafka.transactions import DIGESTS, REFRESH_S, Marker, Written
 from reprise.spark_jobs.sinks import Opening, Owner
+from tests.support.examples import examples
 from tests.support.fake_kafka import Broker
 
 NAME = "reprise.test.pipe.out.1"
@@ -124,7 +125,7 @@ actions = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(actions)
 def test_every_batch_is_there_once_whoever_writes_and_whatever_fails(what: list[tuple[Any, ...]]) -> None:
     with pytest.MonkeyPatch.context() as patch:

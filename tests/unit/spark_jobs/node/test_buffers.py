@@ -5,11 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.spark_jobs.errors import LostOutputError
 from reprise.spark_jobs.node.buffers import IN_FLIGHT, Budget, EdgeBuffer
+from tests.support.examples import examples
 
 
 def make(folder: Path, memory: int = 10_000, disk: int = 10**9) -> EdgeBuffer:
@@ -134,7 +135,7 @@ def test_both_limits_reached_names_the_settings(tmp_path: Path) -> None:
             buffer.put(batch, None, b"x" * 90)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(st.tuples(st.sampled_from(["put", "trim", "rewind", "send"]), st.integers(0, 30)), max_size=60)
 )

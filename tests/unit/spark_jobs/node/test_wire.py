@@ -5,13 +5,14 @@ import zlib
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.algorithms.failure import Failure, FailureKind
 from reprise.spark_jobs.errors import WireError
 from reprise.spark_jobs.node.command import Ack, Report, Usage
 from reprise.spark_jobs.node.wire import Message, decode_table, encode_table, pack, unpack
+from tests.support.examples import examples
 
 tables = st.one_of(
     st.none(),
@@ -118,7 +119,7 @@ def test_a_damaged_header_is_no_barrier_for_somebody_else() -> None:
             list(unpack(bytes(damaged)))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.data())
 def test_a_bundle_with_a_damaged_byte_is_refused_or_has_as_many_messages(data: st.DataObject) -> None:
     damaged = bytearray(bundle())

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.spark_jobs.errors import SpecError
@@ -18,6 +18,7 @@ from reprise.spark_jobs.operators import KeyedAggregate, SlidingWindow
 from reprise.spark_jobs.operators.aggregates import parse_aggregates, partials
 from reprise.spark_jobs.operators.frames import ColumnError
 from reprise.spark_jobs.operators.testing import check_recovery, inbox, run
+from tests.support.examples import examples
 
 ALL = {"n": "count()", "c": "count(v)", "s": "sum(v)", "m": "mean(v)", "low": "min(v)", "high": "max(v)"}
 LARGE = 2**63 - 1
@@ -37,7 +38,7 @@ def by_definition(rows: list[tuple[str, Any]], key: str) -> dict[str, Any]:
     return {**told, "s": sum(mine), "m": sum(mine) / len(mine), "low": min(mine), "high": max(mine)}
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(st.lists(row, max_size=6), min_size=1, max_size=5))
 def test_each_batch_tells_of_its_keys_what_all_rows_so_far_make(stream: list[list[tuple[str, Any]]]) -> None:
     inboxes = [inbox(n, table(rows)) for n, rows in enumerate(stream, 1)]
@@ -72,7 +73,7 @@ def test_every_type_of_number_is_summed_and_compared(
     assert tuple(out.to_pylist()[0].values()) == told
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(
     st.lists(
         st.tuples(st.sampled_from([0, 1]), st.sampled_from([LARGE, -LARGE - 1, 1, -1, 2**62, -(2**62), 0])),
@@ -117,7 +118,7 @@ def test_the_mean_of_recent_times_is_a_recent_time() -> None:
     assert out["x"].to_pylist() == [1_790_000_000_000_000.0]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30), st.integers(1, 30))
 def test_the_mean_of_floats_is_near_the_exact_one_however_rows_are_cut(values: list[float], cut: int) -> None:
     whole = pa.table({"v": values})

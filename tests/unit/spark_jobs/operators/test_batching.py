@@ -10,13 +10,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.spark_jobs import operators as lib
 from reprise.spark_jobs.contract import Inbox, Operator
 from reprise.spark_jobs.operators.frames import END_OF_TIME
 from reprise.spark_jobs.operators.testing import inbox, run
+from tests.support.examples import examples
 
 S = 1_000_000
 SCHEMA = pa.schema(
@@ -104,7 +105,7 @@ def stream(operator: Operator, drawn: Any, cut: bool, two_sided: bool) -> list[p
 
 
 @pytest.mark.parametrize("name", FINAL)
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(drawn=case)
 def test_complete_results_are_the_same_rows_wherever_batches_are_cut(name: str, drawn: Any) -> None:
     make, _ = FINAL[name]
@@ -116,7 +117,7 @@ def test_complete_results_are_the_same_rows_wherever_batches_are_cut(name: str, 
 
 
 @pytest.mark.parametrize("name", CHANGES)
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(drawn=case)
 def test_who_keeps_the_last_row_of_each_key_holds_the_same_in_the_end(name: str, drawn: Any) -> None:
     make, keys = CHANGES[name]
@@ -126,7 +127,7 @@ def test_who_keeps_the_last_row_of_each_key_holds_the_same_in_the_end(name: str,
     assert held[0] == held[1]
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(drawn=case)
 def test_dropped_rows_are_counted_alike_wherever_batches_are_cut(drawn: Any) -> None:
     for name in ("tumbling", "sliding", "join"):

@@ -8,14 +8,15 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.spark_jobs.operators.chunks import ChunkStore
 from reprise.spark_jobs.operators.frames import ColumnError
+from tests.support.examples import examples
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.data())
 def test_rows_are_found_by_number_in_any_order_and_twice(sizes: list[int], data: st.DataObject) -> None:
     store, rows = ChunkStore(), list[int]()
@@ -31,7 +32,7 @@ def test_rows_are_found_by_number_in_any_order_and_twice(sizes: list[int], data:
     assert store.freeze()()["n"].to_pylist() == rows
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=60))
 def test_there_are_never_more_parts_than_the_logarithm_of_the_rows(sizes: list[int]) -> None:
     store = ChunkStore()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.spark_jobs.operators.frames import (
@@ -25,11 +25,12 @@ from reprise.spark_jobs.operators.frames import (
     to_polars,
 )
 from reprise.spark_jobs.operators.testing import inbox
+from tests.support.examples import examples
 
 texts = st.lists(st.none() | st.text("aä\0\U0001f680", max_size=3), max_size=6)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(texts, st.integers(0, 6))
 def test_rows_come_back_from_polars_as_they_went(values: list[str | None], cut: int) -> None:
     array = pa.chunked_array([pa.array(values[:cut], pa.string()), pa.array(values[cut:], pa.string())])
@@ -113,7 +114,7 @@ def test_outputs_are_put_together_and_nothing_is_none() -> None:
     assert rows({"x": np.zeros(0)}) is None
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(st.integers(0, 5), max_size=6))
 def test_slices_are_consecutive(sizes: list[int]) -> None:
     table = pa.table({"n": np.arange(sum(sizes))})

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators import StreamTableJoin, WindowedJoin
 from reprise.spark_jobs.operators.frames import ColumnError
 from reprise.spark_jobs.operators.testing import PLACE, inbox, run
+from tests.support.examples import examples
 
 S = 1_000_000
 Side = list[tuple[int, str]]
@@ -23,7 +24,7 @@ def table(rows: Side, value: str, first: int) -> pa.Table:
     return pa.table({"time": times, "key": pa.array([k for _, k in rows], pa.string()), value: numbers})
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.lists(st.tuples(sides, sides), min_size=1, max_size=5), st.integers(0, 3))
 def test_every_pair_within_the_bound_is_found_once(stream: list[tuple[Side, Side]], within: int) -> None:
     join = WindowedJoin(left="l", right="r", keys=["key"], within=f"{within}s")
@@ -117,7 +118,7 @@ def test_the_two_inputs_must_differ() -> None:
         WindowedJoin(left="a", right="b", keys=["k"], within="soon")
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     st.lists(st.tuples(sides, sides, st.none() | st.integers(0, 12)), min_size=1, max_size=6),
     st.integers(0, 2),
@@ -171,7 +172,7 @@ def test_null_keys_meet_nothing_and_zeros_and_not_a_number_meet_themselves() -> 
     assert [(r["x"], r["y"]) for r in out.to_pylist()] == [(1, 1), (2, 2)]
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(
     st.lists(st.tuples(sides, sides), min_size=1, max_size=5),
     st.sampled_from(["inner", "left"]),

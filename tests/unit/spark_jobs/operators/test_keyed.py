@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators import KeyedAggregate, KeyedCount, Latest, TopK
 from reprise.spark_jobs.operators.frames import ColumnError
 from reprise.spark_jobs.operators.testing import PLACE, inbox, run
+from tests.support.examples import examples
 
 Rows = list[tuple[str, int]]
 streams = st.lists(
@@ -28,7 +29,7 @@ def batches(stream: list[Rows]) -> list[object]:
     return [inbox(number, table(rows)) for number, rows in enumerate(stream, 1)]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(streams)
 def test_aggregates_are_those_of_all_rows_so_far(stream: list[Rows]) -> None:
     operator = KeyedAggregate(keys=["key"], aggregate={"n": "count()", "s": "sum(value)", "x": "max(value)"})
@@ -43,7 +44,7 @@ def test_aggregates_are_those_of_all_rows_so_far(stream: list[Rows]) -> None:
         ]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(streams)
 def test_latest_emits_the_last_row_of_each_key_and_keeps_it(stream: list[Rows]) -> None:
     operator = Latest(keys=["key"])
@@ -58,7 +59,7 @@ def test_latest_emits_the_last_row_of_each_key_and_keeps_it(stream: list[Rows]) 
     assert [r["key"] for r in kept] == list(dict.fromkeys(k for rows in stream for k, _ in rows))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(streams, st.integers(1, 3))
 def test_top_k_of_the_stream_is_by_value_then_first_appearance(stream: list[Rows], k: int) -> None:
     operator = TopK(k=k, by="value", keys=["key"])

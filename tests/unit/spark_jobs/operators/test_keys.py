@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.spark_jobs.operators import KeyedCount, Latest
 from reprise.spark_jobs.operators.frames import ColumnError
 from reprise.spark_jobs.operators.keys import KeyIndex, group
 from reprise.spark_jobs.operators.testing import check_recovery, inbox, run, stored
+from tests.support.examples import examples
 
 # Berlin puts its clocks back at 01:00 UTC: both instants are half past two on the wall.
 BEFORE, AFTER = 1_792_888_200_000_000, 1_792_891_800_000_000
@@ -73,13 +74,13 @@ def agree(kinds: Sequence[str], stream: list[list[tuple[Any, ...]]]) -> None:
 
 
 @pytest.mark.parametrize("kind", VALUES)
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(data=st.data())
 def test_slots_are_numbered_by_first_appearance_for_every_type_of_key(kind: str, data: st.DataObject) -> None:
     agree([kind], data.draw(batches([kind])))
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(data=st.data(), kinds=st.lists(st.sampled_from(sorted(VALUES)), min_size=2, max_size=3))
 def test_several_columns_are_one_key(data: st.DataObject, kinds: list[str]) -> None:
     agree(kinds, data.draw(batches(kinds)))
@@ -132,7 +133,7 @@ def test_rows_without_key_columns_form_one_group() -> None:
     assert (index.size, KeyIndex([], None, index.size).find(groups).tolist()) == (1, [0])
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.lists(st.text("aä\U0001f680", max_size=3), min_size=1, max_size=20, unique=True), st.data())
 def test_an_index_of_fewer_keys_is_numbered_anew(keys: list[str], data: st.DataObject) -> None:
     index = KeyIndex(["k"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.spark_jobs.contract import Inbox, Operator, Place, Range, Source
@@ -15,6 +15,7 @@ from reprise.spark_jobs.errors import SourceError, StepError
 from reprise.spark_jobs.operators.frames import END_OF_TIME
 from reprise.spark_jobs.operators.local import run_local
 from reprise.spark_jobs.topology import from_object
+from tests.support.examples import examples
 from tests.support.topologies import document, operator, source
 
 HERE = "tests.unit.spark_jobs.operators.test_local"
@@ -80,7 +81,7 @@ plans = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(plans)
 def test_a_loop_gets_its_own_output_of_the_batch_before_and_the_least_watermark(
     plan: list[list[list[tuple[int, int]]]],
@@ -110,7 +111,7 @@ def test_a_loop_gets_its_own_output_of_the_batch_before_and_the_least_watermark(
         assert table.to_pylist() == [{"n": before, "seen": repr(told), "mark": mark}]
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(plans, st.integers(1, 4))
 def test_rows_by_key_reach_one_partition_each_and_broadcast_ones_all(
     plan: list[list[list[tuple[int, int]]]], parallelism: int

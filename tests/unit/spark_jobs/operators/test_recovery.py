@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.spark_jobs import operators as lib
 from reprise.spark_jobs.contract import Inbox, Operator
 from reprise.spark_jobs.operators.testing import check_recovery, inbox
+from tests.support.examples import examples
 
 SCHEMA = pa.schema({"time": pa.int64(), "key": pa.string(), "zone": pa.int64(), "value": pa.float64()})
 SECOND = 1_000_000
@@ -73,7 +74,7 @@ def inboxes(
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(15)
 @given(batches=stream)
 def test_restored_operator_goes_on_with_equal_bytes(name: str, batches: list[object]) -> None:
     check_recovery(OPERATORS[name](), inboxes(batches))  # type: ignore[arg-type]

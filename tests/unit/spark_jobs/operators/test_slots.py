@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.spark_jobs.operators.aggregates import ROWS
 from reprise.spark_jobs.operators.frames import ColumnError
 from reprise.spark_jobs.operators.slots import Accumulators, merge, restore
+from tests.support.examples import examples
 
 NAMES = (ROWS, "sum:v", "min:v", "max:v")
 update = st.dictionaries(st.integers(0, 600), st.integers(-9, 9), min_size=1, max_size=5)
@@ -35,7 +36,7 @@ def expected(seen: dict[int, list[int]], slots: list[int]) -> list[tuple[int, ..
     ]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(st.tuples(update, st.booleans()), min_size=1, max_size=8))
 def test_values_are_those_of_a_dict_and_a_frozen_state_is_as_it_was(
     stream: list[tuple[dict[int, int], bool]],
@@ -60,7 +61,7 @@ def test_values_are_those_of_a_dict_and_a_frozen_state_is_as_it_was(
         assert encode()["rows"].to_pylist() == [len(then.get(slot, [])) for slot in range(max(then) + 1)]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(update, st.data())
 def test_slots_can_be_renumbered(values: dict[int, int], data: st.DataObject) -> None:
     held = Accumulators()
@@ -72,7 +73,7 @@ def test_slots_can_be_renumbered(values: dict[int, int], data: st.DataObject) ->
     assert told(fewer, asked) == expected(own, asked)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(update, min_size=1, max_size=4))
 def test_several_are_put_together_in_order(all_values: list[dict[int, int]]) -> None:
     held, seen = [], dict[int, list[int]]()

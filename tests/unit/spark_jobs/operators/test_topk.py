@@ -7,12 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.spark_jobs.operators import TopK
 from reprise.spark_jobs.operators.frames import ColumnError
 from reprise.spark_jobs.operators.testing import inbox, run
+from tests.support.examples import examples
 
 LEAST, MOST = -(2**63), 2**63 - 1
 integers = st.none() | st.sampled_from([LEAST, LEAST + 1, -1, 0, 1, 2, MOST - 1, MOST])
@@ -52,7 +53,7 @@ def told(out: pa.Table | None) -> list[tuple[Any, ...]]:
     return [] if out is None else list(zip(*(out[n].to_pylist() for n in names), strict=True))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.data(), st.sampled_from([(integers, pa.int64()), (floats, pa.float64())]), st.integers(1, 3))
 def test_the_best_of_a_batch(data: st.DataObject, kind: tuple[Any, pa.DataType], k: int) -> None:
     stream = data.draw(rows(kind[0]))
@@ -64,7 +65,7 @@ def test_the_best_of_a_batch(data: st.DataObject, kind: tuple[Any, pa.DataType],
         assert told(out) == ranked(listed, k)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.data(),
     st.sampled_from([(integers, pa.int64()), (floats, pa.float64())]),

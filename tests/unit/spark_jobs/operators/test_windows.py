@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators import SlidingWindow, TumblingWindow
 from reprise.spark_jobs.operators.frames import END_OF_TIME, ColumnError
 from reprise.spark_jobs.operators.testing import PLACE, inbox, run
+from tests.support.examples import examples
 
 S = 1_000_000
 
@@ -154,7 +155,7 @@ events = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     batches=events, steps=st.lists(st.integers(0, 9), min_size=8, max_size=8), size=st.sampled_from([1, 2, 3])
 )
@@ -178,7 +179,7 @@ def test_final_windows_equal_the_definition(
     assert {(end, key): n for end, key, n in found} == expected
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(batches=events, size=st.sampled_from([1, 2, 3]))
 def test_a_consumer_of_sliding_updates_holds_the_current_window(
     batches: list[list[tuple[float, str, None]]], size: int
@@ -244,7 +245,7 @@ def test_wrong_rows_are_named(aggregate: dict[str, str], rows: dict[str, object]
         run(window, [inbox(1, pa.table(rows), S)])
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(
     batches=st.lists(
         st.tuples(

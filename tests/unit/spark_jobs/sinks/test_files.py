@@ -10,13 +10,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.spark_jobs.contract import Place
 from reprise.spark_jobs.errors import EncodeError, SinkError
 from reprise.spark_jobs.sinks import ENCODERS, FileSink, Owner
 from reprise.spark_jobs.sinks.files import encoded
+from tests.support.examples import examples
 
 P = Place("out", 1, 2)
 SCHEMA = pa.schema({"id": pa.int64(), "name": pa.string(), "share": pa.float64()})
@@ -39,7 +40,7 @@ def read(fmt: str, data: bytes) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("fmt", sorted(ENCODERS))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(rows=st.lists(row, min_size=1, max_size=5), cut=st.integers(0, 5))
 def test_rows_come_back_and_their_bytes_do_not_depend_on_chunks(
     fmt: str, rows: list[dict[str, object]], cut: int

@@ -5,17 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.spark_jobs.contract import Place, Range
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.sources import END_OF_TIME, HashtagSource
+from tests.support.examples import examples
 
 P = Place("tweets", 0, 1)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.integers(0, 5000), st.integers(0, 300), st.integers(0, 300), st.integers(0, 2))
 def test_rows_do_not_depend_on_how_ranges_are_cut(start: int, first: int, second: int, index: int) -> None:
     source = HashtagSource(rate=1000, tags=1000, seed=7)

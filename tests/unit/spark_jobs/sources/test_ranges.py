@@ -8,13 +8,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.spark_jobs.contract import Place, Range, Source
 from reprise.spark_jobs.operators.frames import END_OF_TIME, ColumnError
 from reprise.spark_jobs.sources import EventTimeReplay, FileSource
 from reprise.spark_jobs.sources.tables import TableError, load_files
+from tests.support.examples import examples
 
 times_of = st.lists(st.integers(-5, 12), max_size=12)
 
@@ -49,7 +50,7 @@ def drain(
     return rows, told
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.lists(times_of, min_size=1, max_size=3), st.integers(1, 3), st.integers(1, 4), st.integers(0, 3))
 def test_files_give_every_row_once_and_the_watermark_is_what_was_seen_less_disorder(
     files: list[list[int]], parallelism: int, size: int, disorder: int
@@ -79,7 +80,7 @@ def test_files_give_every_row_once_and_the_watermark_is_what_was_seen_less_disor
             assert mark == (END_OF_TIME if at == len(own) else max(times[: own[at - 1] + 1]) - disorder)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     times_of,
     st.integers(1, 3),

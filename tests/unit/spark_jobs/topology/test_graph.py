@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.spark_jobs.topology import check, expand, from_object
 from reprise.spark_jobs.topology.graph import Topology
+from tests.support.examples import examples
 from tests.support.topologies import document, operator, source
 
 
@@ -111,7 +112,7 @@ def graphs(draw: st.DrawFn) -> list[dict[str, Any]]:
     return items
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(graphs())
 def test_the_invariants_hold_for_any_graph(items: list[dict[str, Any]]) -> None:
     t = topology(*items)

@@ -6,12 +6,13 @@ import logging
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.spark_jobs.contract import Operator
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.topology import load_text, load_topology, make_operator
+from tests.support.examples import examples
 
 GOOD = """\
 apiVersion: reprise.dev/v1alpha1
@@ -178,7 +179,7 @@ def test_files_that_are_no_resource_are_refused(text: str) -> None:
         load_text(text)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, len(GOOD) - 1), st.integers(1, 9), st.text(alphabet="{}[]:-,'\" \nax1", max_size=4))
 def test_no_damage_to_a_file_gives_anything_but_a_spec_error(start: int, length: int, insert: str) -> None:
     try:

@@ -8,11 +8,12 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.spark_jobs.topology import Grouping, Mode, RoutingError, route, split
 from reprise.spark_jobs.topology.routing import hash_rows
+from tests.support.examples import examples
 
 values = st.one_of(st.none(), st.text(max_size=3))
 rows = st.lists(
@@ -20,7 +21,7 @@ rows = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(rows, st.integers(1, 7), st.sampled_from([["a"], ["b"], ["a", "b"]]))
 def test_a_split_keeps_rows_and_order_and_sends_equal_keys_together(
     rows: list[tuple[str | None, int | None]], parallelism: int, by: list[str]
