@@ -7,6 +7,9 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Also where the caller's environment says no: every process would compile all modules and rewrite all tests again.
 export PYTHONDONTWRITEBYTECODE :=
 
+# Slow tests that wait for one server to start or to time out; the others have a whole cluster, which takes both cores.
+MOSTLY_WAITING := tests/unit tests/kafka
+
 .PHONY: help setup lock sbom demo demo-kafka test test-fast test-soak mutants control-plane lint generate \
 	bench-recovery bench-overhead bench-pace bench-width bench-planners bench-kafka bench-operator clean
 
@@ -49,8 +52,9 @@ control-plane: setup  ## start to build Kubernetes' own servers in the backgroun
 
 test: control-plane lint  ## lint and all kinds of tests, on real Spark, ZooKeeper, nodes and a Kubernetes API server
 	$(BIN)/python -m pytest -q -n 2 -m "not slow and not soak"
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "slow and not soak" --durations=25 $(MOSTLY_WAITING)
 	$(BIN)/python -m tests.kubernetes.build   # waits for the build in the background, or says what is missing
-	$(BIN)/python -m pytest -q -m "slow and not soak" --durations=25
+	$(BIN)/python -m pytest -q -m "slow and not soak" --durations=25 $(MOSTLY_WAITING:%=--ignore=%)
 
 test-soak: setup  ## the whole fault matrix and all random schedules
 	$(BIN)/python -m tests.kubernetes.build

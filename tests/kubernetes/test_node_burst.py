@@ -1,19 +1,37 @@
-"""Half of the machines lose power at once: with their kubelets, agents, executors and partition hosts.  While none comes,
-the most valuable queries that fit go on and the others wait and say why; then new ones come, one after the other."""
+"""Half of the machines lose power at once; two are frozen and come back; two are lost together with the operator that is
+about to put that right.
+
+One topology lives through all of it, in the order in which the tests are defined, as its start takes longer than each of
+them.
+Every test leaves it available on four machines, and the last one judges all that it has written.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
 from tests.kubernetes.cluster import KubeCluster
 from tests.kubernetes.install import NAMESPACE
+from tests.kubernetes.rest import MERGE
+from tests.kubernetes.scenario import until
 from tests.kubernetes.streaming import BACK_S, PLAN_S, Streaming
 
-
-def test_two_of_four_machines(cluster: KubeCluster) -> None:
-    with Streaming.of_topology2(cluster, "burst") as run:
-        two_are_lost(run)
+DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/reprise-operator"
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/reprise-operator"
 
 
-def two_are_lost(run: Streaming) -> None:
+@pytest.fixture(scope="module")
+def run(cluster: KubeCluster) -> Iterator[Streaming]:
+    with Streaming.of_topology2(cluster, "burst") as started:
+        yield started
+
+
+def test_two_of_four_machines_lose_power(run: Streaming) -> None:
+    """With their kubelets, agents, executors and partition hosts.  While none comes, the most valuable queries that fit go
+    on and the others wait and say why; then new ones come, one after the other."""
     cluster = run.cluster
     before = run.executors()
     assert len(set(before.values())) == 4, "one executor a machine"
@@ -31,8 +49,8 @@ def two_are_lost(run: Streaming) -> None:
         cluster.wait_ready([run.add_machine()])
         run.until(lambda plans=plans: len(run.plans()) >= plans, "a plan with the machine", BACK_S)
     run.await_recovery()
-    run.finish()
-    assert run.metrics("operator")[f'reprise_availability_ratio{{topology="{NAMESPACE}/burst"}}'] == 1.0
+    available = f'reprise_availability_ratio{{topology="{NAMESPACE}/burst"}}'
+    run.until(lambda: run.metrics("operator")[available] == 1.0, "Prometheus sees that all are back", PLAN_S)
 
     closed = run.incidents()[0]
     assert closed["metadata"]["name"] == incident["metadata"]["name"]
@@ -42,6 +60,69 @@ def two_are_lost(run: Streaming) -> None:
     assert plans[0]["spec"]["rollback"] is True
     assert {plan["status"]["state"] for plan in plans} <= {"Done", "Superseded"}
     assert len(plans) == closed["status"]["plans"]["count"]
+
+
+def test_a_thawed_executor_ends_itself(run: Streaming) -> None:
+    """Its frozen machine was given up, and it knows of nothing: it must never work again."""
+    cluster, victims, plans = run.cluster, run.machines()[:2], len(run.plans())
+    frozen = {pod for pod, machine in run.executors().items() if machine in victims}
+    assert len(frozen) == 2
+    cluster.freeze(victims)
+    run.await_incident(plans + 1)
+    run.until(lambda: frozen.isdisjoint(run.executors()), "they are given up", PLAN_S)
+    cluster.thaw(victims)
+    run.until(lambda: all(cluster.is_ready(name) for name in victims), "the machines are back", BACK_S)
+    run.await_recovery()  # on the very machines that were frozen, by other pods
+    assert frozen.isdisjoint(run.executors())
+
+
+@pytest.fixture
+def two_operators(cluster: KubeCluster) -> Iterator[None]:
+    """For one test alone: others ask the only one for its page and its metrics."""
+    scale(cluster, 2)
+    yield
+    scale(cluster, 1)
+
+
+@pytest.mark.usefixtures("two_operators")
+def test_a_second_operator_takes_over_in_the_middle_of_a_recovery(run: Streaming) -> None:
+    """It goes on where the first one was."""
+    cluster, incidents, plans = run.cluster, len(run.incidents()), len(run.plans())
+    cluster.kill(run.machines()[:2])
+    opened = run.await_incident(plans + 1)
+    first = holder(cluster)
+    cluster.api.delete(f"/api/v1/namespaces/{NAMESPACE}/pods/{first}", {"gracePeriodSeconds": 0})
+    until(lambda: holder(cluster) not in ("", first), "another one leads", 180)
+    for _ in range(2):
+        run.add_machine()
+    run.await_recovery()
+    closed = run.incidents()[-1]
+    assert closed["metadata"]["name"] == opened["metadata"]["name"]
+    assert len(run.incidents()) == incidents + 1, "the same incident, and nothing was decided twice"
+    assert len(run.plans()) == plans + closed["status"]["plans"]["count"]
+
+
+def test_every_row_has_come_out_once(run: Streaming) -> None:
+    run.finish()
+
+
+def holder(cluster: KubeCluster) -> str:
+    lease: dict[str, Any] | None = cluster.api.find(LEASE)
+    return "" if lease is None else str(lease["spec"].get("holderIdentity") or "")
+
+
+def scale(cluster: KubeCluster, replicas: int) -> None:
+    cluster.api.patch(DEPLOYMENT, {"spec": {"replicas": replicas}}, MERGE)
+    until(lambda: ready(cluster) == replicas, f"{replicas} operators", 120)
+
+
+def ready(cluster: KubeCluster) -> int | None:
+    """Operators that are ready; None while others are on their way out."""
+    count = int(cluster.api.get(DEPLOYMENT)["status"].get("readyReplicas") or 0)
+    pods = cluster.api.get(
+        f"/api/v1/namespaces/{NAMESPACE}/pods", labelSelector="app.kubernetes.io/component=operator"
+    )["items"]
+    return count if len(pods) == count else None
 
 
 def assert_what_fits_goes_on_and_the_rest_says_why_it_waits(run: Streaming) -> None:

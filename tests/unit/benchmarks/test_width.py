@@ -10,7 +10,6 @@ from benchmarks import width
 from benchmarks.width import SHAPES, Job, Setting, steady_jobs
 from reprise.spark_jobs.topology import expand
 
-
 ROW_FIRST = ["row", *(pytest.param(shape, marks=pytest.mark.wide) for shape in SHAPES if shape != "row")]
 """The shapes of which one says what the others say, too."""
 

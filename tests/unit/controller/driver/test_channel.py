@@ -340,9 +340,6 @@ class Starting(MemorySession):
         if self.error:
             raise self.error
 
-    def stop(self) -> None:
-        self.ended.append("stop")
-
     def close(self) -> None:
         self.ended.append("close")
 
@@ -384,4 +381,4 @@ def test_a_session_is_opened_watched_and_ended() -> None:
     zk.becomes(SessionState.SUSPENDED)
     assert not channel.connected and channel.session == "suspended"
     channel.close()
-    assert zk.ended == ["stop", "close"]
+    assert zk.ended == ["close"]

@@ -74,7 +74,7 @@ def test_what_is_ephemeral_belongs_to_the_session_and_ends_with_it(
     stat = session.exists("/t/a")
     assert stat is not None
     assert stat.owner == other.id != session.id
-    other.stop()
+    other.close()
     until(lambda: session.exists("/t/a") is None, "it goes with its session")
     with pytest.raises(SessionError):
         other.get("/t")
