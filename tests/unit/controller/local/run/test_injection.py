@@ -116,3 +116,52 @@ def test_an_arrival_is_recorded_once_with_the_time_it_took(
     injector.arrived(["n1", name])
     assert [(a["action"], a["nodes"]) for a in said[1:]] == [("arrived", [name])]
     assert said[1]["took"] >= 0
+
+
+class Keeper:
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def kill(self) -> None:
+        self.calls.append("kill")
+
+    def launch(self) -> None:
+        self.calls.append("launch")
+
+
+class Service:
+    def __init__(self) -> None:
+        self.crashes = 0
+
+    def crash(self) -> None:
+        self.crashes += 1
+
+
+def test_zookeeper_that_is_crashed_comes_back_when_its_time_is_over(
+    injector: Injector, cluster: FakeCluster, said: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("time.time", lambda: now)
+    cluster.zookeeper = keeper = Keeper()  # type: ignore[attr-defined]
+    _do(injector, **{"crash": "zookeeper", "for": "3s"})
+    now = 102.9
+    injector.tick(ASSIGNMENT)
+    assert keeper.calls == ["kill"]
+    now = 103.0
+    injector.tick(ASSIGNMENT)
+    injector.tick(ASSIGNMENT)
+    assert keeper.calls == ["kill", "launch"]
+    assert [(action["action"], action["target"]) for action in said] == [
+        ("crash", "zookeeper"),
+        ("start", "zookeeper"),
+    ]
+
+
+def test_the_process_that_is_meant_is_crashed_and_no_other(
+    injector: Injector, said: list[dict[str, Any]]
+) -> None:
+    driver, coordinator = Service(), Service()
+    injector.services = {"driver": driver, "coordinator": coordinator}  # type: ignore[dict-item]
+    _do(injector, crash="coordinator")
+    assert (driver.crashes, coordinator.crashes) == (0, 1)
+    assert said[0]["target"] == "coordinator"

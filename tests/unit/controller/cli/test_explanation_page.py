@@ -1,0 +1,100 @@
+"""What `reprise explain` prints of an explanation: the answer first, and no number that is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from reprise.controller.analysis.explain import Capacity, Expected, Explanation, MissingPartition
+from reprise.controller.cli.explain_command import explanation_page
+from reprise.controller.status.incidents import MAX_MISSING
+from reprise.controller.status.partition_state import PartitionState
+from reprise.controller.status.query_state import Status
+
+NEEDS = Capacity(
+    needs=300,
+    free=100,
+    missing=200,
+    enters_at=400,
+    exact=True,
+    competes_with=("count.2",),
+    nodes_needed=1,
+    node_size=500,
+)
+WAITS = Explanation(
+    query="count.1", priority=7, state=Status.WAITING, lag=12, waits_for="It waits for room.",
+    missing=(), capacity=None, expected=Expected(20.0, 65.0, "one node came in 20 s"), plan="inc-1-p1",
+)  # fmt: skip
+
+
+def page(found: Explanation) -> str:
+    console = Console(width=160, record=True, color_system=None, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
+    console.print(explanation_page(found))
+    return " ".join(console.export_text().split())
+
+
+def lacks(count: int, **fields: Any) -> Sequence[MissingPartition]:
+    return tuple(
+        MissingPartition(
+            f"count.{i}", PartitionState.WAITING, **{"cost": 40, "node": None, "reason": "", **fields}
+        )
+        for i in range(count)
+    )
+
+
+@pytest.mark.parametrize(
+    ("expected", "text"),
+    [
+        (Expected(None, None, ""), "back in unknown"),
+        (Expected(30.0, None, ""), "back in at least 30s"),
+        (Expected(30.0, 30.0, ""), "back in 30s ("),
+        (Expected(20.0, 65.0, ""), "back in 20s to 1m05s"),
+    ],
+)
+def test_a_time_is_a_range_as_far_as_it_is_known(expected: Expected, text: str) -> None:
+    assert text in page(replace(WAITS, expected=expected))
+
+
+def test_a_query_that_is_back_is_not_told_when_it_comes_back() -> None:
+    back = replace(WAITS, state=Status.AVAILABLE, expected=Expected(0.0, 0.0, "it is back"))
+    assert "back in" not in page(back)
+    unknown = replace(back, expected=Expected(None, None, "unknown: ZooKeeper does not answer"))
+    assert "back in unknown (unknown: ZooKeeper does not answer)" in page(unknown)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "there", "absent"),
+    [
+        (NEEDS, ["needs 300m CPU; 100m is free", "comes in at 400m free in sum, exactly",
+                 "missing 200m: 1 more of 500m each", "competes with count.2"], []),
+        (replace(NEEDS, exact=False), ["400m free in sum, at the latest, beside all that is chosen now"], ["exactly"]),
+        (replace(NEEDS, free=None, missing=None), ["unknown is free"], ["missing", "more of"]),
+        (replace(NEEDS, nodes_needed=None, node_size=None), ["missing 200m"], ["more of"]),
+        (replace(NEEDS, missing=0), ["missing room on one node: 1 more of 500m each"], ["comes in at"]),
+        (replace(NEEDS, enters_at=None, competes_with=()), ["missing 200m"], ["comes in at", "competes"]),
+    ],
+)  # fmt: skip
+def test_capacity_is_told_as_far_as_a_plan_has_looked(
+    capacity: Capacity, there: list[str], absent: list[str]
+) -> None:
+    text = page(replace(WAITS, capacity=capacity))
+    assert [words for words in there if words not in text] == []
+    assert [words for words in absent if words in text] == []
+
+
+@pytest.mark.parametrize(
+    ("others", "text"), [(0, "40m - - no room"), (1, "- 1 other no"), (3, "- 3 others no")]
+)
+def test_a_missing_partition_says_how_many_others_wait_for_it(others: int, text: str) -> None:
+    assert text in page(replace(WAITS, missing=lacks(1, shared_with=others, reason="no room")))
+
+
+def test_missing_partitions_beyond_a_page_are_counted() -> None:
+    text = page(replace(WAITS, missing=lacks(MAX_MISSING + 2, shared_with=0)))
+    assert f"count.{MAX_MISSING - 1} " in text and f"count.{MAX_MISSING} " not in text
+    assert "and 2 more" in text
+    assert "more" not in page(replace(WAITS, missing=lacks(MAX_MISSING, shared_with=0)))
