@@ -6,7 +6,7 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from reprise.algorithms import compiled
 from reprise.controller.coordinator import __main__ as program
 from reprise.controller.coordinator.history import Kept
 from reprise.controller.coordinator.store import Store
+from reprise.controller.zookeeper import client as clients
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.node_record import SESSION_S, absence_counts_after_s
 from reprise.controller.zookeeper.session import ZooKeeperSession
@@ -125,11 +126,11 @@ class Process:
         patch.setattr(root, "handlers", list(root.handlers))
         patch.setattr(root, "level", root.level)
         patch.setattr(sys, "path", list(sys.path))
-        patch.setattr(program, "make_client", self._client)
+        patch.setattr(clients, "make_client", self._client)
         patch.setattr(signal, "signal", self.handlers.__setitem__)
         patch.setattr(compiled, "load_in_background", lambda: self.loaded.append(True))
 
-    def _client(self, hosts: str, timeout: float) -> ZooKeeperSession:
+    def _client(self, hosts: str, timeout: float, environment: Mapping[str, str]) -> ZooKeeperSession:
         self.made.append((hosts, timeout))
         return ZooKeeperSession(self.session)  # type: ignore[arg-type]
 
