@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from reprise.algorithms.positions import Line, Origin
+from reprise.scheduler.node_start import NodeStart
 
 MAX_EVENTS = 300
 """Of a timeline; beyond it the oldest but one go, so that a record always fits a znode."""
@@ -178,6 +179,8 @@ class Incident(Line):
     closed_at: float | None = None
     lines: Mapping[str, Origin] = field(default_factory=dict)
     """Partitions that are recovered from another snapshot than the one at `checkpoint`."""
+    starts: Mapping[str, NodeStart] = field(default_factory=dict)
+    """How the nodes started that have come since the incident was opened, by `node#incarnation`."""
 
     def log(self, time: float, name: EventName, detail: str = "") -> Incident:
         """With one more line in the timeline, which is in the order of time."""

@@ -16,6 +16,7 @@ from reprise.algorithms.cpu import under_cap
 from reprise.algorithms.failure import Failure
 from reprise.algorithms.positions import Line, Origin, Positions
 from reprise.scheduler.incident import Incident
+from reprise.scheduler.node_start import NodeStart
 
 
 class Strategy(StrEnum):
@@ -101,6 +102,8 @@ class Node:
     name: str
     incarnation: int
     cpu_milli: int
+    start: NodeStart = field(default_factory=NodeStart, compare=False)
+    """What its agent says of its start; it makes no difference to what the node can do."""
 
     @property
     def id(self) -> str:
@@ -148,6 +151,8 @@ class Progress:
 
     counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """What operators count, by operator and name, summed over their partitions at work."""
+    starts: Mapping[str, NodeStart] = field(default_factory=dict)
+    """What the driver says of the starts of the nodes that came last, by `node#incarnation`."""
 
     @property
     def covers(self) -> Positions:

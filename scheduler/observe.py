@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from reprise.scheduler import back
 from reprise.scheduler.incident import EventName, Incident, LostNode, Phase, QueryTimeline
+from reprise.scheduler.node_start import MAX_STARTS, NodeStart, StartPhase
 from reprise.scheduler.view import View
 
 
@@ -19,6 +20,7 @@ def observe(view: View, incident: Incident) -> Incident:
     incident = _on_this_clock(view, incident)
     incident = _nodes_lost(view, incident)
     incident = _queries_lost(view, incident)
+    incident = _nodes_started(view, incident)
     if view.acked:
         incident = _queries_restored(view, incident)
         incident = _waiting_or_recovering(view, incident)
@@ -72,6 +74,26 @@ def _nodes_lost(view: View, incident: Incident) -> Incident:
             incident = replace(incident, lost=(*incident.lost, LostNode(node, view.now)))
             incident = incident.log(view.now, EventName.NODE_LOST, node)
     return incident
+
+
+def _nodes_started(view: View, incident: Incident) -> Incident:
+    """With what is known by now of the starts of nodes that have come since the incident was opened."""
+    progress, desired = view.snapshot.progress, view.snapshot.desired
+    given = frozenset(desired.assignment.values()) if desired else frozenset()
+    planned = next((event.time for event in reversed(incident.events) if event.name == EventName.PLAN), None)
+    starts = dict(incident.starts)
+    for node in view.snapshot.nodes:
+        came = node.start.at.get(StartPhase.HEARTBEAT)
+        if node.id not in starts and (came is None or came < incident.opened_at or len(starts) >= MAX_STARTS):
+            continue
+        before = starts.get(node.id, NodeStart())
+        now = before.known(node.start.at)
+        if progress is not None and node.id in progress.starts:
+            now = now.known(progress.starts[node.id].at)
+        if planned is not None and node.id in given:
+            now = now.known({StartPhase.PLANNED: planned})
+        starts[node.id] = now
+    return incident if starts == incident.starts else replace(incident, starts=starts)
 
 
 def _queries_lost(view: View, incident: Incident) -> Incident:

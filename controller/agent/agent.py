@@ -62,7 +62,10 @@ class NodeAgent:
         self._life = LifeRecord(self._timeout, time.monotonic())
         self._life_lock = threading.Lock()
         self._incarnation = 0
-        self._started = time.time()
+        self._started = _now()
+        self._requested: float | None = getattr(options, "requested", None)
+        self._heartbeat: float | None = None
+        """When this incarnation was first registered; its record says the same in every session."""
         self._roots: frozenset[str] = frozenset()
         self._registered_in: frozenset[str] = frozenset()
         self._held = False
@@ -153,7 +156,8 @@ class NodeAgent:
         self._worker.end_all()
         self._held = False
         self._incarnation += 1
-        self._started = time.time()
+        self._started = _now()
+        self._requested = self._heartbeat = None
         self._worker.start()
         self._dirty = True
         log.info("event=renewed node=%s incarnation=%d", self._node, self._incarnation)
@@ -196,6 +200,7 @@ class NodeAgent:
         for root in self._registered_in - wanted:
             self._erase(root)
         if wanted:
+            self._heartbeat = self._heartbeat or _now()
             self._store_incarnation()
         for root in sorted(wanted):
             self._write(root)
@@ -217,6 +222,9 @@ class NodeAgent:
             self._cpu_milli,
             self._started,
             self._timeout,
+            self._requested,
+            self._worker.registered_at,
+            self._heartbeat,
         )
         return encode_node(record)
 
@@ -265,6 +273,11 @@ class NodeAgent:
         return answer.get(self._timeout)
 
 
+def _now() -> float:
+    """Seconds since the epoch, to the millisecond."""
+    return round(time.time(), 3)
+
+
 def main(arguments: list[str]) -> None:
     """Command line: options of the node, then the Worker's command after `--`."""
     parser = argparse.ArgumentParser(prog="node_agent")
@@ -273,6 +286,9 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--zk", required=True)
     parser.add_argument("--cpu-milli", type=int, required=True)
     parser.add_argument("--session-timeout-ms", type=int, required=True)
+    parser.add_argument(
+        "--requested", type=float, help="when the node was asked for, seconds since the epoch"
+    )
     parser.add_argument("--scratch", type=Path, required=True)
     parser.add_argument("--log", type=Path, required=True)
     parser.add_argument("worker", nargs="+", help="command line of the Worker")

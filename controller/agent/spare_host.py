@@ -21,6 +21,8 @@ log = logging.getLogger("reprise.node_agent")
 
 FOLDER = "REPRISE_SPARE_HOST"
 """Variable of the executor: folder where the host waits."""
+STARTING = "spare-host.pid"
+"""File in that folder: pid of the host, from its start until it is taken."""
 MODULE = "reprise.spark_jobs.node.host_process"
 ENVIRONMENT = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
 """What a host has beside the variables of its executor, and Spark sets for Python."""
@@ -37,34 +39,37 @@ class SpareHost:
     _environment: Mapping[str, str] | None = None
     _started: float = 0.0
 
-    def start(self, environment: Mapping[str, str], out: IO[bytes] | None = None) -> None:
+    def start(self, environment: Mapping[str, str], output: Path | None = None) -> None:
         """Start one for an executor that has these variables, with the folder where the host waits among them; its output
-        goes to `out`, or where the agent's goes."""
+        is added to the file `output`, or goes where the agent's goes."""
         self._environment, self._started = environment, self.clock()
         command = [sys.executable, "-m", MODULE, "--spare", environment[FOLDER], str(os.getpid())]
         self._process = None
-        try:
-            self._process = subprocess.Popen(
-                command,
-                env={**environment, **ENVIRONMENT},
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT if out is not None else None,
-            )
-        except OSError as error:  # the executor's first task starts a host then
-            log.warning("event=no-spare-host reason=%r", str(error))
-
-    def keep(self, output: Path | None = None) -> None:
-        """Start another one where the last has ended, with its executor: the executor that follows will want one.  Its
-        output goes to the file `output`, or where the agent's goes."""
-        running = self._process is not None and self._process.poll() is None
-        if self._environment is None or running or self.clock() - self._started < PAUSE_S:
-            return
+        starting = Path(environment[FOLDER]) / STARTING
         with contextlib.ExitStack() as opened:
             out: IO[bytes] | None = None
             with contextlib.suppress(OSError):  # no file descriptor is left, for instance
                 out = opened.enter_context(output.open("ab")) if output is not None else None
-            self.start(self._environment, out)
+            try:
+                starting.unlink(missing_ok=True)
+                self._process = subprocess.Popen(
+                    command,
+                    env={**environment, **ENVIRONMENT},
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=subprocess.STDOUT if out is not None else None,
+                )
+                starting.write_text(str(self._process.pid))
+            except OSError as error:  # the executor's first task starts a host then
+                log.warning("event=no-spare-host reason=%r", str(error))
+
+    def keep(self, output: Path | None = None) -> None:
+        """Start another one where the last has ended, with its executor: the executor that follows will want one.  Its
+        output goes where that of `start` goes."""
+        running = self._process is not None and self._process.poll() is None
+        if self._environment is None or running or self.clock() - self._started < PAUSE_S:
+            return
+        self.start(self._environment, output)
 
     def ended(self) -> None:
         """It was killed with the rest of the session; reaps it."""

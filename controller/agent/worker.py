@@ -4,6 +4,7 @@ started."""
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +28,8 @@ class WorkerProcess:
     _process: subprocess.Popen[bytes] | None = None
     _spare: SpareHost = field(default_factory=SpareHost)
     _log_start: int = 0
-    _registered: bool = False
+    registered_at: float | None = None
+    """When the master had accepted this Worker, seconds since the epoch; None: not yet, or there is no Worker."""
 
     def start(self) -> None:
         """A fresh Worker with fresh folders."""
@@ -43,13 +45,13 @@ class WorkerProcess:
             "TMPDIR": str(folders["tmp"]),
             spare_host.FOLDER: str(folders["spare"]),
         }
-        self._registered = False
+        self.registered_at = None
         with self.log.open("ab") as out:
             self._log_start = out.tell()
             self._process = subprocess.Popen(
                 self.command, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT
             )
-            self._spare.start(environment, out)
+        self._spare.start(environment, self.log)
 
     def keep_spare(self) -> None:
         """Have a partition host ready for the next executor."""
@@ -64,11 +66,12 @@ class WorkerProcess:
     def registered(self) -> bool:
         """Whether the master has accepted this Worker. Read from its log: nothing else tells it without
         polling the master from every node."""
-        if not self._registered:
+        if self.registered_at is None:
             with self.log.open("rb") as text:
                 text.seek(self._log_start)
-                self._registered = REGISTERED.encode() in text.read()
-        return self._registered
+                if REGISTERED.encode() in text.read():
+                    self.registered_at = round(time.time(), 3)
+        return self.registered_at is not None
 
     def others(self) -> list[Process]:
         """Every process of this session but the caller: Worker, executor, Python workers and what they

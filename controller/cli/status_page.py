@@ -45,6 +45,7 @@ def status_page(
     head = [_headline(document), _queries(document), _weighted(document), _nodes(document, wide)]
     if document.incident is not None:
         head.append(_incident(document.incident, document.time))
+        head += _starts(document.incident, wide)
     if document.plan is not None:
         head.append(_plan(document.plan, document.time))
     head += _counters(document, wide)
@@ -142,6 +143,19 @@ def _incident(incident: IncidentView, now: float) -> Text:
         style="default",
     )
     return _line("incident", text)
+
+
+def _starts(incident: IncidentView, wide: bool) -> list[Text]:
+    """How far the nodes are that have come, the newest first; `wide`: all of them."""
+    said: list[str] = []
+    for start in reversed(incident.starts):
+        phase = next(reversed(list(start.ended)), None)
+        if phase is not None:
+            after = f" {start.seconds[phase]:.1f} s after its request" if phase in start.seconds else ""
+            said.append(f"{start.node} {phase}{after}")
+    shown = said if wide else said[:3]
+    rest = [f"and {len(said) - len(shown)} more"] if len(said) > len(shown) else []
+    return [_line("new nodes", ", ".join([*shown, *rest]))] if said else []
 
 
 def _plan(plan: PlanView, now: float) -> Text:

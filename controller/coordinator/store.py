@@ -40,7 +40,8 @@ from reprise.controller.zookeeper.recovery_records import parse_incident
 from reprise.controller.zookeeper.session import ANSWER_S, Answer, SessionState, Stat, Watch, ZooKeeperSession
 from reprise.controller.zookeeper.znode import check_all
 from reprise.scheduler.incident import Incident, number_in
-from reprise.scheduler.model import Desired, PartitionStats, Progress, Snapshot, TopologyView
+from reprise.scheduler.model import Desired, Node, PartitionStats, Progress, Snapshot, TopologyView
+from reprise.scheduler.node_start import StartPhase
 from reprise.scheduler.steps import Decision
 
 log = logging.getLogger("reprise.coordinator")
@@ -93,6 +94,8 @@ class Store:
     changed: threading.Event = field(default_factory=threading.Event)
     reported: threading.Event | None = None
     """Set in place of `changed` by a report of the driver; None: `changed` stands for that as well."""
+    requests: Mapping[str, float] = field(default_factory=dict)
+    """When nodes were asked for, by name, where their agents cannot know: unix seconds, from whoever sees their pods."""
     answer_s: float = ANSWER_S
     """Longest wait for one answer, seconds."""
     _connections: int = 0
@@ -179,7 +182,7 @@ class Store:
         leader = self.client.exists_async(self._path(paths.COORDINATOR))
         kept = dict(self._kept)
         first = {name: self._ask(name) for name in _WRITTEN if name not in kept}
-        nodes = self._nodes.read()
+        nodes = tuple(self._with_request(node) for node in self._nodes.read())
         folder = self.client.get_children_async(f"{self.root}/{paths.CHECKPOINTS}")
         asked, commands = self._ask(paths.STATS), self._ask(paths.PAUSED)
         progress = self._await(self._ask(paths.PROGRESS, self._saw_report))  # with the last all are there
@@ -223,6 +226,10 @@ class Store:
             snapshot = replace(snapshot, steady=self._lags.steady(now))
         versions = Versions(desired and desired[1], incident and incident[1], poison and poison[1])
         return Reading(snapshot, versions, seen, self._leads)
+
+    def _with_request(self, node: Node) -> Node:
+        asked = self.requests.get(node.name)
+        return node if asked is None else replace(node, start=node.start.known({StartPhase.REQUESTED: asked}))
 
     def _last_closed(self) -> int:
         """The greatest number of an incident that has left records: none of them is ever written again."""

@@ -19,6 +19,7 @@ from typing import Protocol
 
 from reprise.controller import logs
 from reprise.controller.driver.channel import Channel
+from reprise.controller.driver.node_starts import NodeStarts
 from reprise.controller.driver.output_events import OutputEvents
 from reprise.controller.driver.report import progress_of, stats_of, wanted
 from reprise.controller.observability.metrics.driver import DriverMetrics
@@ -53,6 +54,10 @@ class Cluster(Protocol):
 
     say: Callable[[str], None]
     """Where it tells a person what keeps a node away."""
+    tell: Callable[[], None]
+    """Called when a node has become usable."""
+    starts: NodeStarts
+    """What was seen of the starts of nodes."""
 
     def usable(self) -> Mapping[str, str]:
         """Nodes that can take partitions now: "node#incarnation" -> host."""
@@ -85,7 +90,7 @@ class Loop:
         self.revisions = revisions
         self._clock, self._job = clock, _Job()
         channel.hears = self.hears
-        cluster.say = self.say
+        cluster.say, cluster.tell = self.say, self._look
         self._problems: list[str] = []
         self._announced = engine.punctuations.newest
         self._turns = 0
@@ -158,6 +163,7 @@ class Loop:
         finally:
             self._job = _Job()
             self._say_all()
+        self._note_work()
         self._announce_checkpoint()
         self._write_events()
         if engine.drained is not None and self._announced == engine.drained:
@@ -167,6 +173,14 @@ class Loop:
             self.channel.changed.wait(min(0.2 * engine.failures, 2.0))
         elif not ran or engine.idle:
             self.channel.changed.wait(self._pause(ran))
+
+    def _note_work(self) -> None:
+        """Nodes that have partitions at work, by the reports of the job that has ended."""
+        told, desired = self.engine.progress, self.engine.desired
+        if told.seq == desired.seq:
+            self.cluster.starts.working(
+                {desired.assignment[p] for p in told.positions if p in desired.assignment}
+            )
 
     def _end_drained(self, position: int) -> None:
         """Nothing was released after this checkpoint: a driver with other code may go on from here.  What fails is tried
@@ -280,9 +294,18 @@ class Loop:
         """In a thread of its own, as Spark may keep whoever asks waiting, and progress must be told meanwhile."""
         while not self.stop.wait(LOOK_S):
             try:
-                self._ready = frozenset(self.cluster.usable())
+                if self._job.nodes or self.channel.read_nodes().keys() - self._ready:
+                    self._ready = frozenset(self.cluster.usable())
             except Exception:
                 log.exception("event=looking-for-nodes-failed")
+
+    def _look(self) -> None:
+        """A node has become usable: say so at once, as a plan waits for it; from any thread."""
+        try:
+            self._ready = frozenset(self.cluster.usable())
+            self.publish()
+        except Exception:
+            log.exception("event=looking-for-nodes-failed")
 
     def publish(self) -> bool:
         """Say how things stand, and end a job that waits for a node that is gone; from any thread."""
@@ -310,4 +333,7 @@ class Loop:
         progress = replace(told, due=max(told.horizon, self.engine.due), drained=self._drained)
         nodes = (frozenset(progress.nodes) | self._ready) - without
         progress = replace(progress, nodes=tuple(sorted(nodes)))
-        return progress_of(self.engine.epoch, progress, problems, time.time(), self._turns, self.turn_limit_s)
+        report = progress_of(
+            self.engine.epoch, progress, problems, time.time(), self._turns, self.turn_limit_s
+        )
+        return replace(report, starts=self.cluster.starts.told())

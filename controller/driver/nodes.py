@@ -10,6 +10,8 @@ from typing import Any
 from pyspark import SparkContext
 
 from reprise.controller.driver.channel import Channel
+from reprise.controller.driver.node_starts import NodeStarts
+from reprise.scheduler.node_start import StartPhase
 from reprise.spark_jobs.engine.chain import ChainError, executors, warm
 from reprise.spark_jobs.errors import VersionError
 
@@ -30,6 +32,9 @@ class SparkNodes:
         """Whoever runs jobs and whoever looks beside them ask at the same time."""
         self.say: Callable[[str], None] = log.error
         """Where it is told what keeps a node away for good; the driver's loop reports it."""
+        self.tell: Callable[[], None] = lambda: None
+        """Called when a node has become ready; the driver's loop reports that."""
+        self.starts = NodeStarts()
 
     def usable(self) -> Mapping[str, str]:
         """Nodes that are ready for partitions: "node#incarnation" -> host; from any thread."""
@@ -43,6 +48,7 @@ class SparkNodes:
         for key, host in present.items():
             if key not in self._warming:
                 self._warming.add(key)
+                self.starts.saw(key, StartPhase.EXECUTOR)
                 threading.Thread(target=self._warm_up, args=(key, host), daemon=True).start()
         return {key: host for key, host in present.items() if key in self._warm}
 
@@ -61,9 +67,12 @@ class SparkNodes:
     def _warm_up(self, key: str, host: str) -> None:
         """Make a new node ready beside the running chains; one that fails is tried again while it is there."""
         try:
-            warm(self._context, host)
+            began, met = warm(self._context, host)
+            self.starts.saw_all(key, {StartPhase.TASK: began, StartPhase.HOST: met})
+            self.starts.saw(key, StartPhase.READY)
             self._warm.add(key)
             log.info("event=node-ready node=%s host=%s", key, host)
+            self.tell()
         except ChainError as error:
             log.warning("event=node-not-ready node=%s reason=%r", key, str(error))
             self._warming.discard(key)

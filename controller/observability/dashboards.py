@@ -262,6 +262,12 @@ INCIDENT = Dashboard(
             "s",
         ),
         Panel(
+            "Starts of nodes",
+            "Mean seconds from the request for a node until each phase of its start was over.",
+            (Query(_mean("phase", "reprise_node_start_seconds")),),
+            "s",
+        ),
+        Panel(
             "Restored and replayed",
             "State read from checkpoints, and input that was applied again.",
             (

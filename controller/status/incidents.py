@@ -12,6 +12,7 @@ from reprise.controller.status.model import (
     IncidentView,
     LeftOutView,
     LostNodeView,
+    NodeStartView,
     PlanView,
 )
 from reprise.controller.status.timeline import entries, query_times
@@ -19,6 +20,7 @@ from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler import back
 from reprise.scheduler.incident import Incident, PlanRecord
 from reprise.scheduler.missing import Missing
+from reprise.scheduler.node_start import NodeStart, StartPhase, eldest_first
 from reprise.spark_jobs.topology import Query
 
 MAX_MISSING = 50
@@ -54,7 +56,14 @@ def incident_view(
         plans=tuple(_plan_view(plan, answers[plan.id], seen, queries) for plan in plans),
         events=tuple(EventView(*entry) for entry in entries([incident], plans)),
         recovery=back.summary(incident, seen.time),
+        starts=tuple(_start_view(node, start) for node, start in eldest_first(incident.starts)),
     )
+
+
+def _start_view(node: str, start: NodeStart) -> NodeStartView:
+    ended = {phase.value: start.at[phase] for phase in StartPhase if phase in start.at}
+    seconds = {phase.value: round(took, 3) for phase, took in start.seconds.items()}
+    return NodeStartView(node, ended, seconds)
 
 
 def _plan_view(

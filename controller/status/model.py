@@ -202,6 +202,17 @@ class LostNodeView:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeStartView:
+    """The start of a node that came while the incident was open."""
+
+    node: str
+    ended: Mapping[str, float]
+    """When each phase of its start was over; phases of which that is not known are absent."""
+    seconds: Mapping[str, float]
+    """From the request for it until then; empty where nobody knows when that was."""
+
+
+@dataclass(frozen=True, slots=True)
 class QueryTimesView:
     query: str
     priority: int
@@ -238,6 +249,8 @@ class IncidentView:
     """The time line: plans with their summary among them."""
     recovery: str = ""
     """How many queries are back, in which time, and what of the others is known; one sentence."""
+    starts: tuple[NodeStartView, ...] = ()
+    """Of nodes that have come since it was opened; those that began first, first."""
 
 
 @dataclass(frozen=True, slots=True)

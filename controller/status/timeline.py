@@ -13,6 +13,7 @@ from reprise.controller.plan_summary import plan_summary
 from reprise.controller.status.model import QueryTimesView
 from reprise.scheduler import back
 from reprise.scheduler.incident import EventName, Incident, PlanRecord
+from reprise.scheduler.node_start import NodeStart, StartPhase, eldest_first
 
 Line = dict[str, Any]
 Entry = tuple[float, str, str]
@@ -99,12 +100,21 @@ def incident_entry(
         "closed": _since(incident.closed_at, zero),
         "checkpoint": incident.checkpoint,
         "lost_nodes": [{"node": lost.node, "elapsed": _since(lost.time, zero)} for lost in incident.lost],
+        "node_starts": {node: _start_entry(start, zero) for node, start in eldest_first(incident.starts)},
         "plans": [plan_entry(plans[name], zero) for name in incident.plans if name in plans],
         "recovery": back.summary(incident, now),
         "queries": {
             times.query: _query_entry(times, zero) for times in query_times(incident, priorities, now)
         },
         "costs_milli": dict(incident.costs),
+    }
+
+
+def _start_entry(start: NodeStart, zero: float) -> dict[str, Any]:
+    """`ended`: when each phase was over; `seconds`: from the request until then; phases that nobody saw end are absent."""
+    return {
+        "ended": {phase.value: _since(start.at[phase], zero) for phase in StartPhase if phase in start.at},
+        "seconds": {phase.value: round(seconds, 3) for phase, seconds in start.seconds.items()},
     }
 
 

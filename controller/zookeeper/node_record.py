@@ -46,6 +46,12 @@ class NodeRecord:
     """When this incarnation started, seconds since the epoch."""
     session_s: float = SESSION_S
     """Timeout of the agent's ZooKeeper session."""
+    requested: float | None = None
+    """When the node was asked for, seconds since the epoch; None: nobody told the agent."""
+    worker: float | None = None
+    """When the agent saw that this incarnation's Worker was registered; None where there is none."""
+    heartbeat: float | None = None
+    """When this incarnation was first registered in ZooKeeper."""
 
     @property
     def id(self) -> str:
@@ -72,6 +78,9 @@ def parse_node(raw: bytes, path: str = NODES) -> NodeRecord:
         cpu_milli=cpu_milli,
         started=f.number("started"),
         session_s=f.number("session_s", SESSION_S),  # records of older agents do not say
+        requested=f.maybe_number("requested"),
+        worker=f.maybe_number("worker"),
+        heartbeat=f.maybe_number("heartbeat"),
     )
 
 

@@ -29,6 +29,7 @@ from reprise.controller.zookeeper.fields import (
 )
 from reprise.controller.zookeeper.node_record import NodeRecord
 from reprise.scheduler.model import Desired, Node, PartitionStats, Poison, Progress
+from reprise.scheduler.node_start import NodeStart, StartPhase
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,25 @@ def as_origin(f: Fields, name: str, value: Any) -> Origin:
 
 def node_of(x: NodeRecord) -> Node:
     """What decisions know of a node."""
-    return Node(x.node, x.incarnation, x.cpu_milli)
+    said = {
+        StartPhase.REQUESTED: x.requested,
+        StartPhase.AGENT: x.started,
+        StartPhase.WORKER: x.worker,
+        StartPhase.HEARTBEAT: x.heartbeat,
+    }
+    start = NodeStart({phase: at for phase, at in said.items() if at is not None})
+    return Node(x.node, x.incarnation, x.cpu_milli, start)
+
+
+def encode_starts(starts: Mapping[str, NodeStart]) -> dict[str, dict[str, float]]:
+    """Node -> phase -> when it was over."""
+    return {node: {phase.value: at for phase, at in start.at.items()} for node, start in starts.items()}
+
+
+def as_start(f: Fields, name: str, value: Any) -> NodeStart:
+    """Phases of a newer version are left aside."""
+    told = as_object(f, name, value)
+    return NodeStart({phase: told.number(phase) for phase in StartPhase if phase in told.value})
 
 
 def encode_progress(x: Progress) -> bytes:
@@ -109,6 +128,7 @@ def encode_progress(x: Progress) -> bytes:
             "buffers": dict(x.buffers),
             "problems": list(x.problems),
             "counters": {operator: dict(counted) for operator, counted in x.counters.items()},
+            "starts": encode_starts(x.starts),
         }
     )
 
@@ -142,6 +162,7 @@ def parse_progress(raw: bytes, path: str = paths.PROGRESS) -> Progress:
         jobs=f.integer("jobs", 0),
         problems=tuple(f.items("problems", as_text, [])),
         counters=f.mapping("counters", _counted, {}),
+        starts=f.mapping("starts", as_start, {}),
     )
 
 

@@ -14,7 +14,7 @@ from reprise.controller.zookeeper.fields import (
     loads,
     shallow,
 )
-from reprise.controller.zookeeper.records import as_origin, encode_lines
+from reprise.controller.zookeeper.records import as_origin, as_start, encode_lines, encode_starts
 from reprise.scheduler.incident import (
     Candidate,
     Considered,
@@ -55,6 +55,7 @@ def encode_incident(x: Incident) -> bytes:
             "bad_checkpoints": sorted(x.bad_checkpoints),
             "considered": considered,
             "events": [shallow(event) for event in x.events],
+            "starts": encode_starts(x.starts),
         }
     )
 
@@ -83,6 +84,7 @@ def parse_incident(raw: bytes, path: str = paths.INCIDENT) -> Incident:
         events=tuple(f.items("events", _event)),
         closed_at=f.maybe_number("closed_at"),
         lines=f.mapping("lines", as_origin, {}),
+        starts=f.mapping("starts", as_start, {}),
     )
 
 

@@ -89,15 +89,16 @@ def _placed(context: SparkContext, hosts: Sequence[str]) -> RDD[Any]:
     return RDD(made.toJavaRDD(), context, BatchedSerializer(serializer, 1))
 
 
-def warm(context: SparkContext, host: str) -> None:
-    """Start the Python worker and the partition host of a node, so that no superstep waits for them.
+def warm(context: SparkContext, host: str) -> tuple[float, float]:
+    """Start the Python worker and the partition host of a node, so that no superstep waits for them.  Answers when its task
+    began, and when that reached the host: unix seconds by the node's clock.
 
     Raises ChainError when that fails, VersionError when it never can.
 
     Runs as a job of its own, beside the chains of the nodes that are at work.
     """
     try:
-        _placed(context, [host]).mapPartitionsWithIndex(Warm()).collect()
+        [(began, met)] = _placed(context, [host]).mapPartitionsWithIndex(Warm()).collect()
     except Exception as error:
         if unread := _UNREAD.search(str(error)):
             raise VersionError(
@@ -107,6 +108,7 @@ def warm(context: SparkContext, host: str) -> None:
         line = _first_line(error)
         kind = VersionError if VersionError.__name__ in line else ChainError
         raise kind(f"node at {host} is not ready: {line}") from error
+    return began, met
 
 
 class Chain:

@@ -188,17 +188,19 @@ class Anchor:
 
 
 class Warm:
-    """Starts the node's partition host, if it is not there, and nothing else.  VersionError: it is not of the driver's."""
+    """Starts the node's partition host, if it is not there, and nothing else; gives when it began and when it reached the
+    host, unix seconds.  VersionError: it is not of the driver's."""
 
     def __init__(self) -> None:
         self.version = VERSION
 
-    def __call__(self, slot: int, rows: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, str]]:
+    def __call__(self, slot: int, rows: Iterable[tuple[int, Any]]) -> Iterator[tuple[float, float]]:
         _require_version(self)
-        for key, value in rows:
+        for _, value in rows:
             _require(slot, value[1])
+            began = time.time()
             _host()
-            yield key, value[1]
+            yield began, time.time()
 
 
 def _require_version(sent: Stage | Warm) -> None:

@@ -13,6 +13,7 @@ import os
 import secrets
 import sys
 import threading
+import time
 from collections.abc import Iterable, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -24,6 +25,10 @@ from reprise.spark_jobs.version import VERSION
 FOLDER = "REPRISE_SPARE_HOST"
 """Variable of the executor: folder where a spare host waits."""
 HANDSHAKE = "spare-host.json"
+STARTING = "spare-host.pid"
+"""File beside it, written by the agent: pid of the host that it has started, until that is taken."""
+COMING_S = 10.0
+"""How long a task waits for a spare host that has not begun to listen: it has its imports sooner than another one would."""
 LOG = "partition-host.log"
 """What a host prints, in the executor's folder."""
 ONE_THREAD = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}
@@ -52,7 +57,7 @@ def claim(home: Path, executor: int) -> bool:
     if not folder:
         return False
     try:
-        connection = announced(Path(folder), HANDSHAKE)
+        connection = _awaited(Path(folder))
         if connection is None:
             return False
         with connection:
@@ -76,6 +81,26 @@ def claim(home: Path, executor: int) -> bool:
     return not refused
 
 
+def _awaited(folder: Path) -> Connection | None:
+    """A connection to the spare host that is there, or is starting; None where there is none, or it does not come."""
+    deadline = time.monotonic() + COMING_S
+    while (connection := announced(folder, HANDSHAKE)) is None:
+        if not _starts(folder) or time.monotonic() > deadline:
+            return None
+        time.sleep(0.02)
+    return connection
+
+
+def _starts(folder: Path) -> bool:
+    """Whether the agent has started one that nobody has taken yet, and that lives."""
+    try:
+        pid = int((folder / STARTING).read_text())
+        state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+    except (OSError, ValueError, IndexError):
+        return False
+    return state not in "ZX"
+
+
 def wait_for_claim(folder: Path, agent: int) -> tuple[Path, int]:
     """Be the spare host of `folder` until a task takes it; its executor's folder and pid.  Ends with the agent."""
     taken = threading.Event()
@@ -89,6 +114,7 @@ def wait_for_claim(folder: Path, agent: int) -> tuple[Path, int]:
                 wanted = _asked(connection, key)
                 if wanted is None:
                     continue
+                (folder / STARTING).unlink(missing_ok=True)
                 (folder / HANDSHAKE).unlink(missing_ok=True)
                 (folder / name).unlink(missing_ok=True)
                 home, executor, theirs = wanted

@@ -23,6 +23,7 @@ class FakeWorker:
         self.spares = 0
         """How often a host was to be kept ready."""
         self.alive, self.registered = False, False
+        self.registered_at: float | None = 1002.5
 
     def start(self) -> None:
         self.said.append("start")
@@ -52,7 +53,12 @@ class AgentScene:
         monkeypatch.setattr(processes, "freeze", lambda _: self.worker.said.append("freeze"))
         monkeypatch.setattr(processes, "thaw", lambda _: self.worker.said.append("thaw"))
         self.options = argparse.Namespace(
-            node="n1", host="127.0.1.1", zk="zk", cpu_milli=500, session_timeout_ms=SESSION_S * 1000
+            node="n1",
+            host="127.0.1.1",
+            zk="zk",
+            cpu_milli=500,
+            session_timeout_ms=SESSION_S * 1000,
+            requested=1000.0,
         )
 
     def begin(self, agent: agent_module.NodeAgent) -> None:

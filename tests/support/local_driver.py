@@ -10,6 +10,7 @@ from typing import Any
 
 from reprise.controller.driver.channel import Channel
 from reprise.controller.driver.loop import Loop
+from reprise.controller.driver.node_starts import NodeStarts
 from reprise.controller.driver.output_events import OutputEvents
 from reprise.controller.observability.metrics.driver import DriverMetrics
 from reprise.controller.zookeeper.records import encode_desired
@@ -29,6 +30,8 @@ class LocalCluster:
         self.world = world
         self.there = True
         self.say: Callable[[str], None] = print
+        self.tell: Callable[[], None] = lambda: None
+        self.starts = NodeStarts()
 
     def usable(self) -> Mapping[str, str]:
         return {f"{node}#1": host for node, host in self.world.nodes.living().items()}

@@ -11,6 +11,7 @@ from reprise.controller.plan_summary import plan_summary
 from reprise.controller.plural import counted
 from reprise.controller.status.timeline import entries
 from reprise.scheduler.back import summary
+from reprise.scheduler.node_start import LATER, StartPhase, eldest_first
 
 
 def markdown(story: Story, otherwise: Counterfactuals | None, plots: Sequence[str]) -> str:
@@ -20,6 +21,7 @@ def markdown(story: Story, otherwise: Counterfactuals | None, plots: Sequence[st
         *[f"![{name.rpartition('.')[0]}]({name})\n" for name in plots],
         *_downtime(story),
         *_timeline(story),
+        *_starts(story),
         *_plans(story),
         *_otherwise(story, otherwise),
         "## To be written by people\n",
@@ -88,6 +90,24 @@ def _timeline(story: Story) -> list[str]:
     found = entries([story.incident], story.plans)
     rows = [(f"{at - opened:.2f} s", name, detail) for at, name, detail in found]
     return ["## Time line\n", _table(("after", "what", "detail"), rows)]
+
+
+def _starts(story: Story) -> list[str]:
+    """Nothing where no node came, or the record is older than that of starts."""
+    starts = story.incident.starts
+    if not starts:
+        return []
+    rows = []
+    for node, start in eldest_first(starts):
+        took = start.seconds
+        cells = [f"{took[phase]:.1f}" if phase in took else "-" for phase in LATER]
+        asked = _after(start.at.get(StartPhase.REQUESTED), story.incident.opened_at)
+        rows.append((f"`{node}`", asked, *cells))
+    text = (
+        "`asked for` counts in seconds from the detection, the others from the request until that phase was over; `-`: not"
+        " known. Times of several machines are only as comparable as their clocks.\n"
+    )
+    return ["## Starts of nodes\n", text, _table(("node", "asked for", *LATER), rows)]
 
 
 def _plans(story: Story) -> list[str]:

@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -162,6 +163,7 @@ class EmbeddedCluster:
 
     def add_node(self, name: str | None = None) -> str:
         """Start a node and return its name at once; it has arrived when its znode is there (`wait_for`)."""
+        requested = time.time()
         with self._lock:
             self._running()
             name = name or self._fresh_name()
@@ -169,14 +171,14 @@ class EmbeddedCluster:
                 raise NodeIsAliveError(f"node {name} is alive")
             host = self._hosts.take()
             process, session = launch.spawn(
-                self._agent_command(name, host),
+                self._agent_command(name, host, requested),
                 self._daemon_environment(host) | self.zk_environment(),
                 self.log_dir / f"{name}-agent.log",
             )
             self._nodes[name] = _Node(host, process, session)
             return name
 
-    def _agent_command(self, name: str, host: str) -> list[str]:
+    def _agent_command(self, name: str, host: str, requested: float) -> list[str]:
         config = self.config
         scratch = self._running().scratch / "nodes" / name
         worker = self._jvm.command(
@@ -188,6 +190,7 @@ class EmbeddedCluster:
             sys.executable, "-m", "reprise.controller.agent.agent", "--node", name, "--host", host,
             "--zk", self.zk_hosts, "--cpu-milli", str(config.cpu_milli),
             "--session-timeout-ms", str(config.session_timeout_ms), "--scratch", str(scratch),
+            "--requested", f"{requested:.3f}",
             "--log", str(self.log_dir / f"{name}-worker.log"), "--", *worker,
         ]  # fmt: skip
 

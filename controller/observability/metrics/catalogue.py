@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from reprise.algorithms import ALGORITHMS
 from reprise.controller.observability.metrics.metric import Kind, Label, Metric, Place
+from reprise.scheduler.node_start import LATER
 
 PRIORITY_CLASSES = {"high": 8, "medium": 4, "low": 1}
 """Least priority of each class, of 1 to 10."""
@@ -24,6 +25,7 @@ PHASES = ("settling", "waiting", "recovering", "verifying")
 KINDS = ("blocking", "correlated", "driver", "start")
 SESSIONS = ("connected", "suspended", "lost")
 STEPS = ("prepare", "compute", "exchange", "settle")
+START_PHASES = tuple(phase.value for phase in LATER)
 REFUSALS = ("conflict", "forbidden", "invalid", "not_found", "unknown", "other")
 
 _TOPOLOGY = Label("topology", bound="namespace/name, one a StreamTopology")
@@ -148,6 +150,16 @@ METRICS: tuple[Metric, ...] = (
         "Time spent on a plan.",
         (_TOPOLOGY,),
         buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0),
+    ),
+    Metric(
+        "reprise_node_start_seconds",
+        Kind.HISTOGRAM,
+        "seconds",
+        "From the request for a node until a phase of its start was over, once for each node that came while an incident "
+        "was open: agent, worker (none on Kubernetes), heartbeat, executor, task, host, ready (the driver can use it), "
+        "planned (a plan gives it partitions), work (one is at work). What is not known is not counted.",
+        (_TOPOLOGY, Label("phase", START_PHASES)),
+        buckets=(0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0),
     ),
     _gauge(
         "reprise_plan_gap_ratio",

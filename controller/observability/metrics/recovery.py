@@ -44,6 +44,9 @@ def _plans(look: Look) -> Iterator[Sample]:
             labels = {"algorithm": algorithm, "outcome": outcome}
             yield Sample("reprise_plans_total", labels, totals.plans[algorithm, outcome])
     yield Sample("reprise_planning_seconds", observations=tuple(totals.seconds))
+    for phase in catalogue.START_PHASES:
+        took = tuple(totals.starts.get(phase, ()))
+        yield Sample("reprise_node_start_seconds", {"phase": phase}, observations=took)
     yield Sample("reprise_plan_gap_ratio", {}, _gap(seen.newest_plan))
     current = current_plan(seen)
     infeasible = current is not None and not current.added and bool(current.left_out)

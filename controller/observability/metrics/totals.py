@@ -13,10 +13,13 @@ from array import array
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from reprise.controller.observability.metrics import catalogue
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler.incident import PlanRecord
+
+K = TypeVar("K", str, tuple[str, str])
 
 
 @dataclass(slots=True)
@@ -29,6 +32,10 @@ class Totals:
     """By algorithm and outcome."""
     seconds: array[float] = field(default_factory=lambda: array("d"))
     """That each plan took."""
+    starts: dict[str, array[float]] = field(default_factory=dict)
+    """Seconds from the request for a node until a phase of its start was over, by phase."""
+    _started: frozenset[tuple[str, str]] = frozenset()
+    """Incident, node and phase of those that are on record."""
     _closed: frozenset[str] = frozenset()
     _planned: frozenset[str] = frozenset()
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -42,11 +49,23 @@ class Totals:
             for plan in (seen.plans[name] for name in planned):
                 self.plans[_algorithm(plan), _outcome(plan)] += 1
                 self.seconds.append(plan.seconds)
+            took = _starts(seen)
+            self._started, ended = _new(self._started, took, seen.connected)
+            for key in ended:
+                self.starts.setdefault(key[1], array("d")).append(took[key])
 
 
-def _new(
-    known: frozenset[str], seen: Mapping[str, object], connected: bool
-) -> tuple[frozenset[str], list[str]]:
+def _starts(seen: Observation) -> Mapping[tuple[str, str], float]:
+    """(incident and node, phase) -> seconds from the request until it was over."""
+    return {
+        (f"{incident.id} {node}", phase.value): seconds
+        for incident in seen.incidents
+        for node, start in incident.starts.items()
+        for phase, seconds in start.seconds.items()
+    }
+
+
+def _new(known: frozenset[K], seen: Mapping[K, object], connected: bool) -> tuple[frozenset[K], list[K]]:
     """What is known now, and what was not before.  Names that are not on record any more may come again, as those of a
     topology that was made anew; while ZooKeeper is away nothing is known to have gone."""
     names = frozenset(seen)

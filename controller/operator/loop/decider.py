@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from reprise.controller.kubernetes.events import EventReason, Events
+from reprise.controller.kubernetes.pods import PodView
 from reprise.controller.operator.records import Records
 from reprise.scheduler import Decision
 
@@ -16,9 +18,11 @@ class Decider:
     records: Records
     events: Events
 
-    def decide(self) -> Decision | None:
+    def decide(self, executors: Mapping[str, PodView]) -> Decision | None:
         """Read, decide, and carry it out; None when there was nothing to decide, or it could not be carried out.  Raises
-        CoordinationError."""
+        CoordinationError.  `executors`: pods by name."""
+        asked = {pod.name: pod.created_at for pod in executors.values() if pod.created_at is not None}
+        self.records.coordinator.store.requests = asked
         if not self.records.connected:
             return None
         self.records.open()

@@ -143,13 +143,13 @@ class TopologyController:
                 return None
             steps, decision = self._steps, None
             self.state = replace(self.state, problem="", unwritten=False, calm=False)
+            pods = executors_of(cluster.pods)
             with self._failures():
-                pods = executors_of(cluster.pods)
                 steps.records.coordinator.seen = None
                 if steps.records.opened and steps.witness.has_news(pods):
                     self.state = replace(self.state, findings=steps.witness.look(pods, cluster.machines))
             with self._failures():
-                decision = steps.decider.decide()
+                decision = steps.decider.decide(pods)
             self.state = replace(
                 self.state,
                 calm=decision is not None and decision.until == inf,

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from reprise.controller.agent import agent as agent_module
 from reprise.controller.agent import spare_host
 from reprise.controller.agent.agent import NodeAgent
 from reprise.controller.agent.executor import ExecutorProcess
+from reprise.controller.agent.jvm import REGISTERED
 from reprise.controller.agent.spare_host import SpareHost
 from reprise.controller.agent.worker import WorkerProcess
 from reprise.controller.zookeeper import node_record as node_tree
@@ -55,6 +58,44 @@ def test_a_node_stands_under_every_root_that_is_served(scene: AgentScene) -> Non
     scene.tree.remove(f"{ROOTS}/{root_name(ROOT)}")
     scene.turn()
     assert incarnation(scene) == 1 and scene.record(ROOT) is None
+
+
+def test_it_says_when_the_phases_of_its_start_were_over_and_the_same_in_every_session(
+    scene: AgentScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1003.0]
+    monkeypatch.setattr(agent_module, "_now", lambda: now[0])
+    scene.agent._started = 1001.0
+    scene.turn()
+    first = parse_node(scene.record(CONTROL) or b"")
+    assert (first.requested, first.started, first.worker, first.heartbeat) == (1000.0, 1001.0, 1002.5, 1003.0)
+    now[0] = 1050.0
+    scene.outage(SESSION_S * 3, new_session=101)
+    scene.turn()
+    assert parse_node(scene.record(CONTROL) or b"") == first
+    scene.worker.alive = False
+    scene.turn()
+    second = parse_node(scene.record(CONTROL) or b"")
+    assert (second.requested, second.started, second.heartbeat) == (None, 1050.0, 1050.0), (
+        "nobody asked for it"
+    )
+
+
+def test_a_worker_is_registered_from_when_its_log_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(SpareHost, "start", lambda *_: None)
+    monkeypatch.setattr(subprocess, "Popen", lambda *_args, **_more: None)
+    monkeypatch.setattr(time, "time", lambda: 1002.0)
+    worker = WorkerProcess(["worker"], tmp_path / "node", tmp_path / "log")
+    (tmp_path / "log").write_text(f"{REGISTERED} in a former life\n")
+    worker.start()
+    assert not worker.registered and worker.registered_at is None
+    with (tmp_path / "log").open("a") as log:
+        log.write(f"INFO {REGISTERED} spark://127.0.1.1:7077\n")
+    assert worker.registered and worker.registered_at == 1002.0
+    worker.start()
+    assert worker.registered_at is None
 
 
 def test_without_a_registered_worker_it_stands_nowhere(scene: AgentScene) -> None:

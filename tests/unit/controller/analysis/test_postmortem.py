@@ -15,6 +15,7 @@ from reprise.controller.errors import ReportError
 from reprise.controller.status import document
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler import Incident, LostNode, QueryTimeline
+from reprise.scheduler.node_start import NodeStart, StartPhase
 from tests.support import oncall
 
 
@@ -149,6 +150,24 @@ def test_the_page_reads_in_the_order_of_what_happened_and_of_what_matters(story:
     assert first.index("| `count.3` |") < first.index("| `count.2` |") < first.index("| `count.1` |")
     assert "free on 1 node." in page
     assert "| as it happened | " in page and "| as it happened | at least" not in page
+
+
+def test_the_page_says_how_nodes_started_and_nothing_where_that_is_not_on_record(story: Story) -> None:
+    opened = story.incident.opened_at
+    starts = {
+        "n9#1": NodeStart({StartPhase.REQUESTED: opened + 5, StartPhase.READY: opened + 9.5}),
+        "n8#1": NodeStart({StartPhase.HEARTBEAT: opened + 2}),
+    }
+    page = markdown(replace(story, incident=replace(story.incident, starts=starts)), None, [])
+    told = page[page.index("## Starts of nodes") : page.index("## Plans")]
+    assert (
+        "| node | asked for | agent | worker | heartbeat | executor | task | host | ready | planned | work |"
+        in told
+    )
+    assert told.index("| `n8#1` | - | - | - | - |") < told.index(
+        "| `n9#1` | 5.0 | - | - | - | - | - | - | 4.5 | - | - |"
+    )
+    assert "Starts of nodes" not in markdown(story, None, [])
 
 
 def test_what_an_open_record_does_not_hold_makes_every_figure_a_lower_bound() -> None:

@@ -20,7 +20,7 @@ from reprise.controller.cli.render import for_programs, span
 from reprise.controller.cli.simulate_command import simulation_page
 from reprise.controller.cli.status_page import status_page
 from reprise.controller.status import StatusDocument, document
-from reprise.controller.status.model import QueryView
+from reprise.controller.status.model import NodeStartView, QueryView
 from reprise.controller.status.query_state import Status
 from tests.support import oncall
 
@@ -86,6 +86,19 @@ def test_wide_leaves_nothing_out_where_lines_are_short(found: StatusDocument) ->
     narrow = " ".join(shown(status_page(said, 24, wide=True), width=60))
     assert "so look again" in narrow and "…" not in narrow.partition("query ")[0]
     assert "so look again" not in " ".join(shown(status_page(said, 24), width=60)), "a line each"
+
+
+def test_how_far_new_nodes_are_is_said_and_the_newest_come_first(found: StatusDocument) -> None:
+    assert found.incident is not None
+    assert not any("new nodes" in line for line in shown(status_page(found, 24)))
+    starts = [NodeStartView(f"n{k}#1", {"requested": 1.0, "ready": 5.5}, {"ready": 4.5}) for k in range(4)]
+    starts.append(NodeStartView("late#1", {"agent": 9.0, "heartbeat": 9.5}, {}))
+    said = replace(found, incident=replace(found.incident, starts=tuple(starts)))
+    (line,) = [line for line in shown(status_page(said, 24), width=200) if "new nodes" in line]
+    assert line.split(maxsplit=2)[2].rstrip() == (
+        "late#1 heartbeat, n3#1 ready 4.5 s after its request, n2#1 ready 4.5 s after its request, and 2 more"
+    )
+    assert "n0#1 ready" in " ".join(shown(status_page(said, 24, wide=True), width=300))
 
 
 def test_wide_leaves_nothing_out(found: StatusDocument) -> None:

@@ -18,6 +18,7 @@ from reprise.controller.zookeeper.errors import RecordError, StaleError
 from reprise.controller.zookeeper.process_records import Leader, parse_leader
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.scheduler import AddPlan, CloseIncident, Desired, WriteDesired, WriteIncident, decide
+from reprise.scheduler.node_start import StartPhase
 from tests.support.memory_zookeeper import MemoryServer
 from tests.support.record_samples import INCIDENT, PLAN, POLICY, replace
 from tests.support.stores import (
@@ -70,6 +71,14 @@ def test_a_snapshot_holds_all_records(connect: Connect) -> None:
     assert snapshot.paused
     assert snapshot.progress is not None
     assert snapshot.desired is None
+
+
+def test_when_a_node_was_asked_for_is_known_from_whoever_sees_its_pod(connect: Connect) -> None:
+    store = connect()
+    ready(store, "n1", "n2")
+    store.requests = {"n2": 100.0}
+    told = {node.name: node.start.at.get(StartPhase.REQUESTED) for node in store.read().snapshot.nodes}
+    assert told == {"n1": None, "n2": 100.0}
 
 
 def test_the_newest_wish_to_pause_counts_also_one_that_comes_late(connect: Connect) -> None:

@@ -13,10 +13,13 @@ import pytest
 from reprise.algorithms.failure import Failure
 from reprise.controller.driver import loop as module
 from reprise.controller.driver.channel import Channel
+from reprise.controller.driver.node_starts import NodeStarts
 from reprise.controller.driver.publish_rate import PublishRate
+from reprise.controller.zookeeper.node_record import NodeRecord, encode_node
 from reprise.controller.zookeeper.records import parse_stats
 from reprise.controller.zookeeper.session import SessionState
 from reprise.scheduler.model import PartitionStats, Progress
+from reprise.scheduler.node_start import StartPhase
 from reprise.spark_jobs.engine import chain
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.errors import CheckpointError, SupersededError
@@ -423,7 +426,54 @@ def test_a_look_for_nodes_that_fails_is_tried_again(
 ) -> None:
     usable = driver.cluster.usable
     monkeypatch.setattr(driver.cluster, "usable", failing(1, RuntimeError("no JVM"), usable))
+    beat(driver, "a")
     looked = iter([False, False, True])
     monkeypatch.setattr(driver.stop, "wait", lambda _=None: next(looked))
     driver.loop._look_forever()
     assert driver.loop._ready == frozenset(usable())
+
+
+def beat(driver: LocalDriver, *nodes: str) -> None:
+    """These have a heartbeat."""
+    for node in nodes:
+        record = encode_node(NodeRecord(node, f"host-{node}", 1, 17, 1000, 0.0))
+        driver.tree.put(f"{ROOT}/nodes/{node}", record)
+
+
+def test_spark_is_not_asked_for_nodes_while_none_is_missing_and_no_job_runs(
+    driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beat(driver, "a", "b")
+    usable, asked = driver.cluster.usable, []
+    monkeypatch.setattr(driver.cluster, "usable", lambda: asked.append(True) or usable())
+    looked = iter([False, False, False, True])
+    monkeypatch.setattr(driver.stop, "wait", lambda _=None: next(looked))
+    driver.loop._look_forever()
+    assert asked == [True], "until it is known that both can be used"
+    beat(driver, "late")
+    looked = iter([False, False, True])
+    driver.loop._look_forever()
+    assert asked == [True] * 3, "as the third has come, and cannot be used yet"
+
+
+def test_a_node_that_has_become_ready_is_told_at_once(
+    driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver.cluster, "usable", lambda: {"late#1": "late"})
+    driver.cluster.starts = NodeStarts(lambda: 12.0)
+    driver.cluster.starts.saw("late#1", StartPhase.READY)
+    driver.cluster.tell()
+    assert driver.record()["nodes"] == ["late#1"]
+    assert driver.record()["starts"] == {"late#1": {"ready": 12.0}}
+
+
+def test_a_node_works_once_a_partition_is_at_work_on_it_and_not_when_that_is_ordered(
+    driver: LocalDriver,
+) -> None:
+    starts = driver.cluster.starts
+    for node in ("a#1", "b#1", "other#1"):
+        starts.saw(node, StartPhase.READY)
+    driver.loop._note_work()
+    assert not any(StartPhase.WORK in start.at for start in starts.told().values())
+    turns(driver, lambda: bool(driver.engine.positions))
+    assert [node for node, start in starts.told().items() if StartPhase.WORK in start.at] == ["a#1", "b#1"]

@@ -10,8 +10,10 @@ from pyspark import SparkContext
 
 from reprise.controller.driver import nodes as module
 from reprise.controller.driver.channel import Channel
+from reprise.controller.driver.node_starts import NodeStarts
 from reprise.controller.driver.nodes import SparkNodes
 from reprise.controller.zookeeper.node_record import NodeRecord, encode_node
+from reprise.scheduler.node_start import StartPhase
 from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.errors import VersionError
 from tests.support.memory_zookeeper import MemoryServer, MemorySession
@@ -57,11 +59,12 @@ class Scene:
         monkeypatch.setattr(module, "warm", self._warm)
         monkeypatch.setattr(module, "ANOTHER_VERSION_S", 0.0)
 
-    def _warm(self, _: Any, host: str) -> None:
+    def _warm(self, _: Any, host: str) -> tuple[float, float]:
         assert self.go_on.wait(LONG_S)
         self.warmed.append(host)
         if (answer := self.answers.pop(0)) is not None:
             raise answer
+        return 41.25, 42.5
 
     def made_ready(self) -> None:
         """Whatever comes of it, the loop is woken to look."""
@@ -83,6 +86,21 @@ def test_a_node_with_an_executor_is_usable_once_it_has_been_made_ready(scene: Sc
     scene.made_ready()
     assert scene.nodes.usable() == {"n1#1": "host-n1"}
     assert scene.warmed == ["host-n1"]
+
+
+def test_when_each_phase_of_its_start_was_over_is_kept_and_its_being_ready_is_told(scene: Scene) -> None:
+    now, told = iter([40.0, 43.0, 50.0]), []
+    scene.nodes.starts = NodeStarts(lambda: next(now, 51.0))
+    scene.nodes.tell = lambda: told.append(dict(scene.nodes.usable()))
+    scene.nodes.usable()
+    scene.made_ready()
+    assert told == [{"n1#1": "host-n1"}]
+    assert scene.nodes.starts.told()["n1#1"].at == {
+        StartPhase.EXECUTOR: 40.0,
+        StartPhase.TASK: 41.25,
+        StartPhase.HOST: 42.5,
+        StartPhase.READY: 43.0,
+    }
 
 
 def test_a_node_whose_executor_is_gone_is_not_usable(scene: Scene) -> None:

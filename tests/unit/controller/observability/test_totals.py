@@ -12,6 +12,7 @@ from reprise.controller.observability.metrics.totals import Totals
 from reprise.controller.status.query_state import run_state
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler import Incident, Kind, PlanRecord
+from reprise.scheduler.node_start import NodeStart, StartPhase
 from tests.unit.controller.observability.test_controller_metrics import (
     EXPANDED,
     INCIDENT,
@@ -63,6 +64,27 @@ def test_what_leaves_the_record_stays_counted_where_it_is_scraped() -> None:
     assert told == [(float(n), float(n), float(n)) for n in range(4, 12)]
     total = sum(range(1, 12)) / 1000
     assert abs(scraped("reprise_planning_seconds_sum") - total) < 1e-9
+
+
+def test_each_start_of_a_node_is_counted_once_by_phase_as_more_of_it_becomes_known() -> None:
+    metrics = RunMetrics(RESOURCE)
+    registry = controller_registry("run", metrics.looks, lambda: metrics.session)
+    asked = {StartPhase.REQUESTED: 100.0, StartPhase.HEARTBEAT: 102.5}
+    ready = {**asked, StartPhase.READY: 104.0}
+    unasked = {StartPhase.HEARTBEAT: 300.0}
+
+    def scraped(of: str, phase: StartPhase) -> float | None:
+        labels = {"topology": "streams/watched", "phase": phase.value}
+        return registry.get_sample_value(f"reprise_node_start_seconds_{of}", labels)
+
+    told = []
+    for phases in (asked, ready, ready):
+        starts = {"n7#1": NodeStart(phases), "n8#1": NodeStart(unasked)}
+        seen = replace(WELL, incident=replace(INCIDENT, starts=starts))
+        metrics.watch(run_state(EXPANDED, seen))
+        told.append([scraped("count", phase) for phase in (StartPhase.HEARTBEAT, StartPhase.READY)])
+    assert told == [[1.0, 0.0], [1.0, 1.0], [1.0, 1.0]]
+    assert [scraped("sum", phase) for phase in (StartPhase.HEARTBEAT, StartPhase.READY)] == [2.5, 4.0]
 
 
 def test_what_is_not_seen_for_a_while_is_not_counted_again() -> None:

@@ -15,6 +15,7 @@ from reprise.controller.coordinator.incident_log import log_changes
 from reprise.controller.status import document
 from reprise.controller.status.timeline import incident_entry, timeline
 from reprise.scheduler import Incident, PlanRecord
+from reprise.scheduler.node_start import NodeStart, StartPhase
 from tests.support import oncall
 
 SEEN = oncall.after_the_burst()
@@ -77,3 +78,24 @@ def test_how_long_a_query_was_down_is_the_same_wherever_it_is_said() -> None:
     assert list(entry["queries"]) == list(shown)
     assert shown[first][0] is None
     assert json.dumps(entry["queries"][second])
+
+
+def test_how_nodes_started_is_the_same_wherever_it_is_said() -> None:
+    incident, plans = the_incident()
+    starts = {
+        "n8#1": NodeStart({StartPhase.REQUESTED: 10.0, StartPhase.HEARTBEAT: 12.5}),
+        "n7#1": NodeStart({StartPhase.READY: 11.0}),
+    }
+    incident = replace(incident, starts=starts)
+    seen = replace(SEEN, incident=incident)
+    view = document(oncall.TOPOLOGY, seen).incident
+    assert view is not None
+    assert [(s.node, s.ended, s.seconds) for s in view.starts] == [
+        ("n8#1", {"requested": 10.0, "heartbeat": 12.5}, {"heartbeat": 2.5}),
+        ("n7#1", {"ready": 11.0}, {}),
+    ]
+    entry = incident_entry(incident, {p.id: p for p in plans}, {}, 4.0, SEEN.time)
+    assert entry["node_starts"] == {
+        "n8#1": {"ended": {"requested": 6.0, "heartbeat": 8.5}, "seconds": {"heartbeat": 2.5}},
+        "n7#1": {"ended": {"ready": 7.0}, "seconds": {}},
+    }

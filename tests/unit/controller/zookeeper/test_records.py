@@ -54,6 +54,7 @@ from reprise.controller.zookeeper.recovery_records import (
 )
 from reprise.scheduler import Node, PartitionStats, QueryTimeline
 from reprise.scheduler.incident import Candidate
+from reprise.scheduler.node_start import NodeStart, StartPhase
 from tests.support.record_samples import DESIRED, INCIDENT, PLAN, POISON, PROGRESS, replace
 
 CHECKPOINT = CheckpointRecord(4, 9.5, 100, 0.5, {"source.0": 7})
@@ -154,6 +155,43 @@ def test_a_query_that_was_just_lost_takes_little_room_in_its_record() -> None:
 
 def test_the_node_agents_record_is_understood() -> None:
     assert node_of(parse_node(PARSERS["node"][1])) == Node("n1", 2, 1000)
+
+
+STARTS = {"n1#1": NodeStart({StartPhase.REQUESTED: 7.0, StartPhase.READY: 12.625})}
+
+
+@pytest.mark.parametrize(
+    ("parse", "encode", "record"),
+    [(parse_progress, encode_progress, PROGRESS), (parse_incident, encode_incident, INCIDENT)],
+    ids=["progress", "incident"],
+)
+def test_starts_of_nodes_come_back_and_a_record_of_an_older_version_knows_none(
+    parse: Callable[[bytes], Any], encode: Callable[[Any], bytes], record: Any
+) -> None:
+    told = replace(record, starts=STARTS)
+    assert parse(encode(told)) == told
+    written = json.loads(encode(told))
+    assert written["starts"] == {"n1#1": {"requested": 7.0, "ready": 12.625}}
+    written["starts"]["n1#1"]["of a later version"] = "x"
+    assert parse(json.dumps(written).encode()) == told
+    written["starts"]["n1#1"]["ready"] = "soon"
+    with pytest.raises(RecordError, match=r"starts\.n1#1\.ready"):
+        parse(json.dumps(written).encode())
+    del written["starts"]
+    assert parse(json.dumps(written).encode()) == replace(record, starts={})
+
+
+def test_what_an_agent_says_of_its_start_is_known_and_what_an_older_one_does_not_say_is_not() -> None:
+    record = NodeRecord("n1", "127.0.1.1", 2, 17, 1000, 9.5, requested=9.0, worker=11.0, heartbeat=11.5)
+    assert parse_node(encode_node(record)) == record
+    assert node_of(record).start.at == {
+        StartPhase.REQUESTED: 9.0,
+        StartPhase.AGENT: 9.5,
+        StartPhase.WORKER: 11.0,
+        StartPhase.HEARTBEAT: 11.5,
+    }
+    old = {k: v for k, v in json.loads(encode_node(record)).items() if v not in (9.0, 11.0, 11.5)}
+    assert node_of(parse_node(json.dumps(old).encode())).start.at == {StartPhase.AGENT: 9.5}
 
 
 @pytest.mark.parametrize("raw", [b"1", b'"true"', b"", b"yes", b"[" * 100_000])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -69,6 +70,7 @@ def test_an_archive_or_another_order_is_refused_and_spark_s_own_archives_are_not
 
 def test_agent_and_host_use_the_same_names() -> None:
     assert spare_host.FOLDER == spare.FOLDER
+    assert spare_host.STARTING == spare.STARTING
     assert spare_host.MODULE == "reprise.spark_jobs.node.host_process"
     assert spare.ONE_THREAD.items() <= spare_host.ENVIRONMENT.items()
 
@@ -194,6 +196,28 @@ def test_the_first_task_takes_it_and_the_next_one_finds_none(
     node.spare.keep()
     assert node.process.poll() is None
     node.ready()
+
+
+def test_a_task_that_comes_before_it_is_ready_waits_for_it_and_starts_no_second_host(node: Node) -> None:
+    os.environ.pop(PHASE, None)
+    assert not (node.waiting / spare.HANDSHAKE).exists()
+    assert spare.claim(node.home, os.getpid())
+    node.await_file(node.home / shim.HANDSHAKE)
+    assert json.loads((node.home / shim.HANDSHAKE).read_text())["pid"] == node.process.pid
+    assert not any(node.waiting.iterdir())
+
+
+def test_nobody_waits_for_one_that_has_ended_or_does_not_come(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.process.send_signal(signal.SIGSTOP)
+    monkeypatch.setattr(spare, "COMING_S", 0.1)
+    assert not spare.claim(node.home, os.getpid())
+    monkeypatch.setattr(spare, "COMING_S", 3600.0)
+    node.process.kill()  # and its agent has not seen that yet
+    os.waitid(os.P_PID, node.process.pid, os.WEXITED | os.WNOWAIT)
+    assert (node.waiting / spare.STARTING).exists()
+    assert not spare.claim(node.home, os.getpid())
 
 
 @pytest.mark.slow
