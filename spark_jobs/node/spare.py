@@ -135,7 +135,8 @@ def refusal(mine: Mapping[str, str], theirs: Mapping[str, str], imported: Iterab
             and name not in _UNREAD
         ):
             return f"the variable {name} is another one"
-    before, after = _folders(mine), _folders(theirs)
+    # Spark names folders twice that Worker and driver both have; the first mention of one decides what is found
+    before, after = dict.fromkeys(_folders(mine)), dict.fromkeys(_folders(theirs))
     if [entry for entry in before if entry in after] != [entry for entry in after if entry in before]:
         return "PYTHONPATH has another order"
     tops = {name for name in imported if "." not in name}

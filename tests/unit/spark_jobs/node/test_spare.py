@@ -28,6 +28,8 @@ PLAIN = {"TZ": "UTC", "PYTHONHASHSEED": "0", "PYTHONPATH": "/a:/b"}
         ({}, ""),
         ({"SPARK_EXECUTOR_DIRS": "/x", "PYTHON_WORKER_FACTORY_SECRET": "s", "PWD": "/y"}, ""),
         ({"PYTHONPATH": "/b:/nowhere"}, ""),
+        ({"PYTHONPATH": "/nowhere:/a:/b:/a:/b"}, ""),
+        ({"PYTHONPATH": "/b:/a:/b"}, "PYTHONPATH has another order"),
         ({"PYTHONHASHSEED": "1"}, "the variable PYTHONHASHSEED is another one"),
         ({"TZ": "Asia/Tokyo"}, "the variable TZ is another one"),
         ({"LD_PRELOAD": "/lib/other.so"}, "the variable LD_PRELOAD is another one"),
