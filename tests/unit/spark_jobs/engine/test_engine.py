@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,15 +58,25 @@ def test_progress_is_made_though_what_is_wanted_cannot_be(scene: Scene) -> None:
 
 
 def test_a_checkpoint_is_told_of_with_what_it_covers_and_how_long_it_took(
-    scene: Scene, caplog: pytest.LogCaptureFixture
+    scene: Scene, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO)
     scene.tick()
     scene.tick()
     assert scene.engine.punctuations.open == (5,)
     scene.acks(5)
+    stored = list[tuple[int, int]]()
+    real = type(scene.engine.ledger).stored
+
+    def noted(ledger: Any, position: int, oldest: int) -> None:
+        stored.append((position, oldest))
+        real(ledger, position, oldest)
+
+    monkeypatch.setattr(type(scene.engine.ledger), "stored", noted)
     scene.tick()
     assert scene.engine.progress.covers == Positions(5)
+    assert stored == [(5, 0)], "the beginning may still be named"
+    assert scene.engine.problems == []
     assert scene.engine.state_bytes == {"in.0": 0, "mid.0": 70, "out.0": 70}
     assert 0 < scene.engine.figures.checkpoint_s < 60
     manifest = scene.engine.store.manifest(5)

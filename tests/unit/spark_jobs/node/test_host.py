@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from reprise.algorithms.failure import Failure, FailureKind
+from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.contract import Place
 from reprise.spark_jobs.errors import (
     EncodeError,
@@ -24,7 +26,7 @@ from reprise.spark_jobs.node.command import Install
 from reprise.spark_jobs.node.host import Host
 from reprise.spark_jobs.node.wire import unpack
 from reprise.spark_jobs.sinks import Owner
-from tests.support.scripted import ROWS, Bench, Script, spans
+from tests.support.scripted import ROWS, TEXT, Bench, Script, spans
 
 PARTITIONS = ("in.0", "mid.0", "out.0")
 
@@ -49,6 +51,25 @@ def test_a_report_says_how_all_stand(bench: Bench) -> None:
     assert all(u.cpu_s > 0 for u in report.usage.values())
     assert 0 < report.busy_s < 60
     assert (report.failed, report.problems, report.gaps, report.acks, report.staged) == ({}, (), (), (), 0)
+
+
+def test_output_is_kept_for_as_long_as_it_can_be_asked_for(bench: Bench) -> None:
+    """In normal running until its reader has applied it, in an incident until a checkpoint covers it."""
+    few = bench.without("out.0")
+    there = {"hosted": few["hosted"], "routes": {**few["routes"], "out.0": 1}}
+
+    def kept(mid: int, out: int, **changes: Any) -> int:
+        positions = {**few["positions"], "mid.0": mid, "out.0": out}
+        return bench.run(**there, positions=positions, **changes).memory
+
+    everything = kept(0, 0) // 2  # without what `mid` has not been heard to have applied
+    assert 0 < kept(4, 2) < everything
+    assert kept(4, 4) == 0
+    later = {"horizon": 8, "ranges": {"in.0": spans(5, 8)}, "retain": True}
+    kept(4, 4, **later)
+    assert kept(8, 8, **later) == everything
+    assert 0 < kept(8, 8, **later, covered=Positions(6)) < everything
+    assert kept(8, 8, **later, covered=Positions(6, {"out.0": 8})) == 0
 
 
 def test_an_operator_that_cannot_count_is_a_problem_and_no_failure(bench: Bench) -> None:
@@ -272,6 +293,26 @@ def test_a_partition_that_begins_later_is_sent_nothing_that_it_has_applied(bench
     ((slot, bundle),) = bench.sent(command)
     assert slot == 1
     assert [m.batch for m in unpack(bundle)] == [4]
+
+
+def test_a_loop_without_state_begins_again_with_nothing_fed_back(tmp_path: Path) -> None:
+    """Its checkpoint has no file, and the batch after it still needs something of the one before."""
+    loop = TEXT.replace("inputs: [{from: in}]", "inputs: [{from: in}, {from: back, feedback: true}]").replace(
+        "  checkpoint:",
+        '    - {name: back, class: "reprise.spark_jobs.operators:Filter", with: {where: "n < 0"}, inputs: [{from: mid}]}\n'
+        "  checkpoint:",
+    )
+    bench = Bench(tmp_path, loop)
+    order = bench.topology.order
+    assert "back.0" in order
+    report = bench.run(
+        installs={p: Install(3) for p in order},
+        positions=dict.fromkeys(order, 3),
+        ranges={"in.0": spans(4, 6)},
+        horizon=6,
+    )
+    assert not report.failed
+    assert report.positions == dict.fromkeys(order, 6)
 
 
 # -- trouble -----------------------------------------------------------------------------------------------------------
