@@ -11,8 +11,8 @@ import pytest
 from reprise.algorithms.failure import Failure, FailureKind
 from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.errors import CheckpointError
-from reprise.spark_jobs.node.command import Usage
-from tests.support.answering_hosts import PLACES, Scene
+from reprise.spark_jobs.node.command import Ack, Usage
+from tests.support.answering_hosts import PLACES, Scene, file_of
 
 
 @pytest.fixture
@@ -229,6 +229,28 @@ def test_a_node_that_is_gone_is_lost_with_what_it_had(scene: Scene) -> None:
     assert not scene.tick({})
     assert engine.positions == {}
     assert engine.progress.nodes == ()
+
+
+def test_who_is_lost_while_it_is_being_installed_is_waited_for_no_more(scene: Scene) -> None:
+    scene.hosts.changes = {1: {"positions": {"mid.0": 4}}}
+    scene.tick()
+    assert scene.engine.installing == {"out.0"}
+    scene.tick({"a#1": "host-a"})
+    assert scene.engine.installing == set()
+
+
+def test_an_ack_of_who_was_lost_counts_for_nothing(scene: Scene) -> None:
+    scene.tick()
+    scene.tick()
+    engine = scene.engine
+    late = Ack("out.0", engine._installation["out.0"], 5, file_of("out.0"))
+    scene.hosts.changes = {1: {"failed": {"out.0": Failure(FailureKind.LOST_OUTPUT, "gone")}}}
+    scene.tick()
+    scene.hosts.changes = {1: {"acks": (late,)}}
+    scene.tick()
+    assert 5 in engine.punctuations.open
+    assert "out.0" not in engine.punctuations._acks[5]
+    assert engine.state_bytes["out.0"] == 0
 
 
 def test_who_is_wanted_nowhere_is_dropped_without_a_failure(scene: Scene) -> None:
