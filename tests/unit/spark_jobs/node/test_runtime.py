@@ -235,6 +235,24 @@ def test_what_is_sent_stays_within_the_window(tmp_path: Path) -> None:
     assert [m.batch for m, _ in runtime.pending("wide.0", 3, 2)] == [5]
 
 
+def test_who_holds_nothing_older_may_go_on_though_the_node_is_full(tmp_path: Path) -> None:
+    """Else the one that lags most could wait for room that others take with what they have made for it."""
+    runtime = made(tmp_path)
+    runtime.buffers["back.0"].budget.memory_limit = runtime.buffers["back.0"].budget.disk_limit = 0
+    hears(runtime, 1, 2)
+    loops(runtime, 1)
+    assert runtime.advance(ANYBODY)
+    assert {
+        decode_table(b.body(1)) is None for t, b in runtime.buffers.items() if t.startswith("copies")
+    } == {False}
+    with pytest.raises(BufferError):
+        runtime.advance(ANYBODY)
+    for target in runtime.buffers:
+        runtime.trim(target, 1)
+    assert runtime.advance(ANYBODY)
+    assert runtime.position == 2
+
+
 def test_a_partition_that_is_closed_gives_all_back(tmp_path: Path) -> None:
     sink = Shelf()
     runtime = made(tmp_path, sink=sink)

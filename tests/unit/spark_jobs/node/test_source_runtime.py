@@ -18,6 +18,8 @@ from reprise.spark_jobs.node.runtime import (
 )
 from reprise.spark_jobs.node.wire import decode_table
 from reprise.spark_jobs.operators.frames import END_OF_TIME
+from reprise.spark_jobs.topology import expand, load_text
+from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 from tests.unit.spark_jobs.node.test_runtime import ANYBODY, PARTITIONS
 
 
@@ -90,6 +92,13 @@ def test_a_source_reads_up_to_the_horizon_and_what_it_has_ranges_for(tmp_path: P
     assert sent(runtime, applied=2, window=3) == [(4, 40, 10), (5, 50, 10)]
 
 
+def test_nothing_is_read_before_anybody_has_said_how_far(tmp_path: Path) -> None:
+    runtime = SourceRuntime(PARTITIONS["in.0"], Reading(), 0, Budget(10**6, 0, tmp_path))
+    runtime.ranges = {1: Range(0, 10)}
+    assert not runtime.advance(ANYBODY)
+    assert (runtime.cpu_s, runtime.input_bytes) == (0.0, 0)
+
+
 def test_an_empty_range_is_not_read_and_has_a_watermark(tmp_path: Path) -> None:
     runtime, reading = source(tmp_path)
     runtime.ranges[1] = Range(0, 0)
@@ -147,10 +156,23 @@ def test_what_is_read_again_is_bounded(tmp_path: Path, monkeypatch: pytest.Monke
     runtime, _ = source(tmp_path, memory=0)
     while runtime.advance(ANYBODY):
         pass
-    monkeypatch.setattr(runtime_module, "IN_FLIGHT", 1)
-    assert [batch for batch, _, _ in sent(runtime)] == [1]
-    assert [batch for batch, _, _ in sent(runtime, window=2)] == [2]
-    assert sent(runtime, window=2) == []
+    ((_, body),) = runtime.pending("mid.0", 0, 1)
+    monkeypatch.setattr(runtime_module, "IN_FLIGHT", len(body))
+    assert [batch for batch, _, _ in sent(runtime)] == [2]
+    assert [batch for batch, _, _ in sent(runtime, window=3)] == [3]
+    assert sent(runtime, window=3) == []
+
+
+def test_rows_of_a_forward_edge_go_to_the_partition_of_the_same_number(tmp_path: Path) -> None:
+    partition = expand(load_text(DIAMOND)).partitions["tweets.1"]
+    runtime = SourceRuntime(partition, Reading(), 0, Budget(10**6, 0, tmp_path))
+    runtime.ranges, runtime.horizon = {1: Range(0, 10)}, 1
+    assert runtime.advance(ANYBODY)
+    ((message, body),) = runtime.pending("parse.1", 0, 9)
+    assert runtime.buffers.keys() == {"parse.1"}
+    assert (message.source, message.target) == ("tweets.1", "parse.1")
+    rows = decode_table(body)
+    assert rows is not None and rows.num_rows == 10
 
 
 def test_nothing_is_sent_that_was_not_read_yet_or_has_no_range_any_more(tmp_path: Path) -> None:
