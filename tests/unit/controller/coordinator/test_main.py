@@ -159,24 +159,27 @@ def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Process
     logging.getLogger("kazoo").setLevel(before)
 
 
+def until(running: threading.Thread, reached: Callable[[], bool]) -> None:
+    """Wait for what the process will do, unless it has ended."""
+    pause = threading.Event()
+    for _ in range(3000):
+        if reached():
+            return
+        assert running.is_alive()
+        pause.wait(0.01)
+    raise AssertionError("not reached")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_places_a_topology_and_ends_with_a_signal(process: Process, number: int, tmp_path: Path) -> None:
     running = threading.Thread(
         target=process.run, args=("--session-timeout", "9", "--python-path", f"{tmp_path}:"), daemon=True
     )
     running.start()
-    pause = threading.Event()
     others = process.others()
-    for _ in range(3000):
-        if number in process.handlers and process.has(paths.COORDINATOR):
-            break
-        pause.wait(0.01)
+    until(running, lambda: number in process.handlers and process.has(paths.COORDINATOR))
     ready(others, "n1")
-    for _ in range(3000):
-        if process.has(paths.DESIRED):
-            break
-        pause.wait(0.01)
-    assert process.has(paths.DESIRED)
+    until(running, lambda: process.has(paths.DESIRED))
     process.handlers[number]()
     running.join(30)
     assert process.code == 0
