@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-ARCHIVES = ("pyspark.zip", "py4j-*-src.zip")
+ARCHIVES = ("pyspark.zip", "py4j-*-src.zip", "spark-core_*.jar")
 
 
 def without_archives(path: Sequence[str], installed: Path | None) -> list[str]:

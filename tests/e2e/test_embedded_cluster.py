@@ -4,6 +4,7 @@ One cluster serves the tests of this module in order of definition; each leaves 
 a process of its own, as a SparkContext takes over the Python process it is in.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -23,6 +24,7 @@ from reprise.controller.local.cluster.process_reaper import marked
 from reprise.controller.zookeeper import node_record as node_tree
 from reprise.controller.zookeeper.client import connected
 from reprise.controller.zookeeper.errors import NoAuthError
+from reprise.spark_jobs.node.spare import HANDSHAKE, LOG, STARTING
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -46,6 +48,24 @@ hosts = set(context.parallelize(range(4 * int(wanted)), 4 * int(wanted)).map(whe
 print("HOSTS", *sorted(hosts), flush=True)
 if "REPRISE_TEST_STAY" in os.environ:
     sys.stdin.read()
+context.stop()
+"""
+
+
+# argv: master, host of the driver, executor options, driver options. Makes the first node ready, as the driver's loop does.
+_READY = """
+import os, sys, time
+from pyspark import SparkContext
+from reprise.spark_jobs.engine.chain import configuration, executors, warm
+master, here, executor_options, driver_options = sys.argv[1:]
+context = SparkContext(conf=configuration(master, "ready", {
+    "spark.executor.memory": "512m", "spark.cores.max": "1", "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
+    "spark.executor.extraJavaOptions": executor_options, "spark.driver.extraJavaOptions": driver_options}))
+while not (hosts := executors(context, here)):
+    time.sleep(0.1)
+began, met = warm(context, hosts[0])
+print("READY", hosts[0], met - began, flush=True)
+sys.stdin.read()
 context.stop()
 """
 
@@ -104,6 +124,34 @@ def test_a_job_runs_on_every_node_and_a_kill_leaves_no_process_of_a_node(cluster
     finally:
         driver.communicate("")
     assert driver.returncode == 0, "the application outlives a node"
+
+
+def test_the_first_task_takes_the_host_that_the_agent_has_started(
+    cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    """With all that Spark adds to its variables, and with a folder of the user's, which Spark names twice."""
+    nodes = cluster.scratch / "nodes"
+    until(lambda: all((nodes / n / "spare" / HANDSHAKE).exists() for n in cluster.nodes), "hosts wait")
+    waiting = {cluster.host_of(n): (nodes / n / "spare" / STARTING).read_text() for n in cluster.nodes}
+    path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
+    options = cluster.executor_java_options(), cluster.driver_java_options()
+    driver = subprocess.Popen(
+        [sys.executable, "-c", _READY, cluster.master_url, cluster.zookeeper.host, *options],
+        env=os.environ | dict(cluster.spark_env()) | {"PYTHONPATH": path},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        assert driver.stdout is not None
+        host = next(line.split()[1] for line in driver.stdout if line.startswith("READY"))
+        node = next(n for n in cluster.nodes if cluster.host_of(n) == host)
+        (home,) = [found.parent for found in (nodes / node / "work").glob("*/*/partition-host.json")]
+        assert (home / LOG).read_text() == ""
+        assert json.loads((home / "partition-host.json").read_text())["pid"] == int(waiting[host])
+    finally:
+        driver.communicate("")
 
 
 def test_an_application_without_the_secret_is_refused(cluster: EmbeddedCluster) -> None:

@@ -60,9 +60,12 @@ def test_a_folder_that_would_hide_what_it_has_imported_is_refused(
 
 
 def test_an_archive_or_another_order_is_refused_and_spark_s_own_archives_are_not(tmp_path: Path) -> None:
-    for name in ("deps.zip", "pyspark.zip", "py4j-0.10.9.9-src.zip"):
-        (tmp_path / name).touch()
-    own = {**PLAIN, "PYTHONPATH": f"{tmp_path / 'pyspark.zip'}:{tmp_path / 'py4j-0.10.9.9-src.zip'}:/a:/b"}
+    sparks = [
+        str(tmp_path / f) for f in ("pyspark.zip", "py4j-0.10.9.9-src.zip", "spark-core_2.13-4.3.0.jar")
+    ]
+    for file in (*sparks, tmp_path / "deps.zip"):
+        Path(file).touch()
+    own = {**PLAIN, "PYTHONPATH": ":".join([*sparks, "/a", "/b"])}
     assert spare.refusal(PLAIN, own, ["polars"], tmp_path) == ""
     other = {**PLAIN, "PYTHONPATH": f"/a:/b:{tmp_path / 'deps.zip'}"}
     assert spare.refusal(PLAIN, other, ["polars"], tmp_path) == f"{tmp_path / 'deps.zip'} is not a folder"
