@@ -26,6 +26,7 @@ class MissingPartition:
     cost: int
     """Milli-CPU."""
     node: str | None
+    """`node#incarnation` on which it is being restored; None where it has no place."""
     reason: str
     shared_with: int
     """Other queries that need it, too."""
@@ -44,10 +45,13 @@ class Capacity:
     enters_at: int | None
     """Smallest free capacity before the plan at which it comes in, and whether that is exact."""
     exact: bool
+    """Of `enters_at`: False, it comes in there for certain, and may come in earlier."""
     competes_with: tuple[str, ...]
+    """Chosen queries that would have to make way."""
     nodes_needed: int | None
     """As many as must arrive; None where no node has arrived whose size could be taken."""
     node_size: int | None
+    """Milli-CPU that was free on a node that had just arrived, the most of all that have; None: none has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,7 @@ class Expected:
     low: float | None
     high: float | None
     basis: str
+    """What the range rests on, or what was never measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,7 @@ class Explanation:
     priority: int
     state: Status
     lag: int
+    """Batches between its output and the last one that is due."""
     waits_for: str
     """One sentence."""
     missing: tuple[MissingPartition, ...]

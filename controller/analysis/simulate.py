@@ -36,9 +36,11 @@ class Stage:
     """What one moment brings."""
 
     at: float
+    """Seconds after the observation."""
     what: str
     detail: str
     queries: tuple[str, ...]
+    """Those that it concerns."""
     share: float
     """Priority-weighted share of available queries from then on."""
 
@@ -47,10 +49,12 @@ class Stage:
 class PlanOutlook:
     id: str
     at: float
+    """Seconds after the observation."""
     trigger: str
     placed: tuple[str, ...]
     """Queries that are whole with it: never lost, or brought back by it or an earlier one."""
     left_out: dict[str, str]
+    """Query -> why the plan leaves it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +64,15 @@ class Simulation:
     topology: str
     lose: tuple[str, ...]
     arrivals: tuple[tuple[float, int], ...]
+    """(seconds, number of nodes) of each arrival."""
     timeline: tuple[Stage, ...]
     plans: tuple[PlanOutlook, ...]
     available: tuple[str, ...]
     """In the end."""
     waiting: dict[str, str]
+    """Query -> why it still waits at the end."""
     assumptions: tuple[str, ...]
+    """What it takes for granted, a sentence each."""
     at_least: str = ""
     """Why no time is more than a lower bound; empty where all that the times rest on was measured here."""
 

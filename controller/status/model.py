@@ -34,6 +34,7 @@ class OperatorView:
     kind: str
     """source | operator | output"""
     partitions: tuple[str, ...]
+    """Their ids, in order of index."""
     layer: int
     """Longest way from a source, feedback edges left aside: a column of the drawn graph."""
     height: float
@@ -68,6 +69,7 @@ class PartitionView:
     position: int | None
     """Last batch applied; None where it is not at work."""
     lag: int | None
+    """Batches between it and the last one that is due, released or not; None where it is not at work."""
     node: str | None
     """`node#incarnation`: where it is, or is being restored."""
     cost: int
@@ -84,8 +86,11 @@ class QueryView:
     priority: int
     state: Status
     lag: int
+    """Batches between its output and the last one that is due."""
     reason: str
+    """Why it waits, or what it is doing; empty where there is nothing to say."""
     partitions: int
+    """How many it needs."""
     missing: tuple[str, ...]
     """The first of its partitions that are waiting, being restored or poisoned, in topological order."""
     missing_total: int
@@ -105,7 +110,9 @@ class QueriesView:
     recovering: int
     waiting: int
     priority_total: int
+    """Summed priority of all queries."""
     priority_available: int
+    """Summed priority of those that are available."""
     share: float
     """Priority-weighted share of available queries, 0..1."""
     items: tuple[QueryView, ...]
@@ -115,11 +122,13 @@ class QueriesView:
 @dataclass(frozen=True, slots=True)
 class NodeView:
     id: str
+    """`node#incarnation`."""
     name: str
     state: NodeState
     cpu: int | None
     """Milli-CPU; None of a node that is gone."""
     partitions: int
+    """How many are assigned to it."""
     used: int
     """Milli-CPU of the partitions that are assigned to it."""
 
@@ -131,6 +140,7 @@ class CheckpointView:
     announced: int
     """The newest that was begun."""
     age_batches: int
+    """Batches from its oldest position to the newest that was released."""
     restored_from: int
     """What the newest desired state restores from."""
     enabled: bool
@@ -144,6 +154,7 @@ class ChosenView:
     cost: int
     """What it adds to the queries before it."""
     restores: tuple[str, ...]
+    """Partitions that it adds to those of the queries before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +165,15 @@ class LeftOutView:
     code: str | None
     """too-large | outbid | packing | not-completed | not-found | order; None where another than the planner left it out."""
     missing: tuple[str, ...]
+    """The first of its partitions that were lost and that the plan does not restore."""
     missing_capacity: int | None
+    """Milli-CPU beyond what is free that adding it to the plan would take; 0: it fits in sum, and on no node."""
     competes_with: tuple[str, ...]
+    """Chosen queries that would have to make way."""
     enters_at: int | None
     """Least free capacity at which it comes in."""
     entry_exact: bool
+    """False: at `enters_at` it comes in for certain, and it may come in earlier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +181,12 @@ class PlanView:
     id: str
     time: float
     trigger: str
+    """first | arrival | loss | blocking | start"""
     summary: str
     rollback: bool
+    """Whether partitions at work go back to the checkpoint as well."""
     checkpoint: int
+    """Position from which partitions are restored."""
     algorithm: str | None
     why: str
     """Why this algorithm."""
@@ -180,7 +198,9 @@ class PlanView:
     seconds: float
     """Spent on planning."""
     free: Mapping[str, int]
+    """Milli-CPU under the cap before the plan, by `node#incarnation`."""
     added: Mapping[str, str]
+    """Where each partition that it places goes: partition -> `node#incarnation`."""
     at_work: int
     """Of the partitions in `added`."""
     chosen: tuple[ChosenView, ...]
@@ -198,7 +218,9 @@ class EventView:
 @dataclass(frozen=True, slots=True)
 class LostNodeView:
     node: str
+    """`node#incarnation`."""
     time: float
+    """When its loss was noticed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +243,7 @@ class QueryTimesView:
     caught_up_at: float | None
     """Since when it is back."""
     losses: int
+    """How often a partition that it needs was lost."""
     relapses: int = 0
     """How often it was back and went down again."""
     down_s: float = 0.0
@@ -237,10 +260,13 @@ class IncidentView:
     opened_at: float
     closed_at: float | None
     checkpoint: int
+    """Position that it is recovered from."""
     nodes_before: int
+    """How many nodes there were before the first loss."""
     lost: tuple[LostNodeView, ...]
     queries_lost: int
     queries_back: int
+    """How many have caught up since."""
     queries: tuple[QueryTimesView, ...]
     """Each that it affected, the most valuable first."""
     plans: tuple[PlanView, ...]
@@ -259,7 +285,9 @@ class AvailabilityPoint:
 
     time: float
     share: float
+    """Priority-weighted share of available queries, 0..1."""
     available: int
+    """How many queries were available."""
     bound: float | None
     """The share that the capacity of then allows at most; None where no plan has looked at it."""
 
