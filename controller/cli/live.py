@@ -21,7 +21,7 @@ QUIET_BATCHES = 20
 """Plain mode says how things stand at least this often."""
 
 
-class Display(Protocol):
+class RunDisplay(Protocol):
     """What a run talks to; a context manager around the run."""
 
     def __enter__(self) -> Self: ...
@@ -137,7 +137,7 @@ class Lines(Silent):
         self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def display_for(console: Console, name: str, quiet: bool) -> Display:
+def display_for(console: Console, name: str, quiet: bool) -> RunDisplay:
     """What suits the console."""
     if quiet:
         return Silent()

@@ -112,7 +112,7 @@ class _Handlers:
         controller = runtime.controller(body)
         woken = runtime.wakers[(where, name)]
         await TopologyLoop(
-            runtime, controller, woken, stopped, lambda: dict(body), lambda: runtime.around(where, name)
+            runtime, controller, woken, stopped, lambda: dict(body), lambda: runtime.cluster_view(where, name)
         ).run()
 
     async def delete(self, body: kopf.Body, namespace: str | None, name: str, uid: str, **_: Any) -> None:
@@ -123,10 +123,10 @@ class _Handlers:
         waited = time.monotonic() - since  # by this operator's clock: the API server's may differ
         if not runtime.known and waited < PODS_KNOWN_S:
             raise kopf.TemporaryError("its pods have not been read yet", delay=1.0)
-        around = runtime.around(where, name)
+        view = runtime.cluster_view(where, name)
         try:
             done = await asyncio.get_running_loop().run_in_executor(
-                runtime.reconciling, controller.finalize, waited, RECORDS_S, around
+                runtime.reconciling, controller.finalize, waited, RECORDS_S, view
             )
         except (
             BudgetError,

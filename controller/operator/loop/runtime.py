@@ -135,7 +135,7 @@ class Runtime:
         now = time.monotonic()
         return {informer.path: now - informer.answered for informer in self._informers}
 
-    def around(self, namespace: str, name: str) -> ClusterView:
+    def cluster_view(self, namespace: str, name: str) -> ClusterView:
         """What a step of this topology sees."""
         switches = self.switches()
         machines = self.cluster.machines if self.settings.nodes else None

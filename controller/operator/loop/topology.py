@@ -1,8 +1,8 @@
 """One StreamTopology: each look sees everything, decides, does what is to be done next, and shows it.
 
 Four steps over one frozen `TopologyState`: `Witness` (what has become of the pods), `Decider` (what the coordinator
-decides), `Actor` (what follows for the pods) and `Display` (what people see).  The first two are `decide`, and go before
-everything in a burst; the other two are `reconcile`.
+decides), `Actor` (what follows for the pods) and `TopologyDisplay` (what people see).  The first two are `decide`, and go
+before everything in a burst; the other two are `reconcile`.
 
 Level-triggered: nothing depends on having seen a change, so a controller that was killed at any step, or has slept through
 a day, goes on from what is there.  A step never waits for anybody longer than one request; what fails is said in a
@@ -43,8 +43,8 @@ from reprise.controller.operator.pods.removal import Removal
 from reprise.controller.operator.pods.witness import Witness
 from reprise.controller.operator.records import Records
 from reprise.controller.operator.settings import OperatorSettings
-from reprise.controller.operator.status.display import Display
-from reprise.controller.operator.status.publisher import Publisher
+from reprise.controller.operator.status.display import TopologyDisplay
+from reprise.controller.operator.status.publisher import ObjectPublisher
 from reprise.controller.operator.status.reporter import StatusReporter
 from reprise.controller.operator.status.topology_state import TopologyState
 from reprise.controller.status.query_state import state_of
@@ -101,8 +101,8 @@ class TopologyController:
         self.events = Events(api, meta["namespace"], about)
         self.driver = DriverKeeper(api, settings, parent, self.events)
         reference = TopologyReference(name=meta["name"], uid=meta["uid"])
-        publisher = Publisher(api, meta["namespace"], reference, {}, parent, settings.keep_incidents)
-        self.display = Display(StatusReporter.of(api, meta["name"], publisher, self.events), board)
+        publisher = ObjectPublisher(api, meta["namespace"], reference, {}, parent, settings.keep_incidents)
+        self.display = TopologyDisplay(StatusReporter.of(api, meta["name"], publisher, self.events), board)
         self.display.reporter.standing = dict(body.get("status") or {})
         self._api, self._client, self._settings = api, client, settings
         self._schedule = PollSchedule(poll_rate or PollRate())

@@ -33,11 +33,11 @@ class TopologyLoop:
 
     def __init__(
         self, runtime: Runtime, controller: TopologyController, woken: asyncio.Event, stopped: kopf.DaemonStopped,
-        body: Callable[[], Mapping[str, Any]], around: Callable[[], ClusterView],
+        body: Callable[[], Mapping[str, Any]], cluster_view: Callable[[], ClusterView],
     ) -> None:  # fmt: skip
         self._runtime, self._controller = runtime, controller
         self._woken, self._stopped = woken, stopped
-        self._body, self._around = body, around
+        self._body, self._cluster_view = body, cluster_view
         self._uid = str(body()["metadata"]["uid"])
         self._reconciling: asyncio.Future[float] | None = None
         self._decided = self._settled = 0.0
@@ -66,7 +66,7 @@ class TopologyLoop:
     async def _poll(self) -> float | None:
         """Poll; None when everything must be looked at; also when something calls before it was this one's turn."""
         poll = asyncio.wrap_future(
-            self._runtime.deciding.later(lambda: self._controller.poll(self._body(), self._around()))
+            self._runtime.deciding.later(lambda: self._controller.poll(self._body(), self._cluster_view()))
         )
         await self._first_of(poll, self._woken.wait())
         return None if poll.cancelled() else poll.result()
@@ -78,7 +78,7 @@ class TopologyLoop:
         self._woken.clear()
         self._decided = time.monotonic()
         decision = await self._on(
-            self._runtime.deciding, lambda: self._controller.decide(self._body(), self._around())
+            self._runtime.deciding, lambda: self._controller.decide(self._body(), self._cluster_view())
         )
         self._runtime.burst.decided(self._uid, decision)
         left = decision.until - time.time() if decision is not None else 0.0
@@ -113,7 +113,7 @@ class TopologyLoop:
             if self._runtime.burst.on:  # asked last: it may have begun while this one waited for its turn
                 await self._runtime.burst.over()
             return await self._on(
-                self._runtime.reconciling, lambda: self._controller.reconcile(self._around())
+                self._runtime.reconciling, lambda: self._controller.reconcile(self._cluster_view())
             )
 
     async def _sleep(self, seconds: float) -> bool:

@@ -40,21 +40,21 @@ class CapacityForecaster:
     _asked: float = 0.0
     _said: Mapping[str, Said] = field(default_factory=dict)
 
-    def look(self, resource: StreamTopology, around: ClusterView, here: frozenset[str]) -> None:
+    def look(self, resource: StreamTopology, view: ClusterView, here: frozenset[str]) -> None:
         """`here`: executor pods that have come, whatever became of them."""
-        self.forecast = self._forecast(resource, around, here)
+        self.forecast = self._forecast(resource, view, here)
 
     def _forecast(
-        self, resource: StreamTopology, around: ClusterView, here: frozenset[str]
+        self, resource: StreamTopology, view: ClusterView, here: frozenset[str]
     ) -> CapacityForecast:
-        pods = [pod for pod in around.pods.values() if pod.role == "executor"]
+        pods = [pod for pod in view.pods.values() if pod.role == "executor"]
         waiting = [pod for pod in pods if pod.name not in here and not pod.ended]
         if not waiting:
             return NOTHING_KNOWN
         room = None
-        if around.machines is not None and around.used is not None:
+        if view.machines is not None and view.used is not None:
             taken = frozenset(pod.machine for pod in pods if pod.machine and not pod.ended)
-            room = room_for(demand_of(resource), list(around.machines.values()), around.used, taken)
+            room = room_for(demand_of(resource), list(view.machines.values()), view.used, taken)
         return CapacityForecast(room, expected_of(pods, here, self._heard(waiting), room, time.time()))
 
     def _heard(self, waiting: Iterable[PodView]) -> Mapping[str, Said]:

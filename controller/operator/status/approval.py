@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from reprise.controller.crd.convert import object_name
 from reprise.controller.crd.crds import GROUP
 from reprise.controller.kubernetes.events import EventReason, Events
-from reprise.controller.operator.status.publisher import Publisher, fingerprint
+from reprise.controller.operator.status.publisher import ObjectPublisher, fingerprint
 from reprise.scheduler import Decision
 from reprise.scheduler.incident import Kind, PlanRecord
 
@@ -23,7 +23,7 @@ ASK_S = 2.0
 class PlanApproval:
     """Lets the plans of one topology wait until they are approved."""
 
-    publisher: Publisher
+    publisher: ObjectPublisher
     events: Events
     clock: Callable[[], float] = time.monotonic
     required: bool = False

@@ -12,7 +12,7 @@ from reprise.spark_jobs.topology import StreamTopology
 
 
 @dataclass(slots=True)
-class Display:
+class TopologyDisplay:
     """`board`: where the web page finds what was seen; None where there is no page."""
 
     reporter: StatusReporter

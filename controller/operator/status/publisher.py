@@ -46,8 +46,8 @@ class _Written:
 
 
 @dataclass(slots=True)
-class Publisher:
-    """Publishes the status objects of one topology."""
+class ObjectPublisher:
+    """Writes a topology's status, its Incidents and its RecoveryPlans to the API server."""
 
     api: Api
     namespace: str

@@ -19,7 +19,7 @@ from reprise.controller.kubernetes.errors import BudgetError, OperatorError
 from reprise.controller.kubernetes.events import EventReason, Events
 from reprise.controller.kubernetes.pods import seconds
 from reprise.controller.operator.status.approval import PlanApproval
-from reprise.controller.operator.status.publisher import Publisher
+from reprise.controller.operator.status.publisher import ObjectPublisher
 from reprise.controller.operator.status.topology_state import TopologyState
 from reprise.controller.operator.status.topology_status import status_of
 from reprise.controller.zookeeper.observation import Observation
@@ -35,10 +35,10 @@ _GOOD = frozenset({"Ready", "Valid", "Observed"})
 
 @dataclass(slots=True)
 class StatusReporter:
-    """Reports the state of one topology."""
+    """Works out the status of one topology, its conditions and the Events about them, and has them written."""
 
     name: str
-    publisher: Publisher
+    publisher: ObjectPublisher
     approval: PlanApproval
     events: Events
     routine: Api
@@ -56,7 +56,7 @@ class StatusReporter:
     """Position of the newest one, and when it was complete."""
 
     @classmethod
-    def of(cls, api: Api, name: str, publisher: Publisher, events: Events) -> StatusReporter:
+    def of(cls, api: Api, name: str, publisher: ObjectPublisher, events: Events) -> StatusReporter:
         return cls(name, publisher, PlanApproval(publisher, events), events, api.at(Urgency.ROUTINE))
 
     @property

@@ -17,7 +17,7 @@ from reprise.controller.kubernetes.budget import WriteBudget
 from reprise.controller.kubernetes.errors import BudgetError, ConflictError, UnknownError
 from reprise.controller.kubernetes.events import AGAIN_S, EventReason, Events
 from reprise.controller.operator.status import reporter
-from reprise.controller.operator.status.publisher import Publisher
+from reprise.controller.operator.status.publisher import ObjectPublisher
 from reprise.controller.operator.status.reporter import StatusReporter
 from reprise.controller.operator.status.topology_status import condition_updates
 from reprise.scheduler import Incident, Kind, Phase
@@ -31,7 +31,7 @@ PHASES = (Phase.SETTLING, Phase.WAITING, Phase.RECOVERING, Phase.VERIFYING)
 
 def teller(api: FakeApi) -> StatusReporter:
     events = Events(api, "default", ABOUT)  # type: ignore[arg-type]
-    publisher = Publisher(api, "default", TopologyReference(name="minimal", uid="u-1"), {}, ABOUT, 5)  # type: ignore[arg-type]
+    publisher = ObjectPublisher(api, "default", TopologyReference(name="minimal", uid="u-1"), {}, ABOUT, 5)  # type: ignore[arg-type]
     return StatusReporter.of(api, "minimal", publisher, events)  # type: ignore[arg-type]
 
 

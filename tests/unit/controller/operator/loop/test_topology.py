@@ -50,7 +50,7 @@ class Scene:
         self.body: dict[str, Any] = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
         self.body["metadata"] |= {"namespace": namespace, "uid": f"uid-{namespace}", "generation": 1}
         self.root = f"/reprise/{namespace}/minimal"
-        self.around: dict[str, bool] = {}
+        self.switches: dict[str, bool] = {}
         self.pods: dict[str, PodView] = {}
         self._stood: dict[str, Any] = {}
         self.frozen = False
@@ -83,10 +83,10 @@ class Scene:
 
     def step(self, *operators: TopologyController) -> None:
         """One look of each, and the driver's answer."""
-        around = ClusterView(dict(self.pods), None, **self.around)
+        view = ClusterView(dict(self.pods), None, **self.switches)
         for one in operators:
-            one.decide(self.body, around)
-            one.reconcile(around)
+            one.decide(self.body, view)
+            one.reconcile(view)
         self.drive()
 
     def until(self, condition: Callable[[], object], what: str, *operators: TopologyController) -> None:
@@ -198,9 +198,9 @@ def test_a_look_reads_each_record_once(scene: Scene, monkeypatch: pytest.MonkeyP
     one = scene.running()
     scene.kill("e1", "e2")
     scene.until(lambda: scene.conditions()["Recovering"][0] == "True", "an incident", one)
-    around, asked = ClusterView(dict(scene.pods), None), Counter[str]()
-    one.decide(scene.body, around)
-    one.reconcile(around)
+    view, asked = ClusterView(dict(scene.pods), None), Counter[str]()
+    one.decide(scene.body, view)
+    one.reconcile(view)
 
     def counted(method: str) -> Callable[..., Any]:
         real = getattr(scene.client, method)
@@ -213,8 +213,8 @@ def test_a_look_reads_each_record_once(scene: Scene, monkeypatch: pytest.MonkeyP
 
     for method in ("get_async", "get_children_async", "exists_async"):
         monkeypatch.setattr(scene.client, method, counted(method))
-    one.decide(scene.body, around)
-    one.reconcile(around)
+    one.decide(scene.body, view)
+    one.reconcile(view)
     assert one.state.observation is not None
     assert one.state.observation.incident is not None
     assert {"progress", "plans", "incidents", "members"} <= asked.keys()
@@ -223,7 +223,7 @@ def test_a_look_reads_each_record_once(scene: Scene, monkeypatch: pytest.MonkeyP
 
 def test_recommended_plans_wait_for_approval(scene: Scene) -> None:
     one = scene.running()
-    scene.around["recommend"] = True
+    scene.switches["recommend"] = True
     before = scene.desired()
     scene.kill("e1", "e2")
     scene.until(lambda: scene.conditions()["Ready"] == ("False", "AwaitingApproval"), "it waits", one)
@@ -250,7 +250,7 @@ def test_pausing_is_told_and_taken_back(scene: Scene, everywhere: bool) -> None:
 
     def pause(value: bool) -> None:
         if everywhere:
-            scene.around["paused"] = value
+            scene.switches["paused"] = value
         else:
             scene.body = {**scene.body, "spec": {**scene.body["spec"], "paused": value}}
             scene.body["metadata"] = {
@@ -348,9 +348,9 @@ def test_a_deletion_without_zookeeper_ends_and_says_what_it_left(scene: Scene) -
 def test_without_zookeeper_nothing_is_decided_and_it_says_so(scene: Scene) -> None:
     one = scene.running()
     scene.client.close()
-    around = ClusterView(dict(scene.pods), None)
-    one.decide(scene.body, around)
-    one.reconcile(around)
+    view = ClusterView(dict(scene.pods), None)
+    one.decide(scene.body, view)
+    one.reconcile(view)
     assert scene.conditions()["Observed"] == ("False", "NoAnswer")
     assert scene.conditions()["Ready"][0] == "Unknown"
     assert "NoAnswer" in scene.reasons()

@@ -17,7 +17,7 @@ from reprise.controller.kubernetes.events import Events
 from reprise.controller.operator.pods.verdict import State, Verdict
 from reprise.controller.operator.pods.witness import PodVerdicts
 from reprise.controller.operator.status.approval import ASK_S, PlanApproval, proposal_digest
-from reprise.controller.operator.status.publisher import Publisher
+from reprise.controller.operator.status.publisher import ObjectPublisher
 from reprise.controller.operator.status.topology_state import TopologyState
 from reprise.controller.operator.status.topology_status import condition_updates, status_of
 from reprise.controller.status.query_state import run_state
@@ -173,12 +173,12 @@ def test_nothing_is_forgotten_while_nothing_is_seen() -> None:
     assert blind["startedAt"] == status["startedAt"]
 
 
-def publisher(api: FakeApi, keep: int = 2) -> Publisher:
+def publisher(api: FakeApi, keep: int = 2) -> ObjectPublisher:
     reference, owner = (
         TopologyReference(name="minimal", uid="u"),
         {"kind": "StreamTopology", "name": "minimal"},
     )
-    return Publisher(api, "default", reference, {"count.0": 5, "count.1": 1}, owner, keep)  # type: ignore[arg-type]
+    return ObjectPublisher(api, "default", reference, {"count.0": 5, "count.1": 1}, owner, keep)  # type: ignore[arg-type]
 
 
 def test_an_incident_and_its_plan_are_written_once() -> None:
