@@ -234,6 +234,12 @@ class Channel:
             and self.hears(record)
         )
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether a node counts as there whose heartbeat is not: whether it is heard must be asked again."""
+        with self._lock:
+            return any(key in self.nodes for key in self._absent_since)
+
     def read_desired(self) -> Desired | None:
         """The desired state, None before there is one; the last known one while ZooKeeper is away.  Raises RecordError."""
         if self._desired_stale and self.connected:

@@ -294,7 +294,8 @@ class Loop:
         """In a thread of its own, as Spark may keep whoever asks waiting, and progress must be told meanwhile."""
         while not self.stop.wait(LOOK_S):
             try:
-                if self._job.nodes or self.channel.read_nodes().keys() - self._ready:
+                joining = self.channel.read_nodes().keys() - self._ready
+                if joining or self._job.nodes or self.channel.doubtful:
                     self._ready = frozenset(self.cluster.usable())
             except Exception:
                 log.exception("event=looking-for-nodes-failed")

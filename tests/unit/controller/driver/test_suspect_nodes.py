@@ -55,6 +55,29 @@ def test_a_node_that_is_heard_stands_until_its_agent_is_back(scene: Scene) -> No
     assert scene.nodes() == ["a#1", "b#1"]
 
 
+def test_spark_is_asked_for_it_also_while_no_job_runs_and_no_longer_once_that_is_decided(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `hears` rests on is what Spark has said last."""
+    usable, asked = scene.driver.cluster.usable, []
+    monkeypatch.setattr(scene.driver.cluster, "usable", lambda: asked.append(True) or usable())
+
+    def looks() -> int:
+        asked.clear()
+        ends = iter([False, False, True])
+        monkeypatch.setattr(scene.driver.stop, "wait", lambda _=None: next(ends))
+        scene.driver.loop._look_forever()
+        return len(asked)
+
+    scene.driver.loop._ready = frozenset({"a#1", "b#1"})
+    assert looks() == 0
+    scene.silence("b")
+    assert looks() == 2
+    scene.now += LIMIT_S
+    assert scene.nodes() == ["a#1"]
+    assert looks() == 0
+
+
 def test_it_does_not_stand_for_ever(scene: Scene) -> None:
     scene.silence("b")
     assert scene.nodes() == ["a#1", "b#1"]
