@@ -161,7 +161,7 @@ class Bench:
         self.topology = expand(self.resource)
         self.checkpoints = self.folder / "checkpoints"
         self.checkpoints.mkdir()
-        self.host = Host("host-1", self.folder / "spill", lambda: self.now)
+        self.host = Host("host-1", self.folder / "executor" / "spill", lambda: self.now)
 
     def command(self, **changes: Any) -> Command:
         """Everything here at the beginning of the stream, with four batches to read; the next job."""

@@ -231,6 +231,18 @@ def test_a_node_that_is_gone_is_lost_with_what_it_had(scene: Scene) -> None:
     assert engine.progress.nodes == ()
 
 
+def test_what_a_lost_partition_has_stored_counts_no_more(scene: Scene) -> None:
+    scene.tick()
+    scene.tick()
+    scene.acks(5)
+    del scene.hosts.changes[0]
+    scene.tick()
+    engine = scene.engine
+    assert engine.punctuations._acks[5].keys() == {"mid.0", "out.0"}
+    scene.tick({"a#1": "host-a"})
+    assert engine.punctuations._acks[5] == {}
+
+
 def test_who_is_lost_while_it_is_being_installed_is_waited_for_no_more(scene: Scene) -> None:
     scene.hosts.changes = {1: {"positions": {"mid.0": 4}}}
     scene.tick()

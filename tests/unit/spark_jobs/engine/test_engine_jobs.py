@@ -15,7 +15,7 @@ from reprise.spark_jobs.engine.engine import WINDOW, Engine
 from reprise.spark_jobs.engine.repeated import LIMIT
 from reprise.spark_jobs.errors import HostBusyError, JobError, StoreError
 from reprise.spark_jobs.node.command import Install, Usage
-from tests.support.answering_hosts import LIVING, PLACES, Scene
+from tests.support.answering_hosts import LIVING, PLACES, Scene, file_of
 
 
 @pytest.fixture
@@ -195,6 +195,20 @@ def test_an_installation_has_a_name_of_its_own(scene: Scene) -> None:
     assert engine.installing == {"out.0"}
 
 
+def test_who_is_moved_goes_on_from_the_checkpoint_that_is_desired_now(scene: Scene) -> None:
+    """Of all others nothing changes, so nothing else asks for what is stored there."""
+    scene.tick()
+    scene.tick()
+    scene.acks(5)
+    scene.tick()
+    scene.hosts.changes.clear()
+    scene.want(checkpoint=5, assignment={**PLACES, "out.0": "a#1"})
+    assert scene.engine.positions["out.0"] == 5
+    scene.tick()
+    assert scene.hosts.commands[0].installs == {"out.0": Install(5, file_of("out.0"))}
+    assert scene.hosts.commands[1].installs == {}
+
+
 def test_what_is_desired_and_paused_releases_nothing(scene: Scene) -> None:
     scene.tick()
     scene.want(paused=True)
@@ -325,16 +339,29 @@ def test_a_stream_is_drained_when_all_is_stored_and_shown(scene: Scene) -> None:
     assert engine.drained is None
 
 
-def test_the_slowest_is_never_left_behind_by_more_than_a_window(
+def test_the_slowest_is_left_behind_by_no_more_than_a_window_except_in_an_incident(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """There those that have all their input go on with the clock."""
+    asked = list[tuple[float, int, int]]()
+
+    def pace(_: object, now: float, slowest: int, window: int) -> int:
+        asked.append((now, slowest, window))
+        return WINDOW + 20
+
     engine = scene.engine
+    monkeypatch.setattr(type(engine.release), "pace", pace)
+    monkeypatch.setattr(type(engine.release), "now", lambda _: 77.0)
     engine.release.ahead = 10**6
     scene.hosts.changes = {1: {"positions": {"mid.0": 3, "out.0": 2}}}
     scene.tick()
     assert engine.horizon == WINDOW
     scene.tick()
     assert engine.horizon == WINDOW + 2
+    scene.want(retain=True)
+    scene.tick()
+    assert engine.horizon == WINDOW + 20
+    assert asked == [(77.0, 0, WINDOW), (77.0, 2, WINDOW), (77.0, 2, WINDOW)]
 
 
 def test_a_clock_that_was_set_is_told_of(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

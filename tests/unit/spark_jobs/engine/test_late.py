@@ -389,6 +389,7 @@ def test_what_a_lost_partition_had_stored_completes_no_checkpoint(world: World) 
     world.nodes.lose("c")
     world.nodes.start("d")
     tick(world)
+    assert engine.punctuations.newest == 0
     engine.punctuations.demand(9)
     for name in everyone:
         if engine.desired.assignment[name] != "c":

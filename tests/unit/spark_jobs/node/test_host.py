@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from polars.exceptions import PanicException
 
 from reprise.algorithms.failure import Failure, FailureKind
 from reprise.algorithms.positions import Positions
@@ -70,6 +71,30 @@ def test_output_is_kept_for_as_long_as_it_can_be_asked_for(bench: Bench) -> None
     assert kept(8, 8, **later) == everything
     assert 0 < kept(8, 8, **later, covered=Positions(6)) < everything
     assert kept(8, 8, **later, covered=Positions(6, {"out.0": 8})) == 0
+
+
+@pytest.mark.parametrize("retain", [False, True])
+def test_output_for_who_is_not_at_work_is_kept_in_an_incident_alone_and_no_source_s(
+    bench: Bench, retain: bool
+) -> None:
+    bench.run(**bench.without("out.0"), retain=retain)
+    assert bool(bench.host.runtimes["mid.0"].buffers["out.0"].entries) is retain
+    bench.run(**bench.without("mid.0", "out.0"), horizon=8, ranges={"in.0": spans(5, 8)}, retain=retain)
+    assert bench.host.runtimes["in.0"].position == 8
+    assert not {5, 6, 7, 8} & bench.host.runtimes["in.0"].buffers["mid.0"].entries.keys()
+
+
+def test_who_needs_what_was_given_up_is_named_for_as_long_as_it_is_sent_everything_again(
+    bench: Bench,
+) -> None:
+    few = bench.without("out.0")
+    there = {"hosted": few["hosted"], "routes": {**few["routes"], "out.0": 1}, "retain": True}
+    positions = {**few["positions"], "out.0": 2}
+    bench.run(**there, positions=positions)
+    bench.host.runtimes["mid.0"].relieve("out.0", 4)
+    assert bench.run(**there, positions=positions, resend=("out.0",)).gaps == ("out.0",)
+    assert bench.run(**there, positions=positions).gaps == ()
+    assert bench.run(**there, positions={**positions, "out.0": 4}, resend=("out.0",)).gaps == ()
 
 
 def test_an_operator_that_cannot_count_is_a_problem_and_no_failure(bench: Bench) -> None:
@@ -346,6 +371,17 @@ def test_a_state_that_cannot_be_frozen_ends_its_partition_with_the_batch(bench: 
     assert "mid.0" not in report.positions
 
 
+def test_code_that_panics_ends_its_partition_with_the_batch(bench: Bench) -> None:
+    """Which is no Exception of Python."""
+    Script.raises["mid.0", "step"] = PanicException("no such type")
+    report = bench.run()
+    assert report.failed == {
+        "mid.0": Failure(
+            FailureKind.POISON, "operator mid, partition mid.0, batch 1: PanicException: no such type"
+        )
+    }
+
+
 def test_what_was_frozen_is_stored_under_its_installation(bench: Bench) -> None:
     report = bench.run(punctuations=(2,))
     bench.host.close()
@@ -412,6 +448,11 @@ def test_the_same_order_again_changes_nothing(bench: Bench) -> None:
     first = bench.host.stage(command.order, 0, [], False)
     bench.host.begin(command)
     assert bench.host.stage(command.order, 0, [], False) is first
+
+
+def test_nothing_goes_out_for_who_is_here_or_at_work_nowhere(bench: Bench) -> None:
+    assert list(bench.sent(bench.begin())) == []
+    assert list(bench.sent(bench.begin(**bench.without("out.0"), retain=True, epoch=2))) == []
 
 
 def test_rows_of_one_node_for_another_go_out_once(bench: Bench) -> None:
