@@ -209,6 +209,25 @@ def test_who_is_moved_goes_on_from_the_checkpoint_that_is_desired_now(scene: Sce
     assert scene.hosts.commands[1].installs == {}
 
 
+def test_where_nobody_is_installed_the_store_is_not_asked(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be away while an incident is closed."""
+    scene.tick()
+    scene.tick()
+    scene.acks(5)
+    scene.tick()
+
+    def away(*_: object) -> None:
+        raise StoreError("away")
+
+    monkeypatch.setattr(type(scene.engine.store), "manifest", away)
+    scene.want(checkpoint=5)
+    assert scene.engine.desired.checkpoint == 5
+    with pytest.raises(StoreError):
+        scene.want(checkpoint=5, assignment={p: "b#1" if n == "a#1" else "a#1" for p, n in PLACES.items()})
+
+
 def test_what_is_desired_and_paused_releases_nothing(scene: Scene) -> None:
     scene.tick()
     scene.want(paused=True)
