@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from reprise.algorithms import UnionSet
 from reprise.algorithms.cpu import milli_cpu
-from reprise.scheduler.model import Order, PartitionView, Policy, QueryView, Strategy, TopologyView
+from reprise.scheduler.model import Order, PartitionView, Policy, QueryView, Scope, Strategy, TopologyView
 from reprise.spark_jobs.topology import OperatorSpec, StreamTopology, Upstream, expand, make_operator
 from reprise.spark_jobs.topology.binding import resolve
 from reprise.spark_jobs.topology.class_path import of_library
@@ -84,6 +84,7 @@ def policy_of(resource: StreamTopology, settle_s: float, driver_grace_s: float) 
     recovery = resource.recovery
     return Policy(
         strategy=Strategy(recovery.strategy),
+        scope=Scope(recovery.scope),
         correlated_nodes=recovery.correlated_nodes,
         window_s=recovery.window_s,
         cpu_cap=recovery.cpu_cap,

@@ -1,9 +1,9 @@
 """Survivors that cannot run give their room to queries that can.
 
 A partition that survived on a living node waits for ever where one of its upstreams was lost and does not come back soon:
-nothing that needs it can show anything, and it takes room under the cap of its node all the same.  A plan that rolls
-everything back restores each partition from the checkpoint anyway, so it costs nothing to place these anew, elsewhere or
-later.  What runs stays: no partition of a query that has all of its partitions is moved.
+nothing that needs it can show anything, and it takes room under the cap of its node all the same.  The first plan of an
+incident may place these anew, elsewhere or later, from the checkpoint, as what they read begins again there, too.  What
+runs stays: no partition of a query that has all of its partitions is moved.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def may_evict(policy: Policy) -> bool:
     return policy.strategy in (Strategy.INCREMENTAL, Strategy.BEST_CASE)
 
 
-def plan_rollback(view: View, costs: Mapping[str, int], planner: Planner, nodes: int) -> Placed:
-    """The plan of a rollback: what is failed beside all survivors, if all of it fits; else what is best with the room of
-    the survivors that cannot run.  `nodes`: how many there were before the failure.
+def plan_first(view: View, costs: Mapping[str, int], planner: Planner, nodes: int) -> Placed:
+    """The first plan of an incident, and any that rolls back: what is failed beside all survivors, if all of it fits; else
+    what is best with the room of the survivors that cannot run.  `nodes`: how many there were before the failure.
 
     Of these the ones that the plan wants again stay on their nodes, if as much is restored with them there.  Nobody leaves
     a node where the rest would not fit beside the plan on as many nodes as before: the room would be filled in a way that

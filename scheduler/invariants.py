@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from reprise.scheduler.costs import normal_costs
 from reprise.scheduler.errors import InvariantViolation
 from reprise.scheduler.eviction import blocked, may_evict
-from reprise.scheduler.incident import Phase
+from reprise.scheduler.incident import Phase, PlanRecord, Trigger
 from reprise.scheduler.model import Desired, Strategy
 from reprise.scheduler.steps import CloseIncident, Decision
 from reprise.scheduler.view import View
@@ -37,14 +37,14 @@ def _violations(view: View, decision: Decision) -> Iterator[tuple[str, str]]:
             yield "known-partitions", f"{partition} is no partition of the topology"
         if old.get(partition) != node and node not in usable:
             yield "E3", f"{partition} is given to {node}, which is not usable"
-    yield from _survivors_stay(view, after)
+    yield from _survivors_stay(view, after, decision.plan)
     yield from _cap(view, decision, after)
 
 
 def _sequence(after: Desired, before: Desired | None, last: int) -> Iterator[tuple[str, str]]:
     if after.seq != last + 1:
         yield "sequence", f"seq {after.seq} does not follow {last}"
-    if before and after.generation not in (before.generation, before.generation + 1):
+    if before and after.generation not in (before.generation, before.next_generation):
         yield "generation", f"{after.generation} does not follow {before.generation}"
 
 
@@ -58,9 +58,9 @@ def _flags(view: View, decision: Decision, after: Desired) -> Iterator[tuple[str
         yield "flags", f"global checkpoints in phase {incident.phase}"
 
 
-def _survivors_stay(view: View, after: Desired) -> Iterator[tuple[str, str]]:
-    """O1. Only the blocking strategy stops what still runs; after a restart of the driver nothing does.  What a rollback
-    takes from its node could not run, or everything is at work after it."""
+def _survivors_stay(view: View, after: Desired, plan: PlanRecord | None) -> Iterator[tuple[str, str]]:
+    """O1. Only the blocking strategy stops what still runs; after a restart of the driver nothing does.  What a first plan
+    or a rollback takes from its node could not run, or everything is at work after the rollback."""
     if view.driver_changed or view.policy.strategy is Strategy.BLOCKING:
         return
     before = view.snapshot.desired
@@ -68,7 +68,8 @@ def _survivors_stay(view: View, after: Desired) -> Iterator[tuple[str, str]]:
     everything = {p.id for p in view.snapshot.topology.partitions} <= after.assignment.keys()
     if rollback and everything and may_evict(view.policy):
         return
-    idle = blocked(view) if rollback and may_evict(view.policy) else frozenset[str]()
+    first = plan is not None and plan.trigger == Trigger.FIRST
+    idle = blocked(view) if (rollback or first) and may_evict(view.policy) else frozenset[str]()
     for partition, node in view.survivors.items():
         if after.assignment.get(partition) != node and partition not in idle:
             yield "O1", f"{partition} survived on {node} and is taken from it"

@@ -7,7 +7,7 @@ batch numbers (checkpoint 0: the initial state, always there).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -28,6 +28,14 @@ class Strategy(StrEnum):
     BEST_CASE = "best-case"  # as incremental, with standby nodes that are ready at once
 
 
+class Scope(StrEnum):
+    """What goes back to the newest checkpoint with what failed, in a recovery of whole queries."""
+
+    GLOBAL = "global"  # everything
+    ANCESTORS = "ancestors"  # what has to make again what the failed ones read
+    AUTO = "auto"  # nothing that lives, where its output since then is still there; else the ancestors
+
+
 class Order(StrEnum):
     """Which of several queries come back first."""
 
@@ -40,6 +48,7 @@ class Policy:
     """The settings of decisions."""
 
     strategy: Strategy = Strategy.INCREMENTAL
+    scope: Scope = Scope.AUTO
     correlated_nodes: int = 2
     """X: nodes lost since the last global checkpoint from which a failure is correlated (Su and Zhou, 4.2.1)."""
     window_s: float = 120.0
@@ -138,6 +147,9 @@ class Progress:
     time: float = 0.0
     trimmed: int = 0
     """The stream cannot begin again behind this batch: the input up to it was given up."""
+    kept_since: int | None = None
+    """What is restored from this batch or a later one is sent all that it needs by the partitions at work, and by none of
+    them for certain what is older; None: the driver does not say."""
     due: int = 0
     """The last batch that should be released by now, as the stream's clock says."""
     turns: int = 0
@@ -192,15 +204,25 @@ class Desired(Line):
     lines: Mapping[str, Origin] = field(default_factory=dict)
     """Partitions that do not go on from (generation, checkpoint), with what they go on from."""
 
+    @property
+    def next_generation(self) -> int:
+        """Greater than that of every partition."""
+        return 1 + max([self.generation, *(origin.generation for origin in self.lines.values())])
+
     def next(self, **changes: Any) -> Desired:
         """The following one: `seq` grows by one with each."""
         return replace(self, seq=self.seq + 1, **changes)
 
     def back_to(self, checkpoint: Positions) -> Desired:
         """With everything taken back to a checkpoint, each partition to its own snapshot in it."""
-        generation = 1 + max([self.generation, *(origin.generation for origin in self.lines.values())])
+        generation = self.next_generation
         lines = checkpoint.origins(generation)
         return replace(self, generation=generation, checkpoint=checkpoint.everybody, lines=lines)
+
+    def taking_back(self, partitions: Collection[str]) -> Desired:
+        """With some partitions taken back to the snapshot that each of them would be restored from, and no others."""
+        back = {p: Origin(self.next_generation, self.origin(p).position) for p in sorted(partitions)}
+        return replace(self, lines={**self.lines, **back})
 
     def covered_by(self, checkpoint: Positions) -> Desired:
         """With a newer checkpoint to restore what is lost from; nobody at work goes back for it."""

@@ -1,19 +1,20 @@
 """How failed partitions come back: the strategies of a correlated failure, and all-or-nothing below X nodes.
 
 One signature, `(situation, first) -> decision or None`; None means that nothing has changed since the last
-plan. What runs stays where it is (O1 in docs/recovery.md): a plan adds to the assignment, and one that rolls back may
+plan. What runs stays where it is (O1 in docs/recovery.md): a plan adds to the assignment, and a first one may
 take from it what cannot run; what it adds fits under the cap of each node (C1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from reprise.scheduler.eviction import Placed, plan_rollback, rearranged
+from reprise.scheduler.eviction import Placed, plan_first, rearranged
 from reprise.scheduler.incident import EventName, Incident, Kind, Phase, Trigger, some
 from reprise.scheduler.model import Desired, Strategy
 from reprise.scheduler.planning import Planned, plan_recovery
+from reprise.scheduler.scope import going_back, some_stay
 from reprise.scheduler.situation import Situation, carried_out
 from reprise.scheduler.steps import Decision, RuleName, WriteDesired, WriteIncident, act
 
@@ -30,21 +31,23 @@ def recover(s: Situation, first: bool) -> Decision | None:
 def plan_by_plan(s: Situation, first: bool) -> Decision | None:
     """Su and Zhou, section 4.4: the first plan rolls the survivors back, the following only add.
 
-    Departs from it, as every survivor keeps its node there: see `reprise.scheduler.eviction`."""
+    Departs from it: every survivor keeps its node there (`reprise.scheduler.eviction`), and goes back although what failed
+    could be fed without it (`reprise.scheduler.scope`)."""
     view, before = s.view, s.desired
     lost = [p for p in view.failed if p in before.assignment]
-    rollback = first or (bool(lost) and not view.snapshot.topology.deterministic)
-    candidates = tuple(view.failed) if rollback else view.movable
-    if not rollback and len(candidates) < len(view.failed):
+    anew = first or (bool(lost) and not view.snapshot.topology.deterministic)
+    rollback = anew and not some_stay(view)
+    candidates = tuple(view.failed) if anew else view.movable
+    if not anew and len(candidates) < len(view.failed):
         return _taken_off(s) if lost else None
     if not first and not lost and s.nothing_more(candidates):
         return None
-    if rollback:
-        placed = plan_rollback(view, s.costs, s.planner, s.open.nodes_before)
+    if anew:
+        placed = plan_first(view, s.costs, s.planner, s.open.nodes_before)
     else:
         placed = Placed(plan_recovery(view, s.costs, view.survivors, candidates, s.planner), view.survivors)
-    if anew := rearranged(view, s.costs, placed.planned, s.open.nodes_before, s.planner):
-        rollback, placed = True, anew
+    if all_anew := rearranged(view, s.costs, placed.planned, s.open.nodes_before, s.planner):
+        rollback, placed = True, all_anew
     planned = placed.planned
     trigger = _trigger(s, first, bool(lost))
     plan_id = s.plan_id()
@@ -55,20 +58,37 @@ def plan_by_plan(s: Situation, first: bool) -> Decision | None:
         plan=plan_id,
         paused=view.snapshot.paused,
     )
+    note = placed.note
     if rollback:
         after = after.back_to(view.newest)
-    if not rollback and after.assignment == before.assignment:
+    elif anew:
+        after, back = _with_ancestors(s, after, planned.failed)
+        note = "; ".join(filter(None, (note, back)))
+    elif after.assignment == before.assignment:
         after = before
     incident = _after_plan(s, after, planned)
     desired = None if after is before else after
-    summary = "; ".join(filter(None, (_summary(planned), placed.note)))
+    summary = "; ".join(filter(None, (_summary(planned), note)))
     return carried_out(
         RuleName(f"plan-{trigger}"),
         f"{plan_id} {summary}",
-        s.record(planned, trigger, desired, planned.added, placed.note),
+        s.record(planned, trigger, desired, planned.added, note),
         desired,
         incident.log(s.now, EventName.PLAN, f"{plan_id} {trigger}: {summary}"),
     )
+
+
+def _with_ancestors(s: Situation, after: Desired, failed: Collection[str]) -> tuple[Desired, str]:
+    """A first plan that lets live what need not go back, and what people should know of it."""
+    back = going_back(s.view, failed)
+    usable = s.view.usable_ids
+    # on a node that lives, only another generation tells a new try from the old one
+    again = {p for p in s.view.failed if s.desired.assignment.get(p) in usable}
+    stay = sum(after.assignment.get(p) == n for p, n in s.view.survivors.items() if p not in back)
+    note = f"{stay} at work go on"
+    if back:
+        note += f", and {len(back)} go back to checkpoint {s.view.newest_checkpoint}, as what they have sent is not kept"
+    return after.covered_by(s.view.newest).taking_back(back | again), note
 
 
 def _taken_off(s: Situation) -> Decision:
@@ -82,7 +102,7 @@ def _taken_off(s: Situation) -> Decision:
 
 
 def restore_whole(s: Situation, first: bool) -> Decision | None:
-    """Blocking recovery: everything that is failed at once, with a rollback of all, or nothing yet."""
+    """Blocking recovery: everything that is failed at once, with all that has to go back with it, or nothing yet."""
     view, before = s.view, s.desired
     candidates = tuple(view.failed)
     last = s.open.considered
@@ -92,21 +112,23 @@ def restore_whole(s: Situation, first: bool) -> Decision | None:
     planned = plan_recovery(view, s.costs, view.survivors, candidates, s.planner)
     if set(planned.added) != set(candidates):
         return _not_yet(s, planned, candidates)
+    scoped = some_stay(view)
     after = before.next(
         assignment={**view.survivors, **planned.added},
-        retain=False,
+        retain=scoped,
         punctuate=False,
         plan=s.plan_id(),
         paused=view.snapshot.paused,
     )
-    after = after.back_to(view.newest)
+    after, note = _with_ancestors(s, after, candidates) if scoped else (after.back_to(view.newest), "")
     incident = _after_plan(s, after, planned)
+    summary = "; ".join(filter(None, (_summary(planned), note)))
     return carried_out(
         RuleName.PLAN_BLOCKING,
-        f"{s.plan_id()} {_summary(planned)}",
-        s.record(planned, Trigger.BLOCKING, after, planned.added),
+        f"{s.plan_id()} {summary}",
+        s.record(planned, Trigger.BLOCKING, after, planned.added, note),
         after,
-        incident.log(s.now, EventName.PLAN, f"{s.plan_id()} blocking: {_summary(planned)}"),
+        incident.log(s.now, EventName.PLAN, f"{s.plan_id()} blocking: {summary}"),
     )
 
 

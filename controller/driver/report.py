@@ -63,6 +63,7 @@ def progress_of(
         lines=progress.covers.others,
         bad_checkpoints=frozenset(progress.bad_checkpoints),
         trimmed=progress.trimmed,
+        kept_since=progress.kept_since,
         gaps=frozenset(progress.gaps),
         stuck=redacted(progress.stuck),
         buffers={"memory": progress.memory, "disk": progress.disk},

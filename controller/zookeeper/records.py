@@ -152,6 +152,7 @@ def parse_progress(raw: bytes, path: str = paths.PROGRESS) -> Progress:
         lines=f.mapping("lines", as_integer, {}),
         bad_checkpoints=frozenset(f.items("bad_checkpoints", as_integer, [])),
         trimmed=f.integer("trimmed", 0),
+        kept_since=f.maybe_integer("kept_since"),
         gaps=frozenset(f.items("gaps", as_text, [])),
         buffers=f.mapping("buffers", as_integer, {}),
         stuck=f.text("stuck", ""),

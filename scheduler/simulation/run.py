@@ -123,8 +123,12 @@ class _World:
     _began: dict[str, float] = field(default_factory=dict)
     """When a partition began at the checkpoint, the last time."""
 
+    _taken: Desired = field(init=False)
+    """What the driver has taken over last."""
+
     def __post_init__(self) -> None:
         self.start = self.snapshot.now
+        self._taken = self._desired
         self.available = self._available()
 
     # -- time --------------------------------------------------------------------------------------------------------
@@ -241,19 +245,23 @@ class _World:
 
     def take_over(self) -> None:
         """The driver takes over the newest desired state."""
-        desired, progress = self._desired, self._progress
+        desired, before, progress = self._desired, self._taken, self._progress
+        self._taken = desired
         alive = {node.id for node in self.snapshot.nodes}
-        mine = {p for p, node in desired.assignment.items() if node in alive and p in progress.positions}
-        rollback = desired.generation != progress.generation
-        positions = {p: desired.origin(p).position if rollback else progress.positions[p] for p in mine}
-        if rollback:
-            self._began.update(dict.fromkeys(mine, self.now))
+        there = {
+            p: progress.positions[p]
+            for p, node in desired.assignment.items()
+            if node in alive and before.assignment.get(p) == node and p in progress.positions
+        }
+        back = {p for p in there if desired.origin(p).generation != before.origin(p).generation}
+        mine = there | {p: desired.origin(p).position for p in back}
+        self._began.update(dict.fromkeys(back, self.now))
         poison = {p: failure for p, failure in progress.failed.items() if failure.is_poison}
         self._report(
             seq=desired.seq,
             generation=desired.generation,
             driver=desired.driver,
-            positions=positions,
+            positions=mine,
             failed=poison,
         )
         missing = {p: node for p, node in desired.assignment.items() if node in alive and p not in mine}
@@ -287,7 +295,11 @@ class _World:
         self._checkpoint_due = False
         if self._desired.punctuate and self._all_up_to_date():
             new = self._progress.horizon + 1
-            self._report(horizon=new, checkpoint=new, positions=dict.fromkeys(self._progress.positions, new))
+            kept = self._progress.kept_since
+            if kept is not None and kept <= self._progress.checkpoint:  # what fitted so far fits from now on
+                kept = new
+            positions = dict.fromkeys(self._progress.positions, new)
+            self._report(horizon=new, checkpoint=new, positions=positions, kept_since=kept)
 
     def _report(self, **changes: object) -> None:
         self.snapshot = replace(self.snapshot, progress=replace(self._progress, **changes))  # type: ignore[arg-type]

@@ -32,11 +32,14 @@ class Desired(Line):
     def covered(self, positions: Mapping[str, int], newest: int) -> Positions:
         """Position of the snapshot of each partition that would be restored if everything were lost now, or of the one that
         it was restored from while it has still to catch up with that.  `positions`: last batch that each has applied;
-        `newest`: the newest complete checkpoint."""
-        if self.retain:
-            return self.restored_from
-        behind = {p: k for p, k in self.restored_from.others.items() if positions.get(p, k) < newest}
-        return Positions(newest, behind)
+        `newest`: the newest complete checkpoint.  Never more than a partition at work has applied: one may have been
+        restored from an older checkpoint than the newest, by a coordinator that had not heard of that."""
+        found = self.restored_from
+        if not self.retain:
+            behind = {p: k for p, k in found.others.items() if positions.get(p, k) < newest}
+            found = Positions(newest, behind)
+        low = {p: k for p, k in positions.items() if k < found.of(p)}
+        return Positions(found.everybody, {**found.others, **low}) if low else found
 
 
 @dataclass(frozen=True, slots=True)

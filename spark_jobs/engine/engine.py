@@ -29,7 +29,7 @@ from reprise.spark_jobs.engine.repeated import Repeated
 from reprise.spark_jobs.engine.restore_point import RestorePoint
 from reprise.spark_jobs.engine.trouble import SLOW_S, passing, say_slow
 from reprise.spark_jobs.errors import DataPlaneError, HostBusyError, JobError
-from reprise.spark_jobs.node.command import Command, Install, Report, Usage, size_of
+from reprise.spark_jobs.node.command import Command, Held, Install, Report, Usage, size_of
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.ledger import Ledger
 from reprise.spark_jobs.state.manifest import Manifest
@@ -69,8 +69,7 @@ class Engine:
     """Size of the newest stored state of each partition; 0 where it has none."""
     outputs: list[tuple[str, int, float]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    buffers: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Node -> bytes of buffered output in memory and on disk."""
+    buffers: dict[str, Held] = field(default_factory=dict)  # by node
     horizon: int = 0
     jobs: int = 0
     failures: int = 0
@@ -377,7 +376,8 @@ class Engine:
 
     def _reading(self, partition: str) -> tuple[str, int, int]:
         """Installation of a source partition, where it began, and up to which batch it may read."""
-        return self._installation[partition], self.desired.origin(partition).position, self.horizon
+        began = min(self.desired.origin(partition).position, self.positions[partition])
+        return self._installation[partition], began, self.horizon
 
     def _take(self, node: str, ordered: Iterable[str], report: Report) -> None:
         """Believe a report on the partitions that were ordered, as far as it speaks of what is installed now: not of an
@@ -409,7 +409,7 @@ class Engine:
         self.outputs += report.outputs
         self.problems += report.problems
         self.gaps.update(p for p in report.gaps if p in self.positions)
-        self.buffers[node] = (report.memory, report.disk)
+        self.buffers[node] = report.held
         self.figures.spilled(report.host, report.spilled)
         self.staged[node] = report.staged
 
@@ -437,7 +437,7 @@ class Engine:
 
     def _refresh_progress(self) -> None:
         """Freeze how things stand; called wherever they are consistent."""
-        final, buffers = self.final, self.buffers.values()
+        final, held = self.final, [held for n, held in self.buffers.items() if n in self._nodes]
         self.progress = Progress(
             seq=self.desired.seq,
             generation=self.desired.generation,
@@ -454,8 +454,9 @@ class Engine:
             trimmed=self.ledger.trimmed,
             gaps=tuple(sorted(self.gaps)),
             stuck=self.stuck,
-            memory=sum(memory for memory, _ in buffers),
-            disk=sum(disk for _, disk in buffers),
+            kept_since=max((h.since for h in held), default=0),
+            memory=sum(h.memory for h in held),
+            disk=sum(h.disk for h in held),
             jobs=self.jobs,
             drained=self.drained,
             counters=counted_by_operator(self.counters, self.topology),

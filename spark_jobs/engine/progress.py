@@ -36,6 +36,8 @@ class Progress:
     """Up to which batch each partition is stored in the newest complete checkpoint."""
     bad_checkpoints: tuple[int, ...] = ()
     trimmed: int = 0
+    kept_since: int = 0
+    """What is restored from this batch or a later one is sent all that it needs by the partitions at work."""
     gaps: tuple[str, ...] = ()
     stuck: str = ""
     memory: int = 0

@@ -1,10 +1,11 @@
 """Output buffers: what a partition keeps of its output, for each target, until nobody can ask for it again.
 
-Normal running: an entry is dropped as soon as its target is known to have applied it, so a buffer holds what is in flight
-and no more (invariant M1).  From the first plan of an incident (`retain`), entries stay until the next global checkpoint
-covers them (Su and Zhou, section 4.2), so that a partition restored later, or lost again, can be fed from its upstreams.
+In an incident (`retain`), entries stay until the next global checkpoint covers them (Su and Zhou, section 4.2), so that a
+partition restored later, or lost again, can be fed from its upstreams.  With `recovery.scope: auto` they stay so in normal
+running, too, as long as there is memory for it: then a first failure finds them, and nobody who lives goes back.  Else an
+entry is dropped as soon as its target is known to have applied it, and a buffer holds what is in flight and no more (M1).
 Memory is bounded (R1): past the node's budget, the oldest entries move to files in the node's spill folder.  When that is
-full, too, a batch is refused (it waits), and `relieve` may drop what its target has applied: that target cannot be fed
+full, too, a batch is refused (it waits), and what its target has applied may be dropped: that target cannot be fed
 from here any more if it is lost before the next checkpoint, and `rewind` says so.
 A spilled file that is gone, or whose bytes are not those that were written, is told (`LostOutputError`): a batch that is not
 here is never sent as if it had no rows, nor passed over.  A disk that does not answer is no loss, and is asked again.
@@ -19,7 +20,7 @@ Entries are encoded once, when they are produced: the same bytes go to the wire,
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +29,10 @@ from reprise.spark_jobs.node.wire import Message
 
 IN_FLIGHT = 16 * 2**20
 """Bytes that may be on their way to a target, beyond what it has confirmed: bounds its inbox, which no budget counts."""
+
+
+CROWDED = 0.75
+"""Share of the memory for buffered output from which a node in normal running keeps what is in flight alone."""
 
 
 @dataclass(slots=True)
@@ -40,8 +45,16 @@ class Budget:
     memory: int = 0
     disk: int = 0
     files: int = 0
+    make_room: Callable[[], None] | None = None
+    """Drops what is only kept for a failure, before anything moves to disk; it is called once, and set anew when more may be
+    dropped."""
     spilled: int = 0
     """All bytes that ever went to disk."""
+
+    @property
+    def crowded(self) -> bool:
+        """Whether little memory is left, or none was and disk is used."""
+        return self.disk > 0 or self.memory > CROWDED * self.memory_limit
 
 
 @dataclass(slots=True)
@@ -66,8 +79,8 @@ class EdgeBuffer:
     entries: dict[int, Entry] = field(default_factory=dict)
     inline: set[int] = field(default_factory=set)
     """Batches whose bytes are in memory, so that spilling need not search."""
-    floor: int = 0
-    """The first batch that is not given up: what is before it can be sent to nobody again."""
+    floor: int = 1
+    """What is before this batch is not here any more, or never was: it can be sent to nobody."""
 
     def put(self, batch: int, watermark: int | None, body: bytes, force: bool = False) -> None:
         """Append one batch; spills the oldest entries of this buffer while the node is over its budget.
@@ -91,6 +104,9 @@ class EdgeBuffer:
                 raise
 
     def _spill(self) -> None:
+        if (make_room := self.budget.make_room) is not None:
+            self.budget.make_room = None
+            make_room()
         for batch in sorted(self.inline):
             entry = self.entries[batch]
             if self.budget.memory <= self.budget.memory_limit or entry.body is None:
@@ -159,6 +175,7 @@ class EdgeBuffer:
     def trim(self, upto: int) -> None:
         """Forget batches up to and including `upto`, which are not sent either."""
         self.skip(upto + 1)
+        self.floor = max(self.floor, upto + 1)
         for batch in [b for b in self.entries if b <= upto]:
             self._forget(batch)
 
@@ -166,14 +183,8 @@ class EdgeBuffer:
         """Whether rows of an earlier batch are here."""
         return any(b < batch and entry.size for b, entry in self.entries.items())
 
-    def relieve(self, upto: int) -> None:
-        """Give up batches up to and including `upto`, which the target has applied, though it may be lost again."""
-        if any(b <= upto for b in self.entries):
-            self.floor = upto + 1
-            self.trim(upto)
-
     def rewind(self, batch: int) -> bool:
-        """Send from `batch` on again; False when it was given up."""
+        """Send from `batch` on again; False when it is not here any more."""
         self.cursor = batch
         return batch >= self.floor
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from reprise.algorithms.failure import Failure, FailureKind
 from reprise.algorithms.positions import Positions
@@ -103,6 +103,17 @@ class Usage:
     input_bytes: int = 0
 
 
+class Held(NamedTuple):
+    """Output that a node keeps."""
+
+    memory: int
+    """Bytes in memory."""
+    disk: int
+    """Bytes on disk."""
+    since: int
+    """Whatever is restored from this batch or a later one is sent from there all that it needs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """What a host did in one job.
@@ -130,7 +141,14 @@ class Report:
     counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """What each partition of an operator counts (`Operator.counters`); those that count nothing are left out."""
     gaps: tuple[str, ...] = ()
+    kept_since: int = 0
+    """Whatever is restored from this batch or a later one is sent from here all that it needs."""
     version: str = VERSION
+
+    @property
+    def held(self) -> Held:
+        """The output that is kept there."""
+        return Held(self.memory, self.disk, self.kept_since)
 
     def encode(self) -> bytes:
         """JSON bytes."""

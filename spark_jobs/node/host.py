@@ -16,6 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from polars.exceptions import PanicException
@@ -40,6 +41,7 @@ from reprise.spark_jobs.node.busy import Activity, Note
 from reprise.spark_jobs.node.command import Ack, Command, Install, Order, Report, Usage
 from reprise.spark_jobs.node.counters import counters_of
 from reprise.spark_jobs.node.installing import Attempt, replayable, state_tables
+from reprise.spark_jobs.node.kept import kept_since, relieve, wanted
 from reprise.spark_jobs.node.orders import Orders
 from reprise.spark_jobs.node.runtime import STAGED, OperatorRuntime, Runtime, SourceRuntime, first_staged
 from reprise.spark_jobs.node.snapshots import SnapshotWriter
@@ -88,6 +90,8 @@ class Host:
         self.failed: dict[str, Failure] = {}
         self.orders = Orders()
         self.command: Command | None = None
+        self._keeps = False
+        """Whether output stays here until a checkpoint covers it, for those that may be lost and begin again."""
         self._begun = False
         """Whether the current command was taken in completely."""
         self._attempts: dict[str, Attempt] = {}
@@ -119,6 +123,7 @@ class Host:
         if before is None or command.topology != self._text or command.epoch != before.epoch:
             self._load(command)
         self.command = command
+        self._keeps = command.retain or self._resource.recovery.keeps_output
         self._replies.clear()
         self._busy_s = 0.0
         self._gaps.clear()
@@ -179,6 +184,7 @@ class Host:
             staged=sum(len(r.staged or ()) for r in self.runtimes.values() if isinstance(r, OperatorRuntime)),
             gaps=tuple(sorted(self._gaps)),
             counters=counters,
+            kept_since=kept_since(self.runtimes.values()),
         )
 
     def close(self) -> None:
@@ -333,21 +339,26 @@ class Host:
             partition = runtime.partition.id
             if isinstance(runtime, SourceRuntime):
                 readers = [command.positions[t] for t in runtime.buffers.keys() & command.positions.keys()]
-                reach = min(readers, default=command.horizon) + command.window
+                reach = (
+                    max(readers, default=command.horizon) + command.window
+                )  # who lags is sent the rest when it comes
                 runtime.horizon, runtime.final = min(command.horizon, reach), command.final
                 runtime.ranges.update(command.ranges.get(partition, {}))
                 runtime.forget(command.covered.least((partition, *runtime.buffers)))
             for target in runtime.buffers:
-                if target in command.resend and target in command.positions:
-                    whole = runtime.rewind(target, command.positions[target])
-                    if not whole and not isinstance(runtime, SourceRuntime):
-                        self._gaps.add(target)
-                if command.retain and not isinstance(runtime, SourceRuntime):
-                    runtime.trim(target, command.covered.of(target))
-                elif target in command.positions:
-                    runtime.trim(target, command.positions[target])
+                drop = command.positions.get(target)
+                if drop is not None and target in command.resend and not runtime.rewind(target, drop):
+                    self._gaps.add(target)
+                if self._keeps and not isinstance(runtime, SourceRuntime):
+                    drop = command.covered.of(target)
+                if drop is not None:
+                    runtime.trim(target, drop)
             if isinstance(runtime, OperatorRuntime):
                 self._publish(runtime, command.published)
+        make_room = partial(relieve, self.runtimes.values(), command.positions)
+        self._budget.make_room = None if command.retain else make_room
+        if self._budget.crowded and not command.retain:
+            make_room()
 
     def _publish(self, runtime: OperatorRuntime, upto: int) -> None:
         partition = runtime.partition.id
@@ -365,11 +376,6 @@ class Host:
         runtime = self.runtimes.get(message.target)
         if isinstance(runtime, OperatorRuntime):
             runtime.deliver(message)
-
-    def _wanted(self, command: Command, source: bool) -> Callable[[str], bool]:
-        if command.retain and not source:
-            return lambda _: True
-        return lambda target: target in command.routes
 
     def _run(self, command: Command) -> None:
         """Rounds over the partitions in topological order until nothing moves or the stage's time is up."""
@@ -393,12 +399,12 @@ class Host:
         self.busy.begin(Activity.STEP, partition, runtime.position + 1)
         with self._its_own(partition, runtime.position + 1):
             try:
-                moved = runtime.advance(self._wanted(command, isinstance(runtime, SourceRuntime)))
+                moved = runtime.advance(wanted(runtime, command, self._keeps))
             except WAITS as error:  # the batch stays unfinished and is tried again
                 if not isinstance(error, NotYetError):
                     self._problems.append(f"{partition}: batch {runtime.position + 1} waits: {error}")
-                if isinstance(error, BufferError) and command.retain:
-                    self._relieve(command)
+                if isinstance(error, BufferError) and self._keeps:
+                    relieve(self.runtimes.values(), command.positions)
             if moved and isinstance(runtime, SourceRuntime):
                 self._problems += [f"{partition}: {notice}" for notice in runtime.source.notices()]
         if not moved or partition not in self.runtimes:
@@ -407,13 +413,6 @@ class Host:
             self._owed[partition] = runtime.position
             self._freeze(partition)
         return True
-
-    def _relieve(self, command: Command) -> None:
-        """Without room for more, output goes that partitions at work have applied: else a full node would never reach
-        the checkpoint that empties it.  Should one of them be lost before that, all go back to the last checkpoint."""
-        for runtime in self.runtimes.values():
-            for target in runtime.buffers.keys() & command.positions.keys():
-                runtime.relieve(target, command.positions[target])
 
     def _freeze(self, partition: str) -> bool:
         """Store the state that a punctuation asked for, unless the sink still has to show what led to it."""

@@ -75,9 +75,10 @@ class Runtime(ABC):
         self.input_bytes = 0
         self.feedback = {t for d in partition.downstream if d.feedback for t in d.targets}
         self.buffers = {
-            t: EdgeBuffer(partition.id, t, budget, self._next(t, position))
+            t: EdgeBuffer(partition.id, t, budget, first, floor=first)
             for d in partition.downstream
             for t in d.targets
+            for first in (self._next(t, position),)
         }
 
     def emit(self, output: Output, wanted: Callable[[str], bool]) -> None:
@@ -131,13 +132,16 @@ class Runtime(ABC):
         """Drop output for `target` that it cannot ask for again once it has applied (or checkpointed) batch `upto`."""
         self.buffers[target].trim(self._next(target, upto) - 1)
 
-    def relieve(self, target: str, position: int) -> None:
-        """Drop what `target` has applied, without regard to whether it may be lost: the node has no room."""
-        self.buffers[target].relieve(self._next(target, position) - 1)
-
     def rewind(self, target: str, position: int) -> bool:
-        """Send `target` again what follows batch `position`; False when that was dropped for want of room."""
+        """Send `target` again what follows batch `position`; False when that is not here any more."""
         return self.buffers[target].rewind(self._next(target, position))
+
+    @property
+    def kept_since(self) -> int:
+        """The least position at which each of its targets could begin again with what is here."""
+        floors = ((t, buffer.floor) for t, buffer in self.buffers.items())
+        first = (floor if t in self.feedback and floor > 1 else floor - 1 for t, floor in floors)
+        return max(first, default=0)
 
     def skip(self, target: str, position: int) -> None:
         """Send `target` nothing that it has applied up to batch `position`, though it is made here once more."""
@@ -188,6 +192,8 @@ class SourceRuntime(Runtime):
         self.horizon = 0
         self.final: int | None = None
         self._replayed: tuple[int, dict[str, bytes], int | None] | None = None
+        self._forgotten = position
+        """The last batch that cannot be read again."""
 
     def _read(self, batch: int) -> tuple[pa.Table | None, int | None]:
         if self.final is not None and batch >= self.final:
@@ -207,9 +213,18 @@ class SourceRuntime(Runtime):
 
     def forget(self, upto: int) -> None:
         """Ranges up to batch `upto` are not asked for again."""
+        self._forgotten = max(self._forgotten, upto)
         for known in (self.ranges, self.marks):
             for old in [b for b in known if b <= upto]:
                 del known[old]
+
+    def rewind(self, target: str, position: int) -> bool:
+        super().rewind(target, position)
+        return position >= self._forgotten
+
+    @property
+    def kept_since(self) -> int:
+        return self._forgotten
 
     def _put(self, target: str, batch: int, watermark: int | None, body: bytes) -> None:
         with suppress(BufferError, OSError):  # it can be read again

@@ -238,6 +238,7 @@ def _recovery(x: s.RecoveryModel) -> r.RecoveryPolicy:
     return r.RecoveryPolicy(
         strategy=x.strategy,
         recommend_only=x.mode == "recommend",
+        scope=x.scope,
         correlated_nodes=x.correlated_nodes,
         window_s=parse_duration(x.window),
         cpu_cap=x.cpu_cap / 100,

@@ -109,6 +109,8 @@ class RecoveryPolicy:
     strategy: str
     recommend_only: bool
     """Plans are written down and wait for approval."""
+    scope: str
+    """`global`, `ancestors` or `auto`."""
     correlated_nodes: int
     window_s: float
     cpu_cap: float
@@ -119,6 +121,11 @@ class RecoveryPolicy:
     time_limit_s: float
     buffer_memory_bytes: int
     buffer_disk_bytes: int
+
+    @property
+    def keeps_output(self) -> bool:
+        """Whether partitions keep their output since the newest checkpoint while nothing fails."""
+        return self.scope == "auto" and self.strategy in ("incremental", "best-case")
 
 
 @dataclass(frozen=True, slots=True)

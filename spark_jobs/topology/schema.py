@@ -147,6 +147,11 @@ class RecoveryModel(Closed):
     """Which queries come back first. `value`: those that together have the most priority for the capacity that is there, so
     several of lesser priority may come before a great one. `strict`: the most valuable first, whatever it costs; what is
     free is kept for it."""
+    scope: Literal["global", "ancestors", "auto"] = "auto"
+    """What goes back to the newest checkpoint with what was lost. `auto`: nothing that lives, as long as outputs since
+    that checkpoint fit `bufferMemory`; else as `ancestors`. `ancestors`: operators that the lost ones read, directly or not,
+    which make their output again. `global`: everything. Strategies `operator-centric` and `blocking`, and topologies with an
+    operator that is not deterministic, take everything back."""
     mode: Literal["automatic", "recommend"] = "automatic"
     """`recommend` writes plans down and carries none out until it is approved (Kubernetes). Not used by `reprise run`,
     which always acts."""
@@ -162,7 +167,8 @@ class RecoveryModel(Closed):
     time_limit: Duration = "1s"
     """Longest time that one plan may take."""
     buffer_memory: Bytes = "64Mi"
-    """Memory of one node for buffered output during an incident; what exceeds it spills to disk."""
+    """Memory of one node for buffered output. During an incident what exceeds it spills to disk; in normal running, with
+    scope `auto`, what was kept for a failure is dropped first."""
     buffer_disk: MaybeNoBytes = "4Gi"
     """Disk of one node for spilled buffers."""
 

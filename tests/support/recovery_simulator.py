@@ -21,6 +21,7 @@ from reprise.scheduler import (
     Policy,
     Progress,
     QueryView,
+    Scope,
     Snapshot,
     Strategy,
     TopologyView,
@@ -29,7 +30,7 @@ from reprise.scheduler import (
     WritePoison,
     decide,
 )
-from reprise.scheduler.incident import number_in
+from reprise.scheduler.incident import Trigger, number_in
 
 
 def diamond(parallelism: int = 2, cpu: int = 100, deterministic: bool = True) -> TopologyView:
@@ -72,7 +73,8 @@ class Driver:
     horizon: int = 0
     punctuation: int | None = None
     nodes: frozenset[str] = frozenset()
-    retained_since: dict[str, int] = field(default_factory=dict)
+    held_since: dict[str, int] = field(default_factory=dict)
+    """Partition at work -> batch behind which it still has all of its output."""
 
     def want(self, desired: Desired | None, world: World) -> None:
         if self.first_generation is None:
@@ -83,34 +85,33 @@ class Driver:
         if desired.driver != self.epoch:
             return  # decided late, for the driver before this one
         rollback = desired.generation != known.generation
+        names = [p.id for p in self.topology.partitions]
+        back = {p for p in names if desired.origin(p).generation != known.origin(p).generation}
         if (rollback or desired.checkpoint != known.checkpoint) and desired.checkpoint in world.damaged:
             self.bad.add(desired.checkpoint)
             return
         world.check_survivors(self, desired, rollback)
+        for p in back:
+            for states in (self.positions, self.failed, self.held_since):
+                states.pop(p, None)
+            self.gaps.discard(p)
         if rollback:
-            for states in (self.positions, self.failed, self.retained_since):
-                states.clear()
-            self.gaps.clear()
             self.horizon, self.punctuation = desired.checkpoint, None
         for p in [p for p in self.positions if p not in desired.assignment]:
             self._lose(p, "not assigned")
             self.failed.pop(p, None)
         self.desired = desired
+        installed = []
         for p, node in desired.assignment.items():
-            moved = known.assignment.get(p) != node
-            if (rollback or moved or p not in self.positions) and (rollback or moved or p not in self.failed):
-                self._install(p, desired.checkpoint, rollback, world)
-        kept = self.retained_since if desired.retain else {}
-        self.retained_since = {p: kept.get(p, position) for p, position in self.positions.items()}
-        if not desired.retain:
-            self.retained_since.clear()
-
-    def _install(self, p: str, checkpoint: int, rollback: bool, world: World) -> None:
-        if not rollback and world.full:
-            self.gaps.add(p)
-        elif not rollback:
+            anew = p in back or known.assignment.get(p) != node
+            if anew or (p not in self.positions and p not in self.failed):
+                self._install(p, desired.origin(p).position)
+                installed.append(p)
+        for p in installed if not rollback else ():
             world.check_replayable(self, p)
-        self.positions[p] = checkpoint
+
+    def _install(self, p: str, position: int) -> None:
+        self.positions[p] = self.held_since[p] = position
         self.failed.pop(p, None)
 
     def tick(self, world: World) -> None:
@@ -134,6 +135,16 @@ class Driver:
         ):
             self.checkpoint, self.punctuation = self.punctuation, None
             world.checkpoints.add(self.checkpoint)
+        self._drop_output(world)
+
+    def _drop_output(self, world: World) -> None:
+        """What need not be kept any more goes; on a full node, more than that."""
+        assert self.desired is not None
+        if self.desired.retain and not world.full:
+            return
+        keeps = world.policy.scope is Scope.AUTO and not world.full
+        for p, position in self.positions.items():
+            self.held_since[p] = max(self.held_since[p], self.checkpoint) if keeps else position
 
     def _advance(self, partition: PartitionView, world: World) -> None:
         p = partition.id
@@ -147,7 +158,7 @@ class Driver:
 
     def _lose(self, p: str, why: str) -> None:
         self.positions.pop(p, None)
-        self.retained_since.pop(p, None)
+        self.held_since.pop(p, None)
         self.failed[p] = Failure.parse(why)
 
     def progress(self) -> Progress:
@@ -163,6 +174,7 @@ class Driver:
             checkpoint=self.checkpoint,
             bad_checkpoints=frozenset(self.bad),
             gaps=frozenset(self.gaps),
+            kept_since=max(self.held_since.values(), default=0),
         )
 
 
@@ -185,8 +197,10 @@ class World:
     poison_at: dict[str, int] = field(default_factory=dict)
     session: bool = True
     paused: bool = False
+    may_drop: bool = False
+    """Whether somebody may need output that is not kept: else that is a fault of the plan."""
     full: bool = False
-    """Buffers have given up what a partition needs that is restored without a rollback."""
+    """Nodes have room for no more output than what is in flight."""
     plans: list[PlanRecord] = field(default_factory=list)
     closed: list[Incident] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
@@ -316,7 +330,7 @@ class World:
         before = self.desired
         assert desired.seq == self.before_seq + 1
         if before:
-            assert before.generation <= desired.generation <= before.generation + 1
+            assert desired.generation in (before.generation, before.next_generation)
         for p, node in desired.assignment.items():
             if before is None or before.assignment.get(p) != node:
                 assert node in self.nodes or decision.rule, f"{p} on {node}"
@@ -371,10 +385,14 @@ class World:
         alive = {p for p in driver.positions if assignment[p] in self.nodes and p not in stored}
         if self.policy.strategy is Strategy.BLOCKING:
             return
+        first = any(
+            plan.trigger == Trigger.FIRST and self.incident and plan.incident == self.incident.id
+            for plan in self.plans
+        )
         for p in alive:
             if desired.assignment.get(p) == assignment[p]:
                 continue
-            assert rollback, f"O1: {p} runs on {assignment[p]}"
+            assert rollback or first, f"O1: {p} runs on {assignment[p]}"
             assert self.policy.strategy is not Strategy.OPERATOR_CENTRIC, f"O1: {p} survived"
             if len(desired.assignment) == len(self.topology.partitions):
                 continue  # placed anew as a whole, as what was left fitted nowhere
@@ -383,14 +401,18 @@ class World:
                 assert not (whole and p in query.partitions), f"O1: {p} runs for {query.id}"
 
     def check_replayable(self, driver: Driver, partition: str) -> None:
-        """What is restored without a rollback must find all output of its upstreams since the checkpoint."""
+        """What is restored without a rollback must find all output of its upstreams since the checkpoint, or says that it
+        does not; that may be only where output was dropped for want of room, or was not kept before the incident."""
         desired = driver.desired
         assert desired is not None
         assert desired.retain, f"{partition} is installed without rollback and without buffers"
-        view = next(p for p in self.topology.partitions if p.id == partition)
-        for upstream in (*view.upstream, *view.feedback):
-            if upstream in driver.positions and upstream in driver.retained_since:
-                assert driver.retained_since[upstream] <= desired.checkpoint, f"{partition} reads {upstream}"
+        partitions = {p.id: p for p in self.topology.partitions}
+        for upstream in (*partitions[partition].upstream, *partitions[partition].feedback):
+            source = not (partitions[upstream].upstream or partitions[upstream].feedback)
+            since = driver.held_since.get(upstream, 0)
+            if not source and since > desired.origin(partition).position:
+                assert self.may_drop, f"{partition} reads {upstream}, which has its output since {since}"
+                driver.gaps.add(partition)
 
     def check_flags(self) -> None:
         d = self.desired

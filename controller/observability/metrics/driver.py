@@ -73,7 +73,7 @@ class DriverMetrics:
         engine, figures = self.engine, self.engine.figures
         policy = engine.resource.recovery
         limit = policy.buffer_memory_bytes + policy.buffer_disk_bytes
-        fullest = max((memory + disk for memory, disk in list(engine.buffers.values())), default=0)
+        fullest = max((held.memory + held.disk for held in list(engine.buffers.values())), default=0)
         yield "reprise_buffer_fill_ratio", fullest / limit if limit else float(fullest > 0)
         yield "reprise_spilled_bytes_total", figures.spilled_bytes
         yield "reprise_restore_bytes_total", figures.restore_bytes

@@ -6,13 +6,18 @@ from math import inf
 
 import pytest
 
-from reprise.scheduler import Kind, PartitionStats, Phase, Policy, Strategy
+from reprise.scheduler import Kind, PartitionStats, Phase, Policy, Scope, Strategy
 from tests.support.recovery_simulator import World, diamond
 
 
-def world(strategy: Strategy = Strategy.INCREMENTAL, deterministic: bool = True, cpu: int = 200) -> World:
+def world(
+    strategy: Strategy = Strategy.INCREMENTAL,
+    deterministic: bool = True,
+    cpu: int = 200,
+    scope: Scope = Scope.GLOBAL,
+) -> World:
     """Four nodes with about three partitions each; two living ones have room for two more."""
-    policy = Policy(nodes_wanted=4, strategy=strategy)
+    policy = Policy(nodes_wanted=4, strategy=strategy, scope=scope)
     return World(diamond(3, cpu, deterministic), policy).started(4)
 
 

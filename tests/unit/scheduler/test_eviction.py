@@ -10,7 +10,7 @@ import pytest
 from reprise.algorithms import Plan, solve
 from reprise.scheduler import PartitionView, Policy, QueryView, Strategy, TopologyView, eviction, recovery
 from reprise.scheduler import precomputed as precomputed_module
-from reprise.scheduler.model import Order
+from reprise.scheduler.model import Order, Scope
 from tests.support.recovery_simulator import World
 
 CPU = 100
@@ -42,7 +42,7 @@ def lost(w: World, where: dict[str, str], *killed: str) -> World:
 
 def world(topology: TopologyView, nodes: int, cpu: int = 2 * CPU, **policy: Any) -> World:
     """Started on so many nodes, each with room for two partitions of `CPU` under the cap if nothing else is said."""
-    w = World(topology, Policy(nodes_wanted=nodes, cpu_cap=1.0, **policy))
+    w = World(topology, Policy(nodes_wanted=nodes, cpu_cap=1.0, **{"scope": Scope.GLOBAL, **policy}))
     for k in range(nodes):
         w.add(f"n{k + 1}", cpu=cpu)
     w.start_driver()

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from reprise.scheduler import Kind, Phase, Policy, Strategy
+from reprise.scheduler import Kind, Phase, Policy, Scope, Strategy
 from tests.support.recovery_simulator import World, diamond
 
 
@@ -19,7 +19,7 @@ def rules(w: World) -> list[str]:
 
 
 def test_one_node_is_recovered_whole_with_a_rollback_and_without_buffering() -> None:
-    w = world()
+    w = world(scope=Scope.GLOBAL)
     w.kill("n1")
     w.run(6.0)
     assert rules(w) == ["start", "failure-detected", "plan-blocking", "restored", "closed"]
@@ -181,6 +181,7 @@ def test_damaged_checkpoints_lead_to_older_ones_and_to_the_initial_state_at_last
 
 def test_buffers_that_were_full_cost_a_rollback_of_all_and_nothing_else() -> None:
     w = world(cpu=200)
+    w.may_drop = True
     w.kill("n1", "n2")
     w.run(3.0)
     assert w.desired is not None
@@ -188,11 +189,12 @@ def test_buffers_that_were_full_cost_a_rollback_of_all_and_nothing_else() -> Non
     waiting = set(w.incident.considered.waiting)  # type: ignore[union-attr]
     assert waiting
     w.full = True
+    w.run(0.6)
+    w.full = False
     w.add("n5")
     w.run(3.0)
     assert "buffers-dropped" in rules(w)
     assert w.desired.generation == generation + 1
-    w.full = False
     w.add("n6")
     w.run(10.0)
     assert rules(w).count("buffers-dropped") == 1

@@ -6,7 +6,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprise.scheduler import Decision, PartitionStats, Policy, Strategy
+from reprise.scheduler import Decision, PartitionStats, Policy, Scope, Strategy
 from tests.support.examples import examples
 from tests.support.recovery_simulator import World, diamond
 
@@ -38,6 +38,7 @@ ACTIONS = [
     "zookeeper-away",
     "pause",
     "stats",
+    "full",
 ]
 
 
@@ -52,6 +53,10 @@ class Faults:
     def apply(self, action: str, pick: int) -> None:
         getattr(self, action.replace("-", "_"))(pick)
         self.world.check_flags()
+
+    def full(self, pick: int) -> None:
+        self.world.full = pick % 2 == 0
+        self.world.may_drop = True
 
     def kill(self, pick: int) -> None:
         names = self.world.names()
@@ -148,14 +153,16 @@ class Faults:
 @given(
     strategy=st.sampled_from(list(Strategy)),
     deterministic=st.booleans(),
+    scope=st.sampled_from(list(Scope)),
     cpu=st.sampled_from([40, 100, 230]),
     actions=st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 400)), max_size=60),
 )
 def test_everything_comes_back(
-    strategy: Strategy, deterministic: bool, cpu: int, actions: list[tuple[str, int]]
+    strategy: Strategy, deterministic: bool, scope: Scope, cpu: int, actions: list[tuple[str, int]]
 ) -> None:
-    policy = Policy(strategy=strategy, nodes_wanted=NODES, algorithm="best-density")
-    world = World(diamond(2, cpu, deterministic), policy).started(NODES, checkpoint=cpu < 200)
+    policy = Policy(strategy=strategy, nodes_wanted=NODES, algorithm="best-density", scope=scope)
+    world = World(diamond(2, cpu, deterministic), policy, may_drop=scope is Scope.ANCESTORS)
+    world.started(NODES, checkpoint=cpu < 200)
     faults = Faults(world)
     for action, pick in actions:
         faults.apply(action, pick)

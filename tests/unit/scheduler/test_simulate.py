@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from reprise.scheduler import Desired, Node, Policy, Progress, Snapshot, Strategy
+from reprise.scheduler import Desired, Node, Policy, Progress, Scope, Snapshot, Strategy
 from reprise.scheduler.model import PartitionView, QueryView, TopologyView
 from reprise.scheduler.simulation.run import Change, Durations, NothingRuns, _World, run_simulation
 
@@ -110,7 +110,10 @@ def test_what_does_not_run_cannot_be_carried_on(change: dict[str, object]) -> No
 def test_each_partition_has_its_own_time_to_catch_up() -> None:
     """What is restored late is not back when those that were restored before it are."""
     slow = run_simulation(
-        RUNNING, POLICY, [BURST, Change(30.0, arrive=2)], Durations(restore_s=4.0, catch_up_s=90.0)
+        RUNNING,
+        replace(POLICY, scope=Scope.GLOBAL),
+        [BURST, Change(30.0, arrive=2)],
+        Durations(restore_s=4.0, catch_up_s=90.0),
     )
     back = {query: h.at for h in slow.events if h.what == "queries-back" for query in h.queries}
     assert 90.0 <= back["out.0"] < 95.0  # a survivor, behind since the rollback

@@ -11,6 +11,7 @@ from reprise.controller.observability.metrics.catalogue import METRICS
 from reprise.controller.observability.metrics.driver import DriverMetrics, query_labels
 from reprise.controller.observability.metrics.metric import Place
 from reprise.spark_jobs.engine.figures import Figures
+from reprise.spark_jobs.node.command import Held
 from reprise.spark_jobs.topology import expand, load_text, override
 from tests.support.local_engine import World
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND, past
@@ -66,7 +67,7 @@ def test_the_driver_serves_every_metric_that_the_catalogue_promises(world: World
 def test_buffers_count_by_the_fullest_node(world: World) -> None:
     metrics = DriverMetrics(world.engine, lambda: "connected")
     limit = world.resource.recovery.buffer_memory_bytes + world.resource.recovery.buffer_disk_bytes
-    world.engine.buffers = {"a": (limit // 2, 0), "b": (0, limit // 4)}
+    world.engine.buffers = {"a": Held(limit // 2, 0, 0), "b": Held(0, limit // 4, 0)}
     value = metrics.registry.get_sample_value
     assert value("reprise_buffer_fill_ratio", NAME) == pytest.approx(0.5, rel=1e-3)
     assert value("reprise_buffer_bytes", NAME | {"medium": "disk"}) == limit // 4

@@ -174,11 +174,11 @@ def test_buffers_of_a_long_incident_stay_within_memory_and_spill(
     final = len(diamond_output) // len(world.topology.queries)
     for _ in range(400):
         world.engine.tick(world.nodes.living(), threading.Event())
-        most = max([most, *(memory for memory, _ in world.engine.buffers.values())])
+        most = max([most, *(held.memory for held in world.engine.buffers.values())])
         if min(world.engine.positions.values()) >= final:
             break
     assert min(world.engine.positions.values()) == final
-    assert sum(disk for _, disk in world.engine.buffers.values()) > limit
+    assert sum(held.disk for held in world.engine.buffers.values()) > limit
     assert most <= limit
     world.want(1, 0, world.spread("a", "b"), retain=True)
     world.run(lambda e: e.done)
@@ -202,7 +202,7 @@ def test_full_buffers_do_not_stop_partitions_whose_targets_are_all_at_work(
 
     def done(_: object) -> bool:
         nonlocal most
-        most = max([most, *(memory for memory, _ in world.engine.buffers.values())])
+        most = max([most, *(held.memory for held in world.engine.buffers.values())])
         return world.engine.done
 
     world.run(done)

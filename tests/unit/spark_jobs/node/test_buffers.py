@@ -245,11 +245,10 @@ def test_what_was_given_up_cannot_be_sent_again_and_that_is_said(tmp_path: Path)
     buffer = make(tmp_path)
     for batch in (3, 4, 5):
         buffer.put(batch, None, bytes([batch]))
-    buffer.relieve(2)
     assert buffer.rewind(1), "nothing was given up"
-    buffer.relieve(3)
+    buffer.trim(3)
     assert sorted(buffer.entries) == [4, 5]
-    buffer.relieve(4)
+    buffer.trim(4)
     assert sorted(buffer.entries) == [5]
     assert not buffer.rewind(4)
     assert buffer.rewind(5)

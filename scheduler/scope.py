@@ -1,0 +1,55 @@
+"""What goes back to the checkpoint with what failed, so that the failed ones are sent what they need.
+
+A partition that is restored from the newest checkpoint needs what its upstreams made since.  Where they still have it they
+send it again, and go on; else they make it again, from the same checkpoint.  Readers of a restored partition skip what
+they have applied: they stay where they are, as a deterministic operator makes the same rows again.
+
+It is the greatest valid line of `reprise.algorithms.recovery_line` for one snapshot of each partition, all at one
+position, and operators that are replayable: a test holds it to that on random graphs.  The general one asks each edge, of
+which a wide topology has millions; here it is one walk against the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from reprise.scheduler.model import Scope, Strategy
+from reprise.scheduler.view import View
+
+
+def some_stay(view: View) -> bool:
+    """Whether a first plan leaves partitions at work that need not go back; else all do."""
+    return (
+        bool(view.survivors)  # none after a restart of the driver
+        and view.policy.scope is not Scope.GLOBAL
+        and view.policy.strategy in (Strategy.INCREMENTAL, Strategy.BEST_CASE)
+        and view.snapshot.topology.deterministic
+        and not view.newest.others  # a line goes back as a whole
+    )
+
+
+def going_back(view: View, failed: Collection[str]) -> frozenset[str]:
+    """Partitions at work that go back to the newest checkpoint with `failed`: none where all that lives has kept its output
+    since, else the operators that the failed ones read, directly or not.  Sources stay: they read their input again."""
+    progress = view.snapshot.progress
+    kept = progress.kept_since if progress is not None else None
+    if view.policy.scope is Scope.AUTO and kept is not None and kept <= view.newest_checkpoint:
+        return frozenset()
+    return _ancestors(view, failed) & view.survivors.keys()
+
+
+def _ancestors(view: View, failed: Collection[str]) -> frozenset[str]:
+    """Operators upstream of some partitions."""
+    read = {p.id: (p.upstream, p.feedback) for p in view.snapshot.topology.partitions}
+    found: set[str] = set()
+    seen: set[int] = set()
+    waiting = list(failed)
+    while waiting:
+        for upstreams in read[waiting.pop()]:
+            if id(upstreams) in seen:  # partitions of one operator share theirs
+                continue
+            seen.add(id(upstreams))
+            new = [p for p in upstreams if p not in found and any(read[p])]
+            found.update(new)
+            waiting += new
+    return frozenset(found)

@@ -1,0 +1,35 @@
+"""What the partitions of a node keep of their output for those that may be lost, and begin again at the checkpoint.
+
+Sources keep no rows for that, only what they need to read them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from reprise.spark_jobs.node.command import Command
+from reprise.spark_jobs.node.runtime import Runtime, SourceRuntime
+
+
+def wanted(runtime: Runtime, command: Command, keeps: bool) -> Callable[[str], bool]:
+    """Which targets get what a partition makes next.  `keeps`: also one that is not at work will need it."""
+    routes, positions = command.routes, command.positions
+    if not isinstance(runtime, SourceRuntime):
+        return (lambda _: True) if keeps else routes.__contains__
+    first = (
+        runtime.position + 1 - command.window
+    )  # who is not as far yet is sent it when it is, read once more
+    return lambda target: target in routes and positions.get(target, first) >= first
+
+
+def relieve(runtimes: Iterable[Runtime], positions: Mapping[str, int]) -> None:
+    """Drop what partitions at work have applied: there is no room, and a full node would never reach the checkpoint that
+    empties it.  Should one of them be lost before that, others go back to the checkpoint with it."""
+    for runtime in runtimes:
+        for target in runtime.buffers.keys() & positions.keys():
+            runtime.trim(target, positions[target])
+
+
+def kept_since(runtimes: Iterable[Runtime]) -> int:
+    """The least batch from which each target could begin again with what is here."""
+    return max((r.kept_since for r in runtimes), default=0)
