@@ -58,5 +58,5 @@ PLAN = [
     _column("State", ".status.state", "Whether it is proposed, being carried out, or done."),
     _AGE,
     _column("Algorithm", ".spec.algorithm", "The planner that made it.", priority=1),
-    _column("Rollback", ".spec.rollback", "Whether survivors go back to the checkpoint.", "boolean", 1),
+    _column("Rollback", ".spec.rollback", "Whether everything goes back to the checkpoint.", "boolean", 1),
 ]

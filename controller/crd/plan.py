@@ -71,7 +71,7 @@ class PlanSpec(Written):
     trigger: Label
     """first, arrival, loss, blocking or start."""
     rollback: bool
-    """Whether the survivors go back to the checkpoint."""
+    """Whether everything goes back to the checkpoint."""
     checkpoint: Count
     """Position of the global checkpoint that restored partitions start from."""
     generation: Count

@@ -57,7 +57,7 @@ def test_two_of_four_machines_lose_power(run: Streaming) -> None:
     assert closed["status"]["kind"] == "correlated"
     assert {entry["node"].partition("#")[0] for entry in closed["status"]["lost"]["latest"]} >= lost
     plans = run.plans()
-    assert plans[0]["spec"]["rollback"] is True
+    assert not any(plan["spec"]["rollback"] for plan in plans), "nobody who lives goes back"
     assert {plan["status"]["state"] for plan in plans} <= {"Done", "Superseded"}
     assert len(plans) == closed["status"]["plans"]["count"]
 

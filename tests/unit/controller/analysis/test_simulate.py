@@ -29,7 +29,7 @@ def test_a_burst_with_two_arrivals() -> None:
     assert found.waiting == {}
     assert found.available == ("count.0", "count.1", "count.2", "count.3")
     shares = [stage.share for stage in found.timeline]
-    assert min(shares) == 0.0  # everything rolls back at the first plan
+    assert 0.0 < min(shares) < 1.0, "a query that lost nothing goes on"
     assert shares[-1] == 1.0
     assert any("never measured" in line for line in found.assumptions)
 

@@ -161,7 +161,7 @@ def test_what_hosts_say_is_kept(scene: Scene) -> None:
     assert engine.outputs == [("out.0", 1, 7.0)]
     assert engine.problems == ["in.0: odd", "out.0: late"]
     assert engine.staged == {"a#1": 0, "b#1": 3}
-    assert engine.buffers == {"a#1": (1, 0), "b#1": (0, 9)}
+    assert engine.buffers == {"a#1": (1, 0, 0), "b#1": (0, 9, 0)}
     assert engine.gaps == {"out.0"}, "of those at work"
     scene.hosts.changes = {1: {"staged": 1}}
     scene.tick()

@@ -215,7 +215,7 @@ def test_where_each_target_goes_on(tmp_path: Path) -> None:
     runtime.trim("mid.0", 5)
     assert runtime.buffers["mid.0"].entries.keys() == {5, 6}
     assert runtime.rewind("mid.0", 5)
-    runtime.relieve("mid.0", 6)
+    runtime.trim("mid.0", 6)
     assert runtime.buffers["mid.0"].entries.keys() == {6}
     assert not runtime.rewind("mid.0", 5)
     assert runtime.rewind("mid.0", 6)
