@@ -166,7 +166,7 @@ def test_what_hosts_say_is_kept(scene: Scene) -> None:
     scene.hosts.changes = {1: {"staged": 1}}
     scene.tick()
     assert engine.staged == {"a#1": 0, "b#1": 1}
-    assert engine.buffers == {"a#1": (0, 0), "b#1": (0, 0)}
+    assert engine.buffers == {"a#1": (0, 0, 0), "b#1": (0, 0, 0)}
 
 
 def test_who_is_not_believed_any_more(scene: Scene) -> None:
