@@ -1,6 +1,7 @@
 """Figures 12 and 15 of Su and Zhou done again: how fast queries come back after several nodes are lost at once.
 
     python -m benchmarks.recovery --out DIR [--seeds 3] [--nodes 10] [--kill 8] [--order nodes|topological|reverse]
+        [--scope auto|ancestors|global]
 
 Topology 2, one cluster, the same schedule for every strategy of a seed.  Each run that does not end, and each output that
 differs from that of the first run of its seed by a byte, is named.  The exit code is 0 also when the expected order was not
@@ -35,6 +36,7 @@ from reprise.spark_jobs.topology import StreamTopology
 
 TOPOLOGY = Path(__file__).resolve().parents[1] / "examples" / "topology2.yaml"
 STRATEGIES = ("best-case", "incremental", "operator-centric", "blocking")
+SCOPES = ("auto", "ancestors", "global")
 CORES = 2.0
 """Declared CPU of all nodes together: as in topology2.yaml, ten nodes of 200m."""
 
@@ -124,6 +126,7 @@ def topology(options: argparse.Namespace, strategy: str, seed: int) -> StreamTop
             "sources[source].with.batches": options.batches,
             "sources[source].with.seed": 3 + seed,
             "batch.interval": options.interval,
+            "recovery.scope": options.scope,
             "nodes.cpu": f"{round(1000 * CORES / options.nodes)}m",
         },
     )
@@ -279,6 +282,12 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--order", choices=ORDERS, default="nodes")
     parser.add_argument("--topological", dest="order", action="store_const", const="topological")
     parser.add_argument("--reverse", dest="order", action="store_const", const="reverse")
+    parser.add_argument(
+        "--scope",
+        choices=SCOPES,
+        default="auto",
+        help="what goes back with what was lost, where the strategy lets others go on",
+    )
     parser.add_argument("--strategies", nargs="+", choices=STRATEGIES, default=list(STRATEGIES))
     parser.add_argument(
         "--speedup", type=float, default=6.0, help="how much faster nodes arrive than in fig. 7"
