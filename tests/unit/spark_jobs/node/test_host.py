@@ -54,8 +54,10 @@ def test_a_report_says_how_all_stand(bench: Bench) -> None:
     assert (report.failed, report.problems, report.gaps, report.acks, report.staged) == ({}, (), (), (), 0)
 
 
-def test_output_is_kept_for_as_long_as_it_can_be_asked_for(bench: Bench) -> None:
-    """In normal running until its reader has applied it, in an incident until a checkpoint covers it."""
+@pytest.mark.parametrize("scope", ["global", "auto"])
+def test_output_is_kept_for_as_long_as_it_can_be_asked_for(scope: str, tmp_path: Path) -> None:
+    """In an incident until a checkpoint covers it; else so, too, or with scope `global` until its reader has applied it."""
+    bench = Bench(tmp_path, TEXT.replace("recovery: {", f"recovery: {{scope: {scope}, "))
     few = bench.without("out.0")
     there = {"hosted": few["hosted"], "routes": {**few["routes"], "out.0": 1}}
 
@@ -64,8 +66,12 @@ def test_output_is_kept_for_as_long_as_it_can_be_asked_for(bench: Bench) -> None
         return bench.run(**there, positions=positions, **changes).memory
 
     everything = kept(0, 0) // 2  # without what `mid` has not been heard to have applied
-    assert 0 < kept(4, 2) < everything
-    assert kept(4, 4) == 0
+    if scope == "global":
+        assert 0 < kept(4, 2) < everything
+        assert kept(4, 4) == 0
+    else:
+        assert kept(4, 4) == everything
+        assert kept(4, 4, covered=Positions(4)) == 0
     later = {"horizon": 8, "ranges": {"in.0": spans(5, 8)}, "retain": True}
     kept(4, 4, **later)
     assert kept(8, 8, **later) == everything
