@@ -60,7 +60,8 @@ def _flags(view: View, decision: Decision, after: Desired) -> Iterator[tuple[str
 
 def _survivors_stay(view: View, after: Desired, plan: PlanRecord | None) -> Iterator[tuple[str, str]]:
     """O1. Only the blocking strategy stops what still runs; after a restart of the driver nothing does.  What a first plan
-    or a rollback takes from its node could not run, or everything is at work after the rollback."""
+    (also that of an incident that has become correlated) or a rollback takes from its node could not run, or everything is
+    at work after the rollback."""
     if view.driver_changed or view.policy.strategy is Strategy.BLOCKING:
         return
     before = view.snapshot.desired

@@ -148,8 +148,8 @@ class Progress:
     trimmed: int = 0
     """The stream cannot begin again behind this batch: the input up to it was given up."""
     kept_since: int | None = None
-    """What is restored from this batch or a later one is sent all that it needs by the partitions at work, and by none of
-    them for certain what is older; None: the driver does not say."""
+    """What is restored from this batch or a later one is sent all that it needs by the partitions at work; None: the driver
+    does not say."""
     due: int = 0
     """The last batch that should be released by now, as the stream's clock says."""
     turns: int = 0

@@ -31,8 +31,8 @@ def recover(s: Situation, first: bool) -> Decision | None:
 def plan_by_plan(s: Situation, first: bool) -> Decision | None:
     """Su and Zhou, section 4.4: the first plan rolls the survivors back, the following only add.
 
-    Departs from it: every survivor keeps its node there (`reprise.scheduler.eviction`), and goes back although what failed
-    could be fed without it (`reprise.scheduler.scope`)."""
+    Departs from that in two ways.  Survivors that cannot run give their room, where in theirs each keeps its node
+    (`reprise.scheduler.eviction`).  And survivors go on, where there all go back (`reprise.scheduler.scope`)."""
     view, before = s.view, s.desired
     lost = [p for p in view.failed if p in before.assignment]
     anew = first or (bool(lost) and not view.snapshot.topology.deterministic)

@@ -14,6 +14,7 @@ from reprise.scheduler.incident import Event, EventName, Incident, Kind, Phase, 
 from reprise.scheduler.model import Desired, Poison
 from reprise.scheduler.observe import last_look, lost_within_window, observe
 from reprise.scheduler.recovery import recover
+from reprise.scheduler.scope import behind_newest
 from reprise.scheduler.situation import Situation
 from reprise.scheduler.steps import (
     CloseIncident,
@@ -233,6 +234,10 @@ def checkpoint_complete(s: Situation) -> Decision | None:
     newest = view.newest_checkpoint
     final = progress is not None and view.acked and progress.ended and newest >= progress.horizon
     if not view.newest.beyond(s.open.restored_from) and not (final and not view.failed):
+        return None
+    if behind_newest(view) or (
+        progress is not None and progress.gaps
+    ):  # it has still to come to where the others were
         return None
     return _closed(s, f"global checkpoint {newest} is complete", view.newest)
 

@@ -5,8 +5,8 @@ send it again, and go on; else they make it again, from the same checkpoint.  Re
 they have applied: they stay where they are, as a deterministic operator makes the same rows again.
 
 It is the greatest valid line of `reprise.algorithms.recovery_line` for one snapshot of each partition, all at one
-position, and operators that are replayable: a test holds it to that on random graphs.  The general one asks each edge, of
-which a wide topology has millions; here it is one walk against the stream.
+position, survivors that have passed it, and operators that are replayable: a test holds it to that on random graphs.
+The general one asks each edge, of which a wide topology has millions; here it is one walk against the stream.
 """
 
 from __future__ import annotations
@@ -25,7 +25,18 @@ def some_stay(view: View) -> bool:
         and view.policy.strategy in (Strategy.INCREMENTAL, Strategy.BEST_CASE)
         and view.snapshot.topology.deterministic
         and not view.newest.others  # a line goes back as a whole
+        and not behind_newest(view)
     )
+
+
+def behind_newest(view: View) -> bool:
+    """Whether a partition that lives stands before the newest checkpoint: it was restored from an older one, which was the
+    newest that the coordinator knew, and what is restored from the newest does not make again what it still needs."""
+    progress, desired = view.snapshot.progress, view.snapshot.desired
+    if progress is None or desired is None:
+        return False
+    newest = view.newest_checkpoint
+    return any(progress.positions.get(p, desired.origin(p).position) < newest for p in view.survivors)
 
 
 def going_back(view: View, failed: Collection[str]) -> frozenset[str]:

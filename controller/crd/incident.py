@@ -94,7 +94,7 @@ class IncidentStatus(Written):
     checkpoint: Count
     """Position of the global checkpoint that it is recovered from."""
     generation: Count
-    """Rollbacks of the topology so far."""
+    """Grows with each rollback of the topology or of a part of it."""
     closed_at: Time | None = None
     """When it was over."""
     lost: LostNodes

@@ -75,7 +75,7 @@ class PlanSpec(Written):
     checkpoint: Count
     """Position of the global checkpoint that restored partitions start from."""
     generation: Count
-    """Rollbacks of the topology, this one included."""
+    """Grows with each rollback of the topology or of a part of it, this one included."""
     algorithm: Label
     """The planner."""
     why: Reason = ""

@@ -22,7 +22,7 @@ from reprise.spark_jobs.engine.dispatch import Dispatch
 from reprise.spark_jobs.engine.drain import Drain
 from reprise.spark_jobs.engine.figures import Figures, JobTimes
 from reprise.spark_jobs.engine.jobs import Jobs
-from reprise.spark_jobs.engine.progress import Progress, counted_by_operator
+from reprise.spark_jobs.engine.progress import Progress, counted_by_operator, slowest_able
 from reprise.spark_jobs.engine.punctuation import Punctuations
 from reprise.spark_jobs.engine.ranges import ToldRanges
 from reprise.spark_jobs.engine.repeated import Repeated
@@ -255,15 +255,12 @@ class Engine:
         self._repeated.succeeded()
         with passing(self.problems, "checkpoint waits"):
             self._complete_checkpoints()
-        self._start_clock()
+        with passing(self.problems, "the stream's clock waits"):  # tried again with the next job
+            self.release.start(self.release.now())
         now, compute = time.monotonic(), min(slowest.busy_s, took)
         self.figures.applied(self.at_work, self.usage, now)
         self.figures.jobs.append(JobTimes(began - entered, compute, took - compute, now - ended))
         return True
-
-    def _start_clock(self) -> None:
-        with passing(self.problems, "the stream's clock waits"):  # tried again with the next job
-            self.release.start(self.release.now())
 
     def _after_failure(self, error: DataPlaneError, slots: Sequence[str], cancelled: bool) -> None:
         self.failures += 1
@@ -316,7 +313,7 @@ class Engine:
     def _due(self) -> int:
         """The last batch to release now.  In normal running it is at most a window ahead of the slowest.  In an incident
         those that have all their input go on with the clock; what came due while nothing ran is caught up by windows."""
-        now, slowest = self.release.now(), min(self.positions.values(), default=0)
+        now, slowest = self.release.now(), slowest_able(self.positions, self.topology)
         if said := self.release.was_set():
             self.problems.append(said)
         pace = self.release.pace(now, slowest, WINDOW)

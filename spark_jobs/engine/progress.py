@@ -58,3 +58,12 @@ def counted_by_operator(
         if counted:
             found.setdefault(topology.partitions[partition].place.operator, Counter()).update(counted)
     return {operator: dict(sorted(counted.items())) for operator, counted in sorted(found.items())}
+
+
+def slowest_able(positions: Mapping[str, int], topology: Topology) -> int:
+    """The least position of a partition at work that waits for none that is not: one that is set aside, or waits for room,
+    does not hold up queries that need it not.  0 where nobody is at work."""
+    absent = topology.partitions.keys() - positions.keys()
+    waiting = topology.downstream_of(absent) if absent else frozenset[str]()
+    able = [k for p, k in positions.items() if p not in waiting]
+    return min(able or positions.values(), default=0)

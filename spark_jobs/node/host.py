@@ -239,7 +239,8 @@ class Host:
         try:
             runtime = self.runtimes[partition] = self._install(partition, attempt.install, command)
             for target in runtime.buffers.keys() & command.positions.keys():
-                runtime.skip(target, command.positions[target])
+                if not runtime.rewind(target, command.positions[target]):
+                    self._gaps.add(target)
         except (StoreError, SinkError, SourceError, NotYetError) as error:
             self._attempts[partition] = attempt.later(self.clock())
             self._problems.append(f"{partition}: cannot be installed from checkpoint {position} yet: {error}")
@@ -346,16 +347,15 @@ class Host:
                 runtime.ranges.update(command.ranges.get(partition, {}))
                 runtime.forget(command.covered.least((partition, *runtime.buffers)))
             for target in runtime.buffers:
-                drop = command.positions.get(target)
-                if drop is not None and target in command.resend and not runtime.rewind(target, drop):
+                position = command.positions.get(target)
+                if position is not None and target in command.resend and not runtime.rewind(target, position):
                     self._gaps.add(target)
-                if self._keeps and not isinstance(runtime, SourceRuntime):
-                    drop = command.covered.of(target)
-                if drop is not None:
+                keeps = self._keeps and not isinstance(runtime, SourceRuntime)
+                if (drop := command.covered.of(target) if keeps else position) is not None:
                     runtime.trim(target, drop)
             if isinstance(runtime, OperatorRuntime):
                 self._publish(runtime, command.published)
-        make_room = partial(relieve, self.runtimes.values(), command.positions)
+        make_room = partial(relieve, self.runtimes.values(), command.positions, absent=True)
         self._budget.make_room = None if command.retain else make_room
         if self._budget.crowded and not command.retain:
             make_room()
@@ -404,7 +404,7 @@ class Host:
                 if not isinstance(error, NotYetError):
                     self._problems.append(f"{partition}: batch {runtime.position + 1} waits: {error}")
                 if isinstance(error, BufferError) and self._keeps:
-                    relieve(self.runtimes.values(), command.positions)
+                    relieve(self.runtimes.values(), command.positions, not command.retain)
             if moved and isinstance(runtime, SourceRuntime):
                 self._problems += [f"{partition}: {notice}" for notice in runtime.source.notices()]
         if not moved or partition not in self.runtimes:

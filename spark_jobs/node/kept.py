@@ -22,12 +22,17 @@ def wanted(runtime: Runtime, command: Command, keeps: bool) -> Callable[[str], b
     return lambda target: target in routes and positions.get(target, first) >= first
 
 
-def relieve(runtimes: Iterable[Runtime], positions: Mapping[str, int]) -> None:
+def relieve(runtimes: Iterable[Runtime], positions: Mapping[str, int], absent: bool = False) -> None:
     """Drop what partitions at work have applied: there is no room, and a full node would never reach the checkpoint that
-    empties it.  Should one of them be lost before that, others go back to the checkpoint with it."""
+    empties it.  Should one of them be lost before that, others go back to the checkpoint with it.
+
+    `positions`: of those at work.  `absent`: drop all for those that are not, too: no plan waits for it, and one that is set
+    aside for good would fill the node."""
     for runtime in runtimes:
         for target in runtime.buffers.keys() & positions.keys():
             runtime.trim(target, positions[target])
+        for target in runtime.buffers.keys() - positions.keys() if absent else ():
+            runtime.trim(target, runtime.position)
 
 
 def kept_since(runtimes: Iterable[Runtime]) -> int:

@@ -90,6 +90,8 @@ class Runtime(ABC):
         for target, body in self._bodies(output.batch, output.table, lacking):
             self._put(target, output.batch, output.watermark, body)
             output.emitted.add(target)
+        for target in self.buffers.keys() - output.emitted:  # nobody can be sent this batch from here
+            self.buffers[target].floor = max(self.buffers[target].floor, output.batch + 1)
 
     def _bodies(
         self, batch: int, table: pa.Table | None, wanted: Callable[[str], bool]

@@ -252,3 +252,33 @@ def test_a_line_goes_back_as_a_whole() -> None:
     view = seen(diamond(), {"sink.0"}, kept=0)
     assert some_stay(view)
     assert not some_stay(replace(view, newest=Positions(10, {"left.0": 8})))
+
+
+def test_where_a_survivor_stands_before_the_newest_checkpoint_everything_goes_back() -> None:
+    view = seen(diamond(), {"source.0"}, kept=10)
+    progress = view.snapshot.progress
+    assert progress is not None
+    assert some_stay(view)
+    late = replace(progress, checkpoint=20, positions={**progress.positions, "left.0": 13})
+    assert not some_stay(look(replace(view.snapshot, progress=late), Policy()))
+    installing = {p: k for p, k in late.positions.items() if p != "left.0"}  # from checkpoint 0
+    assert not some_stay(look(replace(view.snapshot, progress=replace(late, positions=installing)), Policy()))
+
+
+@pytest.mark.parametrize("late", [{"left.0": 0}, {}], ids=["behind", "with-a-gap"])
+def test_an_incident_stays_open_until_all_have_passed_its_checkpoint(late: dict[str, int]) -> None:
+    w = world()
+    after_a_burst(w)
+    for _ in range(40):
+        if w.incident is not None and w.incident.phase != "verifying":
+            w.run(0.3)
+    assert w.incident is not None and w.progress is not None and w.desired is not None
+    newest = w.desired.checkpoint + 5
+    positions = dict.fromkeys(w.progress.positions, newest + 3)
+    gaps = frozenset[str]() if late else frozenset({"sink.0"})
+    done = replace(w.progress, seq=w.desired.seq, checkpoint=newest, horizon=newest + 3)
+    w.checkpoints.add(newest)
+    w.progress = replace(done, positions=positions | late, gaps=gaps)
+    assert w.look()[1].rule != "closed"
+    w.progress = replace(done, positions=positions)
+    assert w.look()[1].rule == "closed"

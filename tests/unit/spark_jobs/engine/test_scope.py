@@ -113,16 +113,15 @@ def test_where_output_was_not_kept_the_driver_says_so_and_a_rollback_mends_a_pla
     assert sum(held.disk for held in world.engine.buffers.values()) == 0, (
         "nothing is spilled while nothing fails"
     )
-    stays = lose(world, "b", "c")
+    survivor = min(n for n, held in world.engine.buffers.items() if held.since > newest)
+    stays = lose(world, *sorted(set("abc") - {survivor}))  # who is asked for what it has dropped
     world.nodes.start("d")
     assignment = {**dict.fromkeys(world.topology.partitions, "d"), **stays}
     world.want(1, newest, assignment, retain=True)
-    world.run(lambda e: bool(e.gaps) or e.done)
-    assert world.engine.gaps or limits != {"scope": "global"}  # memory may have run out for others only
-    if world.engine.gaps:
-        world.want(2, newest, assignment, retain=True)
-        assert not world.engine.gaps
-        to_the_end(world, newest)
+    world.run(lambda e: bool(e.gaps))
+    world.want(2, newest, assignment, retain=True)
+    assert not world.engine.gaps
+    to_the_end(world, newest)
     assert world.output() == expected
 
 
@@ -231,3 +230,72 @@ def test_what_is_kept_is_what_the_newest_checkpoint_does_not_cover(tmp_path: Pat
     world.run(lambda e: e.punctuations.newest > newest)
     world.engine.tick(world.nodes.living(), threading.Event())
     assert newest < world.engine.progress.kept_since <= world.engine.punctuations.newest
+
+
+def test_who_stands_before_the_newest_checkpoint_says_what_nobody_makes_again(tmp_path: Path) -> None:
+    """Restored from one checkpoint while a newer one was complete; then what it reads is restored from the newer one."""
+    calm = begun(resource_of(DIAMOND), tmp_path / "calm")
+    calm.run(lambda e: e.done)
+    world = begun(resource_of(DIAMOND), tmp_path)
+    older = in_the_middle(world)
+    assignment = dict(world.engine.desired.assignment)
+    world.want(1, older, assignment, retain=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine_module, "WINDOW", 3)
+        world.run(lambda e: e.punctuations.newest > older)
+    newer = world.engine.punctuations.newest
+    world.nodes.start("d", "e")
+    assignment = {**assignment, "count.0": "d"}
+    world.want(1, older, assignment, retain=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine_module, "WINDOW", 1)
+        world.engine.tick(world.nodes.living(), threading.Event())
+        world.want(1, newer, assignment)
+        assert world.engine.positions["count.0"] < newer, world.engine.failed
+        world.want(1, newer, {**assignment, "parse.0": "e"}, retain=True)
+        world.run(lambda e: "count.0" in e.gaps, limit=20)
+    world.want(2, newer, {**assignment, "parse.0": "e"}, retain=True)
+    to_the_end(world, newer)
+    assert world.output() == calm.output()
+
+
+def test_what_was_never_put_is_not_kept(tmp_path: Path) -> None:
+    """Hosts that keep nothing make no output for partitions that are not at work, and say so."""
+    world = World(resource_of(DIAMOND, scope="global"), tmp_path, "w")
+    world.nodes.start("a", "b")
+    above = ("tweets", "parse")
+    world.want(1, 0, {p: "a" if p.startswith(above) else "b" for p in world.topology.partitions})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine_module.Engine, "_due", lambda _: 10)
+        world.run(lambda e: e.punctuations.newest == 10 and set(e.positions.values()) == {10})
+        world.engine.tick(world.nodes.living(), threading.Event())
+        patch.setattr(engine_module.Engine, "_due", lambda _: 15)
+        stays = lose(world, "b")
+        world.run(lambda e: e.positions["parse.0"] == 15, limit=20)
+        world.engine.tick(world.nodes.living(), threading.Event())
+    assert world.engine.progress.kept_since == 15
+    world.nodes.start("d")
+    world.want(1, 10, {**dict.fromkeys(world.topology.partitions, "d"), **stays}, retain=True)
+    world.run(lambda e: bool(e.gaps), limit=20)
+
+
+@pytest.mark.parametrize("scope", ["auto", "global"])
+def test_one_that_is_set_aside_does_not_fill_the_nodes_of_the_others(scope: str, tmp_path: Path) -> None:
+    resource = resource_of(TWO_READERS, scope=scope, bufferMemory="32Ki", bufferDisk="16Ki")
+    world = begun(override(resource, {"sources[tweets].with.batches": 150}), tmp_path)
+    newest = in_the_middle(world)
+    aside = {"count.0", "top.0"}
+    world.want(1, newest, {p: n for p, n in world.engine.desired.assignment.items() if p not in aside})
+    world.run(lambda e: e.final is not None and set(e.positions.values()) == {e.final}, limit=400)
+
+
+def test_one_that_is_set_aside_holds_up_nobody_who_needs_it_not(tmp_path: Path) -> None:
+    """Its readers are at work and stand still; sources go on without regard to them."""
+    world = begun(resource_of(TWO_READERS), tmp_path)
+    newest = in_the_middle(world)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine_module, "WINDOW", 6)
+        world.want(1, newest, {p: n for p, n in world.engine.desired.assignment.items() if p != "count.0"})
+        stuck = world.engine.positions["top.0"]
+        world.run(lambda e: min(e.positions["other.0"], e.positions["count.1"]) > stuck + 12, limit=60)
+        assert world.engine.positions["top.0"] < stuck + 6
