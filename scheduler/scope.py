@@ -30,12 +30,12 @@ def some_stay(view: View) -> bool:
 
 
 def behind_newest(view: View) -> bool:
-    """Whether a partition that lives stands before the newest checkpoint: it was restored from an older one, which was the
-    newest that the coordinator knew, and what is restored from the newest does not make again what it still needs."""
+    """Whether a partition that lives stands before the newest checkpoint of the same report: it was restored from an older
+    one, and what is restored from the newest does not make again what it still needs."""
     progress, desired = view.snapshot.progress, view.snapshot.desired
     if progress is None or desired is None:
         return False
-    newest = view.newest_checkpoint
+    newest = progress.checkpoint
     return any(progress.positions.get(p, desired.origin(p).position) < newest for p in view.survivors)
 
 

@@ -79,12 +79,15 @@ def test_output_is_kept_for_as_long_as_it_can_be_asked_for(scope: str, tmp_path:
     assert kept(8, 8, **later, covered=Positions(6, {"out.0": 8})) == 0
 
 
-@pytest.mark.parametrize("retain", [False, True])
-def test_output_for_who_is_not_at_work_is_kept_in_an_incident_alone_and_no_source_s(
-    bench: Bench, retain: bool
+@pytest.mark.parametrize(
+    ("scope", "retain", "kept"), [("global", False, False), ("global", True, True), ("auto", False, True)]
+)
+def test_output_for_who_is_not_at_work_is_kept_in_an_incident_or_by_the_scope_and_no_source_s(
+    tmp_path: Path, scope: str, retain: bool, kept: bool
 ) -> None:
+    bench = Bench(tmp_path, TEXT.replace("recovery: {", f"recovery: {{scope: {scope}, "))
     bench.run(**bench.without("out.0"), retain=retain)
-    assert bool(bench.host.runtimes["mid.0"].buffers["out.0"].entries) is retain
+    assert bool(bench.host.runtimes["mid.0"].buffers["out.0"].entries) is kept
     bench.run(**bench.without("mid.0", "out.0"), horizon=8, ranges={"in.0": spans(5, 8)}, retain=retain)
     assert bench.host.runtimes["in.0"].position == 8
     assert not {5, 6, 7, 8} & bench.host.runtimes["in.0"].buffers["mid.0"].entries.keys()
@@ -97,7 +100,7 @@ def test_who_needs_what_was_given_up_is_named_for_as_long_as_it_is_sent_everythi
     there = {"hosted": few["hosted"], "routes": {**few["routes"], "out.0": 1}, "retain": True}
     positions = {**few["positions"], "out.0": 2}
     bench.run(**there, positions=positions)
-    bench.host.runtimes["mid.0"].relieve("out.0", 4)
+    bench.host.runtimes["mid.0"].trim("out.0", 4)
     assert bench.run(**there, positions=positions, resend=("out.0",)).gaps == ("out.0",)
     assert bench.run(**there, positions=positions).gaps == ()
     assert bench.run(**there, positions={**positions, "out.0": 4}, resend=("out.0",)).gaps == ()
