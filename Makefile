@@ -45,7 +45,7 @@ lint: setup  ## style, types and layers
 	$(BIN)/lint-imports
 
 test-fast: lint  ## lint and the tests that start no cluster; a quarter of the examples of each property
-	REPRISE_TEST_EXAMPLES=0.25 $(BIN)/python -m pytest -q -n 2 -m "not slow and not soak and not wide"
+	REPRISE_TEST_EXAMPLES=0.25 $(BIN)/python -m pytest -q -n 3 -m "not slow and not soak and not wide"
 
 control-plane: setup  ## start to build Kubernetes' own servers in the background (once a machine, 15 CPU minutes)
 	$(BIN)/python -m tests.kubernetes.build --background
