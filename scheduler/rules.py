@@ -233,7 +233,9 @@ def checkpoint_complete(s: Situation) -> Decision | None:
     view, progress = s.view, s.view.snapshot.progress
     newest = view.newest_checkpoint
     final = progress is not None and view.acked and progress.ended and newest >= progress.horizon
-    if not view.newest.beyond(s.open.restored_from) and not (final and not view.failed):
+    # one that was announced before the failure may be complete as soon as all are at work, long before they have caught up
+    newer = view.newest.beyond(s.open.restored_from) and newest > s.open.horizon
+    if not newer and not (final and not view.failed):
         return None
     if behind_newest(view) or (
         progress is not None and progress.gaps

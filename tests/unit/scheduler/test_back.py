@@ -289,7 +289,7 @@ def test_a_summary_leaves_no_query_out() -> None:
     assert str(Recovery(60.0, False)) == "at least 60.0 s"
 
 
-@pytest.mark.parametrize(("checkpoint", "back_again"), [(58, True), (40, False)])
+@pytest.mark.parametrize(("checkpoint", "back_again"), [(58, True), (41, False)])
 def test_an_output_has_shown_what_the_checkpoint_covers_that_closes_the_incident(
     checkpoint: int, back_again: bool
 ) -> None:

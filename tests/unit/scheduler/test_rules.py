@@ -456,18 +456,20 @@ def test_where_everything_stops_a_new_driver_without_enough_nodes_settles_and_wa
 def test_a_newer_checkpoint_closes_the_incident_and_switches_everything_off() -> None:
     w = verifying(world())
     assert w.incident is not None and w.desired is not None
-    old = w.incident.checkpoint
+    old, horizon = w.incident.checkpoint, w.incident.horizon
+    assert old < horizon
     assert reported(w, checkpoint=old).rule != "closed"
+    assert reported(w, checkpoint=horizon).rule != "closed", "it may have been announced before the failure"
     w.paused = True
     planned(w)
-    decision = reported(w, checkpoint=old + 1)
+    decision = reported(w, checkpoint=horizon + 1)
     after, incident = told(decision), record(decision)
     assert decision.rule == "closed"
-    assert decision.reason == incident.events[-1].detail == f"global checkpoint {old + 1} is complete"
+    assert decision.reason == incident.events[-1].detail == f"global checkpoint {horizon + 1} is complete"
     assert incident.events[-1].name == "closed"
     assert (incident.phase, incident.closed_at) == (Phase.CLOSED, w.now)
     assert (after.retain, after.punctuate) == (False, True)
-    assert (after.checkpoint, after.plan, after.paused) == (old + 1, None, True)
+    assert (after.checkpoint, after.plan, after.paused) == (horizon + 1, None, True)
     assert after.generation == w.desired.generation
 
 

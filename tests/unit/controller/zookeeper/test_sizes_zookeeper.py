@@ -124,7 +124,8 @@ def test_a_driver_that_starts_anew_gets_ten_thousand_partitions_back() -> None:
                 operation(transaction)
             assert len(plan.added) == 10_000
             open_ = weights(store)
-            driver.says(checkpoint=HORIZON - 2)  # which all have passed
+            further = dict.fromkeys(driver.progress.positions, HORIZON + 10)
+            driver.says(checkpoint=HORIZON + 8, positions=further)
             follow(coordinator, driver, "closed")
             desired = parse_desired(unpack(client.get(f"{store.root}/desired")[0]))
             assert len(desired.assignment) == 10_000
