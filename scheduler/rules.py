@@ -237,10 +237,10 @@ def checkpoint_complete(s: Situation) -> Decision | None:
     newer = view.newest.beyond(s.open.restored_from) and newest > s.open.horizon
     if not newer and not (final and not view.failed):
         return None
-    if behind_newest(view) or (
-        progress is not None and progress.gaps
-    ):  # it has still to come to where the others were
+    if not view.acked:  # the last look at the queries is at a report that may be believed
         return None
+    if behind_newest(view) or (progress is not None and progress.gaps):
+        return None  # it has still to come to where the others were
     return _closed(s, f"global checkpoint {newest} is complete", view.newest)
 
 

@@ -462,7 +462,9 @@ def test_a_newer_checkpoint_closes_the_incident_and_switches_everything_off() ->
     assert reported(w, checkpoint=horizon).rule != "closed", "it may have been announced before the failure"
     w.paused = True
     planned(w)
-    decision = reported(w, checkpoint=horizon + 1)
+    late = reported(w, checkpoint=horizon + 1, seq=w.desired.seq - 1)
+    assert late.rule != "closed", "it says nothing yet of how queries stand"
+    decision = reported(w, checkpoint=horizon + 1, seq=w.desired.seq)
     after, incident = told(decision), record(decision)
     assert decision.rule == "closed"
     assert decision.reason == incident.events[-1].detail == f"global checkpoint {horizon + 1} is complete"
@@ -501,12 +503,12 @@ def test_an_incident_closes_when_each_partition_is_stored_beyond_what_it_was_res
 ) -> None:
     """By how much one partition differs from the others: `stored` in the newest checkpoint, `restored` in the incident's."""
     w = verifying(world())
-    assert w.incident is not None and w.progress is not None
+    assert w.incident is not None and w.progress is not None and w.desired is not None
     recovered, one = w.incident.checkpoint, w.topology.partitions[0].id
     newest = recovered + 5
     incident = replace(w.incident, lines={one: Origin(1, recovered + restored)} if restored else {})
     lines = {one: newest + stored} if stored else {}
-    progress = replace(w.progress, checkpoint=newest, lines=lines)
+    progress = replace(w.progress, checkpoint=newest, lines=lines, seq=w.desired.seq)
     snapshot = replace(w.snapshot(), incident=incident, progress=progress)
     assert (decide(snapshot, w.policy).rule == "closed") is closes
 
