@@ -34,8 +34,8 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.width_hosts import LAG, Wire
-from reprise.spark_jobs.engine.desired import Desired, Sites
 from reprise.spark_jobs.engine.engine import Engine
+from reprise.spark_jobs.engine.engine_spec import EngineSpec, Sites
 from reprise.spark_jobs.engine.punctuation import Punctuations
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.ledger import Ledger
@@ -119,7 +119,7 @@ def steady_jobs(shape: str, setting: Setting) -> tuple[list[Job], Job, int, floa
         names = [f"n{k:04d}#1" for k in range(setting.nodes)]
         wire.start(names)
         placed = {p: names[k % setting.nodes] for k, p in enumerate(topology.order)}
-        engine.want(Desired(1, 1, 0, placed))
+        engine.want(EngineSpec(1, 1, 0, placed))
         jobs, first = list[Job](), None
         for number in range(WARM_JOBS + setting.jobs):
             if number == WARM_JOBS:  # what the hosts hold is not the driver's to look through

@@ -19,8 +19,8 @@ from reprise.controller.observability.metrics.collect import serve
 from reprise.controller.observability.metrics.driver import DriverMetrics
 from reprise.controller.observability.metrics.errors import ServeError
 from reprise.spark_jobs.engine.chain import Chain, configuration
-from reprise.spark_jobs.engine.desired import Sites
 from reprise.spark_jobs.engine.engine import Engine
+from reprise.spark_jobs.engine.engine_spec import Sites
 from reprise.spark_jobs.engine.punctuation import Punctuations
 from reprise.spark_jobs.errors import StoreError, SupersededError
 from reprise.spark_jobs.state.checkpoints import CheckpointStore

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from reprise.scheduler.model import Desired, PartitionStats, Progress
 from reprise.spark_jobs.credentials import redacted
-from reprise.spark_jobs.engine import desired as engine_input
 from reprise.spark_jobs.engine import progress as engine_output
+from reprise.spark_jobs.engine.engine_spec import EngineSpec
 from reprise.spark_jobs.node.command import Usage
 
 REASONS, MIN_REASON = 400_000, 80
@@ -16,9 +16,9 @@ REASONS, MIN_REASON = 400_000, 80
 MAX_PROBLEM = 2000
 
 
-def wanted(desired: Desired) -> engine_input.Desired:
+def wanted(desired: Desired) -> EngineSpec:
     """What the engine is to bring about for the record `desired`."""
-    return engine_input.Desired(
+    return EngineSpec(
         seq=desired.seq,
         generation=desired.generation,
         checkpoint=desired.checkpoint,

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 
 from reprise.algorithms.failure import Failure, FailureKind
 from reprise.algorithms.positions import Positions
-from reprise.spark_jobs.engine.desired import Desired, Sites
 from reprise.spark_jobs.engine.dispatch import Dispatch
 from reprise.spark_jobs.engine.drain import Drain
+from reprise.spark_jobs.engine.engine_spec import EngineSpec, Sites
 from reprise.spark_jobs.engine.figures import Figures, JobTimes
 from reprise.spark_jobs.engine.jobs import Jobs
 from reprise.spark_jobs.engine.progress import Progress, counted_by_operator, slowest_able
@@ -57,7 +57,7 @@ class Engine:
     punctuations: Punctuations
     stages: int = 3
     patience_s: float = 60.0
-    desired: Desired = field(default_factory=Desired)
+    desired: EngineSpec = field(default_factory=EngineSpec)
     positions: dict[str, int] = field(default_factory=dict)
     failed: dict[str, Failure] = field(default_factory=dict)
     gaps: set[str] = field(default_factory=set)
@@ -123,7 +123,7 @@ class Engine:
 
     # -- what is wanted ------------------------------------------------------------------------------------------------
 
-    def want(self, desired: Desired) -> None:
+    def want(self, desired: EngineSpec) -> None:
         """Take over a new desired state; nothing has changed when it raises.
 
         CheckpointError: its checkpoint cannot be used.  DamagedError: nor ever will be, and `bad_checkpoints` says so.
@@ -134,7 +134,7 @@ class Engine:
         finally:
             self._refresh_progress()
 
-    def _take_over(self, desired: Desired) -> None:
+    def _take_over(self, desired: EngineSpec) -> None:
         before, positions = self.desired, desired.restored_from
         rollback = desired.generation != before.generation
         changed = self.topology.partitions if rollback or desired.lines != before.lines else ()

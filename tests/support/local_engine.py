@@ -10,8 +10,8 @@ from pathlib import Path
 
 from reprise.algorithms.positions import Origin
 from reprise.spark_jobs.engine.chain import ChainError
-from reprise.spark_jobs.engine.desired import Desired, Sites
 from reprise.spark_jobs.engine.engine import Engine
+from reprise.spark_jobs.engine.engine_spec import EngineSpec, Sites
 from reprise.spark_jobs.engine.punctuation import Punctuations
 from reprise.spark_jobs.node.command import Order, Report
 from reprise.spark_jobs.node.host import Host
@@ -127,7 +127,7 @@ class World:
         complete = len(assignment) == len(self.topology.partitions)
         seq = self.engine.desired.seq + 1
         self.engine.want(
-            Desired(seq, generation, checkpoint, assignment, retain, complete, lines=lines or {})
+            EngineSpec(seq, generation, checkpoint, assignment, retain, complete, lines=lines or {})
         )
 
     def run(self, until: Callable[[Engine], bool], limit: int = 2000) -> None:

@@ -21,8 +21,8 @@ from reprise.controller.driver.report import (
 )
 from reprise.controller.zookeeper.records import encode_progress, parse_progress
 from reprise.scheduler.model import Desired, Progress
-from reprise.spark_jobs.engine import desired as engine_input
 from reprise.spark_jobs.engine import progress as engine_output
+from reprise.spark_jobs.engine.engine_spec import EngineSpec
 
 LOST = Failure(FailureKind.CHECKPOINT, "is damaged")
 TOLD = engine_output.Progress(
@@ -39,7 +39,7 @@ def test_the_engine_is_given_all_that_it_knows_of() -> None:
         plan="inc-000005-p1", paused=True,
     )  # fmt: skip
     given_to_it = wanted(desired)
-    names = {field.name for field in dataclasses.fields(engine_input.Desired)}
+    names = {field.name for field in dataclasses.fields(EngineSpec)}
     assert {field.name for field in dataclasses.fields(Desired)} >= names
     for name in names:
         assert getattr(given_to_it, name) == getattr(desired, name), name

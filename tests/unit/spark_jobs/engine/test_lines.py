@@ -16,9 +16,9 @@ from reprise.algorithms.positions import Origin, Positions
 from reprise.algorithms.recovery_line import Edge, line
 from reprise.algorithms.recovery_line import World as Lines
 from reprise.spark_jobs.engine import engine as engine_module
-from reprise.spark_jobs.engine.desired import Desired
 from reprise.spark_jobs.engine.dispatch import Dispatch
 from reprise.spark_jobs.engine.engine import Engine
+from reprise.spark_jobs.engine.engine_spec import EngineSpec
 from reprise.spark_jobs.errors import CheckpointError
 from reprise.spark_jobs.node.buffers import EdgeBuffer
 from reprise.spark_jobs.node.orders import Orders
@@ -180,7 +180,7 @@ def test_a_line_behind_trimmed_input_or_shown_output_is_refused_and_changes_noth
     (first, *_) = world.topology.order
     with pytest.raises(CheckpointError, match=f"behind batch {old}"):
         world.want(2, new, world.spread("e", "f"), lines={first: Origin(1, old)})
-    assert world.engine.desired == Desired()
+    assert world.engine.desired == EngineSpec()
     assert not world.engine.positions
     assert world.engine.bad_checkpoints == {old}
 

@@ -16,7 +16,7 @@ from reprise.scheduler import Decision, decide
 from reprise.scheduler.incident import Incident
 from reprise.scheduler.model import Desired, Node, Progress, Snapshot
 from reprise.scheduler.steps import CloseIncident, WriteDesired, WriteIncident
-from reprise.spark_jobs.engine.desired import Desired as Wanted
+from reprise.spark_jobs.engine.engine_spec import EngineSpec
 from reprise.spark_jobs.engine.restore_point import STORE_PATIENCE_S
 from reprise.spark_jobs.errors import CheckpointError, DamagedError, StoreError
 from reprise.spark_jobs.storage.files import Files
@@ -93,7 +93,7 @@ class Cluster:
     def driver(self) -> None:
         engine, d = self.world.engine, self.desired
         if d is not None and d.seq != engine.desired.seq and d.driver == str(engine.epoch):
-            wanted = Wanted(d.seq, d.generation, d.checkpoint, d.assignment, d.retain, d.punctuate)
+            wanted = EngineSpec(d.seq, d.generation, d.checkpoint, d.assignment, d.retain, d.punctuate)
             try:
                 engine.want(wanted)
             except CheckpointError as error:

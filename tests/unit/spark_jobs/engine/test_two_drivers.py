@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from reprise.spark_jobs.engine.desired import Desired
 from reprise.spark_jobs.engine.engine import Engine
+from reprise.spark_jobs.engine.engine_spec import EngineSpec
 from reprise.spark_jobs.errors import StoreError, SupersededError
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.epochs import Fence, claim_epoch, claims
@@ -54,7 +54,7 @@ class Two:
         self.first, self.nodes = self.world.engine, self.world.nodes
         self.first.release.ahead = 1
         self.nodes.start("a", "b")
-        self.first.want(Desired(1, 1, 0, {p: "ab"[i] for p, i in PLACE.items()}, punctuate=True))
+        self.first.want(EngineSpec(1, 1, 0, {p: "ab"[i] for p, i in PLACE.items()}, punctuate=True))
         self.later: Engine | None = None
         self.ended: str | None = None
         self.batches: dict[int, tuple[int, int]] = {}
@@ -88,7 +88,7 @@ class Two:
         later = self.later = self.world.driver()
         later.release.ahead = 1
         k = later.punctuations.newest
-        later.want(Desired(2, 2, k, {p: "cd"[i] for p, i in PLACE.items()}, punctuate=True))
+        later.want(EngineSpec(2, 2, k, {p: "cd"[i] for p, i in PLACE.items()}, punctuate=True))
         self.tick(later, nodes, lambda e: self.least(e) >= k + batches)
 
     def goes_on(self, batches: int = 12) -> None:
@@ -199,7 +199,7 @@ def test_a_driver_that_was_frozen_in_a_turn_finds_its_successor(
     third = two.later = two.world.driver()
     third.release.ahead = 1
     place = {p: "cd"[i] for p, i in PLACE.items()}
-    third.want(Desired(3, 3, third.punctuations.newest, place, punctuate=True))
+    third.want(EngineSpec(3, 3, third.punctuations.newest, place, punctuate=True))
     two.goes_on()
 
 

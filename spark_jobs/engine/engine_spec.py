@@ -1,6 +1,9 @@
 """What the engine is given: the state that the coordinator desires, and where things are.
 
-Frozen values, so that whoever reads one reads it whole.
+`EngineSpec` is to the engine what `spec` is to a Kubernetes controller: what is wanted, while `Progress` says what is.
+It has those fields of the record `desired` that the data plane needs; the driver maps the one to the other
+(`reprise.controller.driver.report`), as the data plane does not know the scheduler.  Frozen values, so that whoever
+reads one reads it whole.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from reprise.algorithms.positions import Line, Origin, Positions
 
 
 @dataclass(frozen=True, slots=True)
-class Desired(Line):
+class EngineSpec(Line):
     """What the coordinator wants: see docs/recovery.md.  `assignment`: partition -> "node#incarnation"."""
 
     seq: int = 0
