@@ -22,7 +22,6 @@ from pathlib import Path
 from polars.exceptions import PanicException
 
 from reprise.algorithms.failure import Failure, FailureKind
-from reprise.spark_jobs.contract import Place
 from reprise.spark_jobs.errors import (
     CheckpointError,
     DataPlaneError,
@@ -38,30 +37,24 @@ from reprise.spark_jobs.errors import (
 )
 from reprise.spark_jobs.node.buffers import Budget
 from reprise.spark_jobs.node.busy import Activity, Note
-from reprise.spark_jobs.node.command import Ack, Command, Install, Order, Report, Usage
+from reprise.spark_jobs.node.command import Ack, Command, Order, Report, Usage, size_of
 from reprise.spark_jobs.node.counters import counters_of
-from reprise.spark_jobs.node.installing import Attempt, replayable, state_tables
+from reprise.spark_jobs.node.installing import Attempt, Preparing, installed
 from reprise.spark_jobs.node.kept import kept_since, relieve, wanted
 from reprise.spark_jobs.node.orders import Orders
-from reprise.spark_jobs.node.runtime import STAGED, OperatorRuntime, Runtime, SourceRuntime, first_staged
+from reprise.spark_jobs.node.restoring import Prepared, Restorer
+from reprise.spark_jobs.node.runtime import OperatorRuntime, Runtime, SourceRuntime
 from reprise.spark_jobs.node.snapshots import SnapshotWriter
 from reprise.spark_jobs.node.wire import Message, decode_table, pack, unpack
-from reprise.spark_jobs.sinks import Opening, Owner, Sink
-from reprise.spark_jobs.sinks.url import file_sink
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
-from reprise.spark_jobs.topology import (
-    OperatorSpec,
-    StreamTopology,
-    Topology,
-    expand,
-    from_json,
-    make_operator,
-    make_sink,
-    make_source,
-)
+from reprise.spark_jobs.topology import StreamTopology, Topology, expand, from_json
 
 ROUND = 8
 """Batches that one partition may apply before the others of its node have their turn."""
+
+JOIN_S = 0.1
+"""How much of a stage may go into installing partitions whose states have come, and then those at work have their turn.  A
+state that user code takes longer for is installed all the same, alone."""
 
 WAITS = (NotYetError, SinkError, SourceError, BufferError, OSError)
 """Trouble that passes."""
@@ -95,7 +88,10 @@ class Host:
         self._begun = False
         """Whether the current command was taken in completely."""
         self._attempts: dict[str, Attempt] = {}
-        """Partitions that are still being installed, as the store or the sink was away: tried again from time to time."""
+        """Partitions that are still being installed: what they need is on its way, or could not be had and is asked for
+        again from time to time."""
+        self._missed: set[str] = set()
+        """Of those, and of those that have been installed in this job, the ones to which something was sent before."""
         self._replies: dict[int, tuple[Bundles, Report | None]] = {}
         self._reported = 0
         self._acks: list[Ack] = []
@@ -127,6 +123,7 @@ class Host:
         self._replies.clear()
         self._busy_s = 0.0
         self._gaps.clear()
+        self._missed.clear()
         if command.confirmed >= self._reported:  # else the last report was lost with its job: say it again
             self._acks, self._outputs, self._problems = [], [], []
         self._host_exactly(command)
@@ -147,6 +144,7 @@ class Host:
             )
         if number not in self._replies:
             began = time.monotonic()
+            self._join(command)
             for bundle in bundles:
                 for message in unpack(bundle):
                     self._deliver(message)
@@ -170,7 +168,7 @@ class Host:
         return Report(
             slot=command.slot,
             host=self.name,
-            positions={p: r.settled for p, r in self.runtimes.items()},
+            positions={p: r.settled for p, r in self.runtimes.items() if p not in self._missed},
             installed=dict(self.installed),
             failed=dict(self.failed),
             acks=tuple(self._acks),
@@ -187,13 +185,14 @@ class Host:
             kept_since=kept_since(self.runtimes.values()),
         )
 
-    def close(self) -> None:
-        """Drop everything, wait for checkpoints that are being written."""
+    def close(self, wait: bool = True) -> None:
+        """Drop everything.  `wait`: for checkpoints that are being written; else what is queued is not written any more."""
         for runtime in self.runtimes.values():
             self._close(runtime)
         self.runtimes.clear()
         if self.command is not None:
-            self._writer.close()
+            self._restorer.close()
+            self._writer.close(wait)
 
     # -- hosting -------------------------------------------------------------------------------------------------------
 
@@ -203,7 +202,7 @@ class Host:
         return self.command
 
     def _load(self, command: Command) -> None:
-        self.close()
+        self.close(wait=False)  # what an earlier driver has asked for completes no checkpoint
         self.installed.clear()
         self.failed.clear()
         self._attempts.clear()
@@ -214,6 +213,7 @@ class Host:
         self._topology: Topology = expand(self._resource)
         self._store = CheckpointStore(command.checkpoints, self._resource.checkpoint.standby)
         self._writer = SnapshotWriter(self._store, self.name)
+        self._restorer = Restorer()
         policy = self._resource.recovery
         self.folder.mkdir(parents=True, exist_ok=True)
         self._budget = Budget(policy.buffer_memory_bytes, policy.buffer_disk_bytes, self.folder)
@@ -228,22 +228,35 @@ class Host:
                 self.installed[partition] = installation
                 self.failed.pop(partition, None)
                 self._attempts[partition] = Attempt(command.installs[partition])
+        self._join(command)
+
+    def _join(self, command: Command) -> None:
+        """Install the partitions for which everything is there, as far as there is time."""
+        until = time.monotonic() + JOIN_S
         for partition, attempt in list(self._attempts.items()):
             if attempt.due <= self.clock():
                 self._try(partition, attempt, command)
+            if time.monotonic() > until:
+                return
 
     def _try(self, partition: str, attempt: Attempt, command: Command) -> None:
-        """Install a partition; while the store or the sink is away it stays `being installed`, which is no failure."""
-        position = attempt.install.position
-        self.busy.begin(Activity.INSTALL, partition, position)
+        """Install a partition; for as long as what it needs is not there it stays `being installed`, which is no failure."""
+        spec, install = self._topology.partitions[partition], attempt.install
+        installation = self.installed[partition]
+        prepare = Preparing(spec, installation, install, self._resource, command)
+        prepared: Prepared | None = Prepared()
         try:
-            runtime = self.runtimes[partition] = self._install(partition, attempt.install, command)
-            for target in runtime.buffers.keys() & command.positions.keys():
-                if not runtime.rewind(target, command.positions[target]):
-                    self._gaps.add(target)
+            if prepare.waits:
+                prepared = self._restorer.ask(partition, installation, size_of(install.file), prepare)
+            if prepared is None:
+                return
+            self.busy.begin(Activity.INSTALL, partition, install.position)
+            runtime = installed(spec, install, prepared, self._resource, self._topology, self._budget)
         except (StoreError, SinkError, SourceError, NotYetError) as error:
             self._attempts[partition] = attempt.later(self.clock())
-            self._problems.append(f"{partition}: cannot be installed from checkpoint {position} yet: {error}")
+            self._problems.append(
+                f"{partition}: cannot be installed from checkpoint {install.position} yet: {error}"
+            )
         except CheckpointError as error:
             self._fail(partition, FailureKind.CHECKPOINT, str(error))
         except FencedError as error:
@@ -254,42 +267,12 @@ class Host:
             )
         else:
             del self._attempts[partition]
-
-    def _install(self, partition: str, install: Install, command: Command) -> Runtime:
-        spec = self._topology.partitions[partition]
-        tables = state_tables(self._store, install)
-        if spec.is_source:
-            source = make_source(self._resource.source(spec.place.operator))
-            reader = SourceRuntime(spec, source, install.position, self._budget)
-            if tables is not None:
-                reader.restore(tables)
-            return reader
-        operator_spec = self._resource.operator(spec.place.operator)
-        operator = make_operator(operator_spec)
-        shown = min(install.position, first_staged(tables or {}, install.position + 1) - 1)
-        sink = self._sink(operator_spec, spec.place, shown, command)
-        state = operator.initial(spec.place)
-        runtime = OperatorRuntime(spec, operator, state, install.position, self._budget, sink)
-        held_back = any(name.startswith(STAGED) for name in tables or {})
-        if sink is not None and (held_back or not replayable(partition, self._resource, self._topology)):
-            runtime.staged = {}  # also where other code, now replayable, goes on from output that was not shown yet
-        if tables is not None:
-            runtime.restore(tables)
-        elif install.position:
-            for target in runtime.feedback:
-                runtime.buffers[target].put(install.position, None, b"")
-        return runtime
-
-    def _sink(self, spec: OperatorSpec, place: Place, position: int, command: Command) -> Sink | None:
-        if spec.output is None:
-            return None
-        sink = make_sink(spec) or file_sink(command.sink, place, spec.output.format)
-        owner = Owner.of(command.stream, self.installed[place.partition])
-        try:
-            sink.open(Opening(f"{self._resource.namespace}.{self._resource.name}", place, owner, position))
-        except OSError as error:
-            raise SinkError(str(error)) from error
-        return sink
+            self.runtimes[partition] = runtime
+            for target in runtime.buffers.keys() & command.positions.keys():
+                if not runtime.rewind(target, command.positions[target]):
+                    self._gaps.add(target)
+            if self._begun:  # in the middle of a job
+                self._bring_in_line(runtime, command)
 
     def _drop(self, partition: str) -> None:
         self.installed.pop(partition, None)
@@ -299,6 +282,7 @@ class Host:
     def _forget(self, partition: str) -> None:
         self._attempts.pop(partition, None)
         self._owed.pop(partition, None)
+        self._restorer.forget(partition)
         if (runtime := self.runtimes.pop(partition, None)) is not None:
             self._close(runtime)
 
@@ -337,28 +321,31 @@ class Host:
         """Bring sources, cursors and buffers in line with what the driver knows."""
         self._writer.keep(command.punctuations, self.installed)
         for runtime in list(self.runtimes.values()):
-            partition = runtime.partition.id
-            if isinstance(runtime, SourceRuntime):
-                readers = [command.positions[t] for t in runtime.buffers.keys() & command.positions.keys()]
-                reach = (
-                    max(readers, default=command.horizon) + command.window
-                )  # who lags is sent the rest when it comes
-                runtime.horizon, runtime.final = min(command.horizon, reach), command.final
-                runtime.ranges.update(command.ranges.get(partition, {}))
-                runtime.forget(command.covered.least((partition, *runtime.buffers)))
-            for target in runtime.buffers:
-                position = command.positions.get(target)
-                if position is not None and target in command.resend and not runtime.rewind(target, position):
-                    self._gaps.add(target)
-                keeps = self._keeps and not isinstance(runtime, SourceRuntime)
-                if (drop := command.covered.of(target) if keeps else position) is not None:
-                    runtime.trim(target, drop)
-            if isinstance(runtime, OperatorRuntime):
-                self._publish(runtime, command.published)
+            self._bring_in_line(runtime, command)
         make_room = partial(relieve, self.runtimes.values(), command.positions, absent=True)
         self._budget.make_room = None if command.retain else make_room
         if self._budget.crowded and not command.retain:
             make_room()
+
+    def _bring_in_line(self, runtime: Runtime, command: Command) -> None:
+        partition = runtime.partition.id
+        if isinstance(runtime, SourceRuntime):
+            readers = [command.positions[t] for t in runtime.buffers.keys() & command.positions.keys()]
+            reach = (
+                max(readers, default=command.horizon) + command.window
+            )  # who lags is sent the rest when it comes
+            runtime.horizon, runtime.final = min(command.horizon, reach), command.final
+            runtime.ranges.update(command.ranges.get(partition, {}))
+            runtime.forget(command.covered.least((partition, *runtime.buffers)))
+        for target in runtime.buffers:
+            position = command.positions.get(target)
+            if position is not None and target in command.resend and not runtime.rewind(target, position):
+                self._gaps.add(target)
+            keeps = self._keeps and not isinstance(runtime, SourceRuntime)
+            if (drop := command.covered.of(target) if keeps else position) is not None:
+                runtime.trim(target, drop)
+        if isinstance(runtime, OperatorRuntime):
+            self._publish(runtime, command.published)
 
     def _publish(self, runtime: OperatorRuntime, upto: int) -> None:
         partition = runtime.partition.id
@@ -376,6 +363,8 @@ class Host:
         runtime = self.runtimes.get(message.target)
         if isinstance(runtime, OperatorRuntime):
             runtime.deliver(message)
+        elif message.target in self._attempts:
+            self._missed.add(message.target)
 
     def _run(self, command: Command) -> None:
         """Rounds over the partitions in topological order until nothing moves or the stage's time is up."""

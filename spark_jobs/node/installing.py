@@ -1,4 +1,5 @@
-"""Installing a partition whose checkpoint store or sink may be away: tried again on the living host, later and later.
+"""Installing a partition, from what was got beside the host's thread; where store or sink is away that is tried again on
+the living host, later and later.
 
 Trouble of a store says nothing of the partition's code or of the checkpoint, so it must neither set the partition aside
 (`poison`) nor give the checkpoint up.  The partition is still being installed then: the host reports its installation and
@@ -10,17 +11,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reprise.spark_jobs.contract import Tables
-from reprise.spark_jobs.errors import CheckpointError, StoreError
-from reprise.spark_jobs.node.command import Install
+from reprise.spark_jobs.errors import CheckpointError, SinkError, StoreError
+from reprise.spark_jobs.node.buffers import Budget
+from reprise.spark_jobs.node.command import Command, Install
+from reprise.spark_jobs.node.restoring import Prepared
+from reprise.spark_jobs.node.runtime import STAGED, OperatorRuntime, Runtime, SourceRuntime, first_staged
+from reprise.spark_jobs.sinks import Opening, Owner, Sink
+from reprise.spark_jobs.sinks.url import file_sink
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.snapshot import StateFile
-from reprise.spark_jobs.topology import StreamTopology, Topology, make_operator
+from reprise.spark_jobs.topology import (
+    OperatorSpec,
+    Partition,
+    StreamTopology,
+    Topology,
+    make_operator,
+    make_sink,
+    make_source,
+)
 
 FIRST_PAUSE_S = 0.5
 """Between the first two attempts; each further pause is twice as long."""
 LONGEST_PAUSE_S = 15.0
-"""An attempt may hold its host for as long as the store takes to refuse, so it is not made with each command; and a store
-that is back is noticed within this time."""
+"""A store that refuses is not asked with each command; and one that is back is noticed within this time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +49,51 @@ class Attempt:
         return Attempt(self.install, now + self.pause_s, min(2 * self.pause_s, LONGEST_PAUSE_S))
 
 
+@dataclass(frozen=True, slots=True)
+class Preparing:
+    """What one installation of a partition begins with, made by whoever calls it: it may wait for a store or for brokers, so
+    a host has it called beside its own thread (`reprise.spark_jobs.node.restoring`)."""
+
+    partition: Partition
+    installation: str
+    install: Install
+    resource: StreamTopology
+    command: Command
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is anything to read or to open."""
+        return self.partition.is_source or self.install.file is not None or self._shows is not None
+
+    @property
+    def _shows(self) -> OperatorSpec | None:
+        """The operator, where its output is shown."""
+        if self.partition.is_source:
+            return None
+        operator = self.resource.operator(self.partition.place.operator)
+        return None if operator.output is None else operator
+
+    def __call__(self) -> Prepared:
+        """StoreError, SinkError, SourceError, NotYetError: not now; another CheckpointError: this checkpoint is bad."""
+        store = CheckpointStore(self.command.checkpoints, self.resource.checkpoint.standby)
+        tables = state_tables(store, self.install)
+        if self.partition.is_source:
+            return Prepared(tables, make_source(self.resource.source(self.partition.place.operator)))
+        return Prepared(tables, sink=None if self._shows is None else self._sink(self._shows, tables or {}))
+
+    def _sink(self, operator: OperatorSpec, tables: Tables) -> Sink:
+        assert operator.output is not None
+        place, position = self.partition.place, self.install.position
+        shown = min(position, first_staged(tables, position + 1) - 1)
+        sink = make_sink(operator) or file_sink(self.command.sink, place, operator.output.format)
+        owner = Owner.of(self.command.stream, self.installation)
+        try:
+            sink.open(Opening(f"{self.resource.namespace}.{self.resource.name}", place, owner, shown))
+        except OSError as error:
+            raise SinkError(str(error)) from error
+        return sink
+
+
 def state_tables(store: CheckpointStore, install: Install) -> Tables | None:
     """The stored state, None where none is needed.  StoreError: not now; another CheckpointError: this checkpoint is bad."""
     if install.file is None:
@@ -46,6 +104,52 @@ def state_tables(store: CheckpointStore, install: Install) -> Tables | None:
         raise
     except Exception as error:  # a store's client library raises what it likes
         raise StoreError(f"{install.file['path']}: {type(error).__name__}: {error}") from error
+
+
+def installed(
+    partition: Partition,
+    install: Install,
+    prepared: Prepared,
+    resource: StreamTopology,
+    topology: Topology,
+    budget: Budget,
+) -> Runtime:
+    """The runtime of a partition at the position of its snapshot.  Calls `initial` and `restore` of user code, on the thread
+    that works for all partitions of the node, as nothing says that they may run on another.  Raises what they raise; what
+    was opened is closed then."""
+    try:
+        if prepared.source is not None:
+            reader = SourceRuntime(partition, prepared.source, install.position, budget)
+            if prepared.tables is not None:
+                reader.restore(prepared.tables)
+            return reader
+        return _operator(partition, install, prepared, resource, topology, budget)
+    except BaseException:
+        prepared.close()
+        raise
+
+
+def _operator(
+    partition: Partition,
+    install: Install,
+    prepared: Prepared,
+    resource: StreamTopology,
+    topology: Topology,
+    budget: Budget,
+) -> OperatorRuntime:
+    operator = make_operator(resource.operator(partition.place.operator))
+    tables, sink = prepared.tables, prepared.sink
+    state = operator.initial(partition.place)
+    runtime = OperatorRuntime(partition, operator, state, install.position, budget, sink)
+    held_back = any(name.startswith(STAGED) for name in tables or {})
+    if sink is not None and (held_back or not replayable(partition.id, resource, topology)):
+        runtime.staged = {}  # also where other code, now replayable, goes on from output that was not shown yet
+    if tables is not None:
+        runtime.restore(tables)
+    elif install.position:
+        for target in runtime.feedback:
+            runtime.buffers[target].put(install.position, None, b"")
+    return runtime
 
 
 def replayable(output: str, resource: StreamTopology, topology: Topology) -> bool:

@@ -78,11 +78,15 @@ class SnapshotWriter:
             self._acks, self._problems = [], []
         return acks, problems
 
-    def close(self) -> None:
-        """Try once what is queued, then end the thread."""
+    def close(self, wait: bool = True) -> None:
+        """Try once what is queued, then end the thread; without `wait` forget what is queued, and wait for nothing."""
+        if not wait:
+            with self._lock:
+                self._installed = {}
         self._closing.set()
         self._jobs.put(None)
-        self._thread.join()
+        if wait:
+            self._thread.join()
 
     def _current(self, partition: str, installation: str) -> bool:
         return self._installed is None or self._installed.get(partition) == installation

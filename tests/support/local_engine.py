@@ -21,6 +21,7 @@ from reprise.spark_jobs.state.ledger import Ledger
 from reprise.spark_jobs.state.release import Release
 from reprise.spark_jobs.state.standby import take_over
 from reprise.spark_jobs.topology import StreamTopology, expand
+from tests.support.prepared import let_all_come
 
 
 class LocalNodes:
@@ -30,6 +31,8 @@ class LocalNodes:
         self.folder = folder
         self.hosts: dict[str, Host] = {}
         self.interrupt: Callable[[int, int, int], None] = lambda *_: None
+        self.patient = True
+        """Between the order to install partitions and the stage that follows, what they begin with is waited for."""
 
     def start(self, *nodes: str) -> None:
         for node in nodes:
@@ -66,6 +69,8 @@ class LocalJobs:
                     raise ChainError(f"{self.hosts[slot]} is gone")
                 if stage == 0:
                     host.begin(host.orders.read(order))
+                    if self.nodes.patient:
+                        let_all_come(host)
                 bundles, report = host.stage(job, stage, inboxes[slot], stage == stages - 1)
                 for target, bundle in bundles:
                     outgoing[target].append(bundle)

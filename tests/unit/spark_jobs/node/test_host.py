@@ -144,6 +144,7 @@ def test_a_report_that_was_lost_is_said_again_and_one_that_was_heard_is_not(benc
 def test_time_is_counted_from_the_beginning_of_each_job(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    bench.run()
     now = iter(range(0, 10**6, 3))
     monkeypatch.setattr(host_module.time, "monotonic", lambda: float(next(now)))
     busy = [bench.run(budget_s=1.0).busy_s for _ in range(3)]

@@ -1,0 +1,167 @@
+"""What a partition needs before it begins, got beside the host's thread: its stored state, read, checked and decoded, and
+its source or sink, opened.
+
+A store, a broker or a file system may take seconds to answer, or for ever.  A thread of its own waits for it here;
+the host's thread, on which all partitions of the node work, asks whether it is there, and installs the partition when it is.
+Invariants: the host's thread waits for nothing here; what is no longer wanted (the partition was dropped, or is to begin
+from something else) is never handed out, and its source or sink is closed; and the states that are being read, or wait to be
+installed, are together no larger than `LIMIT`, but one may always be.
+
+Threads are made as they are needed and end with their work: one that hangs in a client which never answers keeps no other
+partition waiting, up to `MOST_THREADS` of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from polars.exceptions import PanicException
+
+from reprise.spark_jobs.contract import Source, Tables
+from reprise.spark_jobs.sinks import Sink
+
+log = logging.getLogger("reprise.node")
+
+LIMIT = 512 * 2**20
+"""Bytes of states that are being read or wait to be installed, on one node."""
+PARALLEL = 4
+"""Preparations at the same time that somebody still waits for."""
+MOST_THREADS = 16
+"""Also with those that nobody waits for any more, and that have not been answered yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a partition begins with: its stored state, and its source or its sink, opened; None: it has none."""
+
+    tables: Tables | None = None
+    source: Source | None = None
+    sink: Sink | None = None
+
+    def close(self) -> None:
+        """Give back connections, where no partition was made of it."""
+        for opened in (self.source, self.sink):
+            if opened is not None:
+                opened.close()
+
+
+class _Stage(Enum):
+    QUEUED = auto()
+    UNDER_WAY = auto()
+    DONE = auto()
+
+
+@dataclass(slots=True, eq=False)
+class _Preparation:
+    installation: str
+    size: int
+    prepare: Callable[[], Prepared]
+    stage: _Stage = _Stage.QUEUED
+    dropped: bool = False
+    prepared: Prepared | None = None
+    error: BaseException | None = None
+
+
+class Restorer:
+    """The preparations of one host, in the order in which they were asked for."""
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self._limit = limit
+        self._changed = threading.Condition()
+        self._wanted: dict[str, _Preparation] = {}
+        self._threads = 0
+        self._held = 0
+        """Bytes of states that are being read or wait to be installed, also of those that nobody wants any more."""
+
+    def ask(
+        self, partition: str, installation: str, size: int, prepare: Callable[[], Prepared]
+    ) -> Prepared | None:
+        """What `prepare` has made for this installation, handed out once; None: not yet, ask again.
+
+        The first call has it begun; `size`: bytes of the state that it reads.  Raises what `prepare` has raised, and the
+        next call has it begun anew.
+        """
+        with self._changed:
+            found = self._wanted.get(partition)
+            if found is not None and found.installation != installation:
+                self._drop(partition)
+                found = None
+            if found is None:
+                found = self._wanted[partition] = _Preparation(installation, size, prepare)
+                self._begin_more()
+            if found.stage is not _Stage.DONE:
+                return None
+            self._release(self._wanted.pop(partition))
+            if found.error is not None:
+                raise found.error
+            return found.prepared
+
+    def forget(self, partition: str) -> None:
+        """The partition is not to be installed any more."""
+        with self._changed:
+            if partition in self._wanted:
+                self._drop(partition)
+                self._begin_more()
+
+    def close(self) -> None:
+        """Nothing is wanted any more; nobody is waited for."""
+        with self._changed:
+            for partition in list(self._wanted):
+                self._drop(partition)
+
+    def _drop(self, partition: str) -> None:
+        found = self._wanted.pop(partition)
+        found.dropped = True
+        if found.stage is _Stage.DONE:
+            self._release(found)
+            threading.Thread(target=_close, args=(found.prepared,), name="dropped", daemon=True).start()
+
+    def _release(self, found: _Preparation) -> None:
+        self._held -= found.size
+        self._begin_more()
+
+    def _begin_more(self) -> None:
+        begun = sum(p.stage is _Stage.UNDER_WAY for p in self._wanted.values())
+        holding = any(p.stage is not _Stage.QUEUED for p in self._wanted.values())
+        for found in self._wanted.values():
+            if found.stage is not _Stage.QUEUED:
+                continue
+            if begun >= PARALLEL or self._threads >= MOST_THREADS:
+                return
+            if holding and self._held + found.size > self._limit:
+                return  # nobody behind it overtakes it, or what is large would wait for ever
+            found.stage = _Stage.UNDER_WAY
+            begun, holding = begun + 1, True
+            self._threads += 1
+            self._held += found.size
+            threading.Thread(target=self._work, args=(found,), name="restoring", daemon=True).start()
+
+    def _work(self, found: _Preparation) -> None:
+        prepared: Prepared | None = None
+        error: BaseException | None = None
+        try:
+            prepared = found.prepare()
+        except (Exception, PanicException) as raised:  # of a store's or a broker's client, or of user code
+            error = raised
+        with self._changed:
+            self._threads -= 1
+            found.prepared, found.error, found.stage = prepared, error, _Stage.DONE
+            if dropped := found.dropped:
+                self._held -= found.size
+            self._begin_more()
+            self._changed.notify_all()
+        if dropped:
+            _close(prepared)
+
+
+def _close(prepared: Prepared | None) -> None:
+    """Nobody has used what is closed here, so what it raises concerns nobody."""
+    try:
+        if prepared is not None:
+            prepared.close()
+    except Exception:
+        log.debug("event=closing-failed", exc_info=True)

@@ -1,0 +1,17 @@
+"""Hosts get what partitions begin with on threads of their own; tests that speak of something else let these come first."""
+
+from __future__ import annotations
+
+from reprise.spark_jobs.node.host import Host
+from reprise.spark_jobs.node.restoring import Restorer, _Stage
+from tests.support.waiting import HANGS_S
+
+
+def let_all_come(host: Host) -> None:
+    """Wait until everything that the host has asked for is there, or has failed; nothing is installed by that."""
+    restorer: Restorer = host._restorer
+    with restorer._changed:
+        came = restorer._changed.wait_for(
+            lambda: all(p.stage is _Stage.DONE for p in restorer._wanted.values()), HANGS_S
+        )
+    assert came, f"not within {HANGS_S} s: {list(restorer._wanted)}"

@@ -1,0 +1,202 @@
+"""A store that takes long for a read: what it holds comes late, and nobody else waits for that."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from reprise.spark_jobs.engine.engine import Engine
+from reprise.spark_jobs.node.host import Host
+from reprise.spark_jobs.node.wire import Message
+from reprise.spark_jobs.storage.files import Files
+from tests.support.local_engine import World
+from tests.support.prepared import let_all_come
+from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
+from tests.unit.spark_jobs.engine.test_scope import begun, in_the_middle, lose, resource_of, to_the_end
+
+SLEEP_S = 5.0
+LONGEST_JOB_S = 2.5
+"""A job here takes some milliseconds; one that waited for a read would take `SLEEP_S` at least."""
+
+
+class Store:
+    """Reads of state files wait until `answers` is set, or so long as `pause` says."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.answers, self.read = threading.Event(), list[str]()
+        self.pause: Callable[[], float | None] = lambda: None
+        real = Files.read
+
+        def read(files: Files, relative: str) -> bytes | None:
+            if relative.endswith(".state"):
+                self.read.append(relative)
+                if (pause := self.pause()) is None:
+                    assert self.answers.wait(60)
+                else:
+                    time.sleep(pause)
+            return real(files, relative)
+
+        monkeypatch.setattr(Files, "read", read)
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Store:
+    return Store(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    world = begun(resource_of(DIAMOND), tmp_path_factory.mktemp("fault-free"))
+    world.run(lambda e: e.done)
+    return world.output()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return begun(resource_of(DIAMOND), tmp_path)
+
+
+def restores(world: World) -> int:
+    """Node b is lost, and what it had is to be restored on the two that live, beside what works there; the checkpoint."""
+    newest = in_the_middle(world)
+    stays = lose(world, "b")
+    lost = sorted(world.topology.partitions.keys() - stays.keys())
+    assert {"count.0", "top.0"} <= set(lost)
+    world.nodes.patient = False
+    world.want(1, newest, {**stays, **{p: "ac"[i % 2] for i, p in enumerate(lost)}}, retain=True)
+    return newest
+
+
+def tick(world: World) -> float:
+    """One job, and how long it took."""
+    began = time.monotonic()
+    world.engine.tick(world.nodes.living(), threading.Event())
+    return time.monotonic() - began
+
+
+def runs(world: World, until: Callable[[Engine], bool]) -> float:
+    """Jobs until then, at most a minute; the longest."""
+    longest, deadline = 0.0, time.monotonic() + 60
+    while not until(world.engine):
+        assert time.monotonic() < deadline, (world.engine.positions, world.engine.problems[-3:])
+        longest = max(longest, tick(world))
+    return longest
+
+
+def test_a_store_that_does_not_answer_keeps_nobody_waiting_but_those_that_it_holds(
+    world: World, store: Store, expected: dict[str, bytes]
+) -> None:
+    newest, failed = restores(world), world.engine.figures.failed_jobs
+    last = 41
+    longest = runs(world, lambda e: all(e.positions[p] >= last for p in ("count.1", "count.2")))
+    assert longest < LONGEST_JOB_S
+    assert world.engine.at_work.keys() == world.topology.partitions.keys() - {"count.0", "top.0"}
+    assert len(world.output()) > 2 * last - newest
+    store.answers.set()
+    assert runs(world, lambda e: not e.installing) < LONGEST_JOB_S
+    to_the_end(world, newest)
+    assert world.engine.figures.failed_jobs == failed
+    assert world.output() == expected
+
+
+@pytest.mark.slow
+def test_a_store_that_sleeps_holds_up_no_job(world: World, store: Store, expected: dict[str, bytes]) -> None:
+    store.pause = lambda: SLEEP_S
+    newest, failed = restores(world), world.engine.figures.failed_jobs
+    began = time.monotonic()
+    assert runs(world, lambda e: not e.installing) < LONGEST_JOB_S
+    assert time.monotonic() - began > SLEEP_S
+    to_the_end(world, newest)
+    assert world.engine.figures.failed_jobs == failed
+    assert world.output() == expected
+
+
+def test_everything_goes_back_twice_while_the_store_does_not_answer(
+    world: World, store: Store, expected: dict[str, bytes]
+) -> None:
+    newest = restores(world)
+    everything = dict(world.engine.desired.assignment)
+    for generation in (2, 3):
+        for _ in range(3):
+            assert tick(world) < LONGEST_JOB_S
+        world.want(generation, newest, everything, retain=True)
+    assert tick(world) < LONGEST_JOB_S
+    assert world.engine.installing >= {"count.0", "count.1", "count.2", "top.0"}
+    store.answers.set()
+    runs(world, lambda e: not e.installing)
+    to_the_end(world, newest)
+    assert all(i.startswith("1.3.") for h in world.nodes.hosts.values() for i in h.installed.values())
+    assert not world.engine.failed
+    assert world.output() == expected
+
+
+def test_what_was_asked_for_and_moved_away_is_not_installed(
+    world: World, store: Store, expected: dict[str, bytes]
+) -> None:
+    newest = restores(world)
+    tick(world)
+    (node,) = [n for n in world.nodes.hosts if "count.0" in world.nodes.hosts[n].installed]
+    other = "c" if node == "a" else "a"
+    world.want(1, newest, {**world.engine.desired.assignment, "count.0": other}, retain=True)
+    tick(world)
+    store.answers.set()
+    runs(world, lambda e: not e.installing)
+    assert "count.0" not in world.nodes.hosts[node].runtimes
+    assert "count.0" in world.nodes.hosts[other].runtimes
+    to_the_end(world, newest)
+    assert world.output() == expected
+
+
+def test_a_state_that_comes_after_messages_for_its_partition_is_sent_them_again(
+    world: World, store: Store, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What came before the state was not kept, and its senders count it as sent."""
+    dropped = set[str]()
+    deliver = Host._deliver
+
+    def delivered(host: Host, message: Message) -> None:
+        if message.target in host._attempts:
+            dropped.add(message.target)
+        deliver(host, message)
+
+    def comes(job: int, stage: int, slot: int) -> None:
+        if stage == 2:
+            store.answers.set()
+            for host in world.nodes.hosts.values():
+                let_all_come(host)
+
+    monkeypatch.setattr(Host, "_deliver", delivered)
+    newest = restores(world)
+    world.nodes.interrupt = comes
+    tick(world)
+    assert dropped
+    assert dropped <= {p for host in world.nodes.hosts.values() for p in host.runtimes}
+    assert dropped <= world.engine.installing
+    tick(world)
+    assert not world.engine.installing
+    to_the_end(world, newest)
+    assert world.output() == expected
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_states_that_come_in_the_middle_of_jobs_change_no_output(
+    world: World, store: Store, expected: dict[str, bytes], seed: int
+) -> None:
+    rng = random.Random(seed)
+    store.pause = lambda: rng.choice((0.0, 0.002, 0.01, 0.05))
+    newest = restores(world)
+    world.nodes.interrupt = lambda *_: time.sleep(rng.choice((0.0, 0.0, 0.005)))
+    for generation in range(2, 8):
+        runs(world, lambda e: not e.installing)
+        for _ in range(rng.randrange(3)):
+            tick(world)
+        world.want(generation, newest, world.engine.desired.assignment, retain=True)
+    runs(world, lambda e: not e.installing)
+    world.nodes.interrupt = lambda *_: None
+    to_the_end(world, newest)
+    assert world.output() == expected

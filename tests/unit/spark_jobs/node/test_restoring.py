@@ -1,0 +1,188 @@
+"""What partitions begin with is got beside the host's thread: in order, bounded, and not for those who want it no more."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from reprise.spark_jobs.contract import Place, Range, Source
+from reprise.spark_jobs.errors import StoreError
+from reprise.spark_jobs.node import restoring
+from reprise.spark_jobs.node.restoring import Prepared, Restorer
+from tests.support.waiting import until
+
+
+class Opened(Source):
+    """A source that says whether it was closed."""
+
+    def __init__(self) -> None:
+        self.closed = threading.Event()
+
+    def advance(self, place: Place, batch: int, start: int) -> int | None:
+        return None
+
+    def read(self, place: Place, batch: int, span: Range) -> None:
+        return None
+
+    def watermark(self, place: Place, batch: int, span: Range) -> int | None:
+        return None
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+class Gate:
+    """A preparation that ends when it is let go; `begun` are the names of those that have begun, in order."""
+
+    begun: list[str]
+
+    def __init__(self) -> None:
+        self.begun, self.open, self.doors = [], threading.Event(), dict[str, threading.Event]()
+
+    def prepares(self, name: str, error: Exception | None = None) -> Callable[[], Prepared]:
+        door = self.doors[name] = threading.Event()
+
+        def prepare() -> Prepared:
+            self.begun.append(name)
+            assert door.wait(30)
+            if error is not None:
+                raise error
+            return Prepared(source=Opened())
+
+        return prepare
+
+
+@pytest.fixture
+def gate() -> Gate:
+    return Gate()
+
+
+def comes(restorer: Restorer, gate: Gate, name: str, installation: str = "1.1.1", size: int = 1) -> Prepared:
+    return until(lambda: restorer.ask(name, installation, size, gate.prepares(name)), f"{name} prepared")
+
+
+def opened(prepared: Prepared | None) -> Opened:
+    assert prepared is not None
+    assert isinstance(prepared.source, Opened)
+    return prepared.source
+
+
+def test_nobody_waits_and_what_has_come_is_handed_out_once(gate: Gate) -> None:
+    restorer = Restorer()
+    assert restorer.ask("a.0", "1.1.1", 1, gate.prepares("a.0")) is None
+    until(lambda: gate.begun == ["a.0"])
+    assert restorer.ask("a.0", "1.1.1", 1, gate.prepares("never called")) is None
+    gate.doors["a.0"].set()
+    assert not opened(comes(restorer, gate, "a.0")).closed.is_set()
+    assert gate.begun == ["a.0"]
+    assert restorer.ask("a.0", "1.1.1", 1, gate.prepares("again")) is None
+    until(lambda: gate.begun == ["a.0", "again"])
+    gate.doors["again"].set()
+
+
+def test_what_it_raises_is_raised_once_and_then_it_is_tried_anew(gate: Gate) -> None:
+    restorer = Restorer()
+    prepare = gate.prepares("a.0", StoreError("away"))
+    gate.doors["a.0"].set()
+
+    def refused() -> bool:
+        try:
+            return restorer.ask("a.0", "1.1.1", 1, prepare) is not None
+        except StoreError as error:
+            return str(error) == "away"
+
+    until(refused)
+    assert restorer.ask("a.0", "1.1.1", 1, prepare) is None
+    until(lambda: gate.begun == ["a.0", "a.0"])
+
+
+@pytest.mark.parametrize("how", ["other installation", "forgotten", "closed"])
+@pytest.mark.parametrize("when", ["under way", "there"])
+def test_what_is_not_wanted_any_more_is_closed_and_handed_to_nobody(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch, how: str, when: str
+) -> None:
+    restorer, old = Restorer(), Opened()
+    door, done = threading.Event(), threading.Event()
+
+    def prepare() -> Prepared:
+        assert door.wait(30)
+        done.set()
+        return Prepared(source=old)
+
+    assert restorer.ask("a.0", "1.1.1", 1, prepare) is None
+    if when == "there":
+        door.set()
+        until(lambda: restorer._wanted["a.0"].prepared is not None)
+    if how == "other installation":
+        assert restorer.ask("a.0", "1.2.9", 1, gate.prepares("a.0")) is None
+    elif how == "forgotten":
+        restorer.forget("a.0")
+    else:
+        restorer.close()
+    door.set()
+    assert old.closed.wait(30)
+    if how == "other installation":
+        gate.doors["a.0"].set()
+        until(lambda: restorer._wanted["a.0"].prepared is not None)
+        found = restorer.ask("a.0", "1.2.9", 1, gate.prepares("never"))
+        assert opened(found) is not old
+    until(lambda: restorer._held == 0)
+
+
+def test_the_states_on_their_way_are_bounded_and_come_in_order(gate: Gate) -> None:
+    """Sizes 6, 5, 4 and 20 with room for 10; nothing small overtakes what has no room, and what is too large goes alone."""
+    restorer = Restorer(limit=10)
+    sizes = {"a.0": 6, "b.0": 5, "c.0": 4, "d.0": 20}
+    prepares = {name: gate.prepares(name) for name in sizes}
+
+    def ask(name: str) -> Prepared | None:
+        return restorer.ask(name, "1.1.1", sizes[name], prepares[name])
+
+    for name in sizes:
+        assert ask(name) is None
+    until(lambda: gate.begun == ["a.0"])
+    gate.doors["a.0"].set()
+    until(lambda: restorer._wanted["a.0"].prepared is not None)
+    assert gate.begun == ["a.0"], "it counts until it is handed out"
+    assert ask("a.0") is not None
+    until(lambda: gate.begun == ["a.0", "b.0", "c.0"])
+    assert restorer._held == 9
+    for name in ("b.0", "c.0"):
+        gate.doors[name].set()
+        until(lambda name=name: ask(name))  # type: ignore[misc]
+    until(lambda: gate.begun == ["a.0", "b.0", "c.0", "d.0"])
+    assert restorer._held == 20
+    gate.doors["d.0"].set()
+    until(lambda: ask("d.0"))
+    assert restorer._held == 0
+
+
+def test_a_client_that_never_answers_takes_no_turn_from_those_that_are_wanted(gate: Gate) -> None:
+    """All that run at once hang; after a rollback nobody waits for them, and others are read."""
+    restorer = Restorer()
+    hanging = [f"old.{i}" for i in range(restoring.PARALLEL)]
+    for name in hanging:
+        restorer.ask(name, "1.1.1", 1, gate.prepares(name))
+    until(lambda: len(gate.begun) == restoring.PARALLEL)
+    restorer.ask("new.0", "1.1.2", 1, gate.prepares("new.0"))
+    assert "new.0" not in gate.begun
+    for name in hanging:
+        restorer.forget(name)
+    until(lambda: "new.0" in gate.begun)
+    for door in gate.doors.values():
+        door.set()
+
+
+def test_threads_are_bounded_and_go_when_there_is_nothing_to_do(gate: Gate) -> None:
+    restorer = Restorer()
+    for i in range(restoring.MOST_THREADS + 3):
+        name = f"old.{i}"
+        restorer.ask(name, "1.1.1", 1, gate.prepares(name))
+        until(lambda i=i: len(gate.begun) == min(i + 1, restoring.MOST_THREADS))  # type: ignore[misc]
+        restorer.forget(name)
+    assert restorer._threads == restoring.MOST_THREADS
+    for door in gate.doors.values():
+        door.set()
+    until(lambda: restorer._threads == 0)
