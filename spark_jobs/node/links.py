@@ -1,0 +1,299 @@
+"""Where the partition host meets the two relays of its node: how frames leave the node and come in.
+
+A continuous exchange is one long Spark job with two tasks a node, the relays: the outlet
+takes frames from the host, each with the slot that it goes to, and the inlet brings those that others sent here.  Relays
+run in the executor's JVM and connect to a socket file in the executor's folder.  Their hello has the key that stands
+beside it, in a file that this user alone can read.
+
+Two exchanges may be here at once, as the next one starts while the last one still runs.  One is attached, by its
+number, and only its frames count.  Relays of a higher number wait; those of the one before are drained until their job
+ends, so that a host that changes over first does not end the exchange for those that have not.
+
+Nothing in here waits for a relay on the caller's thread: what there is no room for is refused, and the caller keeps it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import os
+import secrets
+import socket
+import struct
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from reprise.spark_jobs.node.meeting import announce, listen
+
+SOCKET, RECORD = "exchange.sock", "exchange.json"
+"""Files in the executor's folder that the relays know by name: where the host listens, and the key that it asks for."""
+OUTLET, INLET = b"o", b"i"
+"""First byte of a hello: which of the two relays connects."""
+HELLO = struct.Struct(">cII32s")
+"""Kind, number of the exchange, slot, key."""
+TO_OUTLET = struct.Struct(">iI")
+"""Before each frame to the outlet: target slot, length in bytes."""
+FROM_INLET = struct.Struct(">I")
+"""Before each frame from the inlet: length in bytes."""
+WELCOME, TOO_LATE = b"+", b"-"
+"""The answer to a hello with the right key.  A relay that is too late must not try again; one that gets no answer may, as
+the key is another one where the host has just been replaced."""
+HELLO_S = 10.0
+"""A hello is complete within that time; a busy machine needs milliseconds."""
+QUEUE_BYTES = 8 << 20
+"""What waits for an outlet at most.  A frame that is larger is taken when nothing waits."""
+WRITE_BYTES = 256 << 10
+"""How much is written at once, where many small frames wait."""
+READ_BYTES = 128 << 10
+
+
+class Links:
+    """The host's end of the exchanges of its node.  `heard` gets (number, frame) on a reader's thread, which it may hold
+    up: then the senders of this node are held up in the end."""
+
+    def __init__(self, home: Path, heard: Callable[[int, bytes], None]) -> None:
+        self._home, self._heard = home, heard
+        self._key = secrets.token_bytes(32)
+        self._lock = threading.Lock()
+        self._number = -1
+        self._closed = False
+        self._here: dict[tuple[int, bytes], _Relay] = {}
+        name = f"exchange-{os.getpid()}-{secrets.token_hex(4)}"
+        self._listener = listen(home, name)
+        announce(home, RECORD, SOCKET, self._key)
+        (home / name).replace(home / SOCKET)  # over that of a host which was here before
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def attach(self, number: int) -> None:
+        """From now on only connections of that exchange count.  ValueError: a later one is attached already."""
+        with self._lock:
+            if number < self._number:
+                raise ValueError(f"exchange {number} is attached after exchange {self._number}")
+            before, self._number = self._number, number
+            for relay in self._here.values():
+                if relay.number < before:
+                    relay.close()
+                elif before <= relay.number < number:
+                    relay.retire()
+                elif relay.number == number:
+                    relay.turn.set()
+
+    @property
+    def ready(self) -> bool:
+        """Whether outlet and inlet of the attached exchange are here."""
+        return self.there(self._number)
+
+    def there(self, number: int) -> bool:
+        """Whether outlet and inlet of that exchange are here, attached or waiting."""
+        with self._lock:
+            return (number, OUTLET) in self._here and (number, INLET) in self._here
+
+    def send(self, slot: int, frame: bytes) -> bool:
+        """Put a frame for another slot of the attached exchange into the outlet's queue; never waits.  False where there is
+        no room, or no outlet.  True says that it was taken, not that it will arrive."""
+        with self._lock:
+            outlet = self._here.get((self._number, OUTLET))
+        return isinstance(outlet, _Outlet) and outlet.put(slot, frame)
+
+    def close(self) -> None:
+        """End all connections, and take the files away."""
+        with self._lock:
+            self._closed = True
+            relays = list(self._here.values())
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
+        self._listener.close()
+        for relay in relays:
+            relay.close()
+        (self._home / SOCKET).unlink(missing_ok=True)
+        (self._home / RECORD).unlink(missing_ok=True)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                accepted, _ = self._listener.accept()
+            except OSError:
+                if self._closed:
+                    return
+                threading.Event().wait(0.1)  # no file descriptor is left, for instance
+                continue
+            threading.Thread(target=self._serve, args=(accepted,), daemon=True).start()
+
+    def _serve(self, accepted: socket.socket) -> None:
+        """One connection, from its hello to its end."""
+        with accepted, contextlib.suppress(OSError):  # the relay's task ended, or was cancelled
+            hello = _hello(accepted)
+            if hello is None or not hmac.compare_digest(hello[3], self._key):
+                return
+            relay = (_Outlet if hello[0] == OUTLET else _Inlet)(accepted, hello[1], hello[2], self._deliver)
+            if not self._admit(relay):
+                accepted.sendall(TOO_LATE)
+                return
+            try:
+                accepted.sendall(WELCOME)
+                relay.run()
+            finally:
+                relay.close()
+                with self._lock:
+                    del self._here[relay.number, relay.kind]
+
+    def _admit(self, relay: _Relay) -> bool:
+        """Whether it is the one relay of its kind, of an exchange that is not over, and for the slot that the other one has:
+        anything else is a task that Spark has put on the wrong node."""
+        with self._lock:
+            others = [one for one in self._here.values() if one.number == relay.number]
+            if self._closed or relay.number < self._number:
+                return False
+            if any(one.kind == relay.kind or one.slot != relay.slot for one in others):
+                return False
+            self._here[relay.number, relay.kind] = relay
+            if relay.number == self._number:
+                relay.turn.set()
+            return True
+
+    def _deliver(self, number: int, frame: bytes) -> bool:
+        """False for one of an exchange that does not count any more."""
+        if number != self._number:
+            return False
+        self._heard(number, frame)
+        return True
+
+
+def _hello(plain: socket.socket) -> tuple[bytes, int, int, bytes] | None:
+    """Kind, number, slot, and key of somebody who says them in time; None for anybody else."""
+    deadline = time.monotonic() + HELLO_S
+    said = b""
+    while len(said) < HELLO.size:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return None
+        plain.settimeout(left)
+        some = plain.recv(HELLO.size - len(said))
+        if not some:
+            return None
+        said += some
+    plain.settimeout(None)
+    kind, number, slot, key = HELLO.unpack(said)
+    return (kind, number, slot, key) if kind in (OUTLET, INLET) else None
+
+
+class _Relay:
+    """A relay that has said who it is."""
+
+    kind = b""
+
+    def __init__(
+        self, plain: socket.socket, number: int, slot: int, deliver: Callable[[int, bytes], bool]
+    ) -> None:
+        self.plain, self.number, self.slot, self.deliver = plain, number, slot, deliver
+        self.turn = threading.Event()
+        """Set when the exchange is attached, or over."""
+
+    def run(self) -> None:
+        """Until the connection ends."""
+        raise NotImplementedError
+
+    def retire(self) -> None:
+        """Another exchange is attached: nothing of this one counts, but its job goes on until the driver ends it."""
+        self.turn.set()
+
+    def close(self) -> None:
+        """End the connection, whoever waits for it."""
+        self.turn.set()
+        with contextlib.suppress(OSError):
+            self.plain.shutdown(socket.SHUT_RDWR)
+
+
+class _Outlet(_Relay):
+    """Takes frames away from here."""
+
+    kind = OUTLET
+
+    def __init__(
+        self, plain: socket.socket, number: int, slot: int, deliver: Callable[[int, bytes], bool]
+    ) -> None:
+        super().__init__(plain, number, slot, deliver)
+        self._waiting: deque[tuple[int, bytes]] = deque()
+        self._bytes = 0
+        self._changed = threading.Condition()
+        self._over = False
+
+    def put(self, slot: int, frame: bytes) -> bool:
+        with self._changed:
+            if self._over or (self._bytes and self._bytes + len(frame) > QUEUE_BYTES):
+                return False
+            self._waiting.append((slot, frame))
+            self._bytes += len(frame)
+            self._changed.notify()
+            return True
+
+    def run(self) -> None:
+        """An outlet says nothing after its hello; that it ends is heard here, though nothing may be written for long."""
+        threading.Thread(target=self._write, daemon=True).start()
+        self.plain.recv(1)
+
+    def retire(self) -> None:
+        super().retire()
+        self._end()
+
+    def close(self) -> None:
+        self._end()
+        super().close()
+
+    def _end(self) -> None:
+        with self._changed:
+            self._over = True
+            self._waiting.clear()
+            self._bytes = 0
+            self._changed.notify()
+
+    def _write(self) -> None:
+        with contextlib.suppress(OSError):
+            while block := self._next():
+                self.plain.sendall(block)
+
+    def _next(self) -> bytes:
+        """Frames that wait, one after the other, as far as they make one write; empty when this exchange is over."""
+        with self._changed:
+            while not self._waiting and not self._over:
+                self._changed.wait()
+            parts: list[bytes] = []
+            size = 0
+            while self._waiting and (not parts or size + len(self._waiting[0][1]) <= WRITE_BYTES):
+                slot, frame = self._waiting.popleft()
+                parts += (TO_OUTLET.pack(slot, len(frame)), frame)
+                size += len(frame)
+            self._bytes -= size
+        return b"".join(parts)
+
+
+class _Inlet(_Relay):
+    """Brings frames that others sent to this node's slot."""
+
+    kind = INLET
+
+    def run(self) -> None:
+        self.turn.wait()
+        with cast(BinaryIO, self.plain.makefile("rb", READ_BYTES)) as stream:
+            counts = True
+            while (frame := _frame(stream)) is not None:
+                try:
+                    counts = counts and self.deliver(self.number, frame)
+                except Exception:
+                    traceback.print_exc()  # the connection ends, and the exchange with it: that is seen
+                    return
+
+
+def _frame(stream: BinaryIO) -> bytes | None:
+    """The next frame; None at the end."""
+    head = stream.read(FROM_INLET.size)
+    if len(head) < FROM_INLET.size:
+        return None
+    (length,) = FROM_INLET.unpack(head)
+    frame = stream.read(length)
+    return frame if len(frame) == length else None

@@ -1,0 +1,250 @@
+"""The host's end of an exchange, with real sockets: relays are played by threads of this test."""
+
+from __future__ import annotations
+
+import json
+import queue
+import socket
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from reprise.spark_jobs.node import links as module
+from reprise.spark_jobs.node.links import (
+    FROM_INLET,
+    HELLO,
+    INLET,
+    OUTLET,
+    TO_OUTLET,
+    TOO_LATE,
+    WELCOME,
+    Links,
+)
+from reprise.spark_jobs.node.meeting import announce, listen
+from tests.support.waiting import until
+
+Heard = "queue.SimpleQueue[tuple[int, bytes]]"
+
+
+class Played:
+    """A relay: says its hello at once, and keeps the answer."""
+
+    def __init__(self, home: Path, kind: bytes, number: int, slot: int = 0, key: bytes | None = None) -> None:
+        record = json.loads((home / "exchange.json").read_text())
+        self.plain = socket.socket(socket.AF_UNIX)
+        self.plain.settimeout(20.0)
+        self.plain.connect(str(home / "exchange.sock"))
+        self.plain.sendall(HELLO.pack(kind, number, slot, key or bytes.fromhex(record["key"])))
+        try:
+            self.answer = self.plain.recv(1)
+        except ConnectionResetError:
+            self.answer = b""
+
+    def bring(self, *frames: bytes) -> None:
+        self.plain.sendall(b"".join(FROM_INLET.pack(len(frame)) + frame for frame in frames))
+
+    def taken(self) -> tuple[int, bytes]:
+        slot, length = TO_OUTLET.unpack(self._read(TO_OUTLET.size))
+        return slot, self._read(length)
+
+    def _read(self, length: int) -> bytes:
+        parts: list[bytes] = []
+        while (left := length - sum(map(len, parts))) > 0:
+            parts.append(self.plain.recv(left))
+            assert parts[-1], "the host has ended it"
+        return b"".join(parts)
+
+    def ended(self) -> bool:
+        try:
+            return self.plain.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+
+@pytest.fixture
+def heard() -> Heard:
+    return queue.SimpleQueue()
+
+
+@pytest.fixture
+def links(tmp_path: Path, heard: Heard) -> Iterator[Links]:
+    made = Links(tmp_path, lambda number, frame: heard.put((number, frame)))
+    yield made
+    made.close()
+
+
+def pair(home: Path, number: int, slot: int = 0) -> tuple[Played, Played]:
+    outlet, inlet = Played(home, OUTLET, number, slot), Played(home, INLET, number, slot)
+    assert outlet.answer == inlet.answer == WELCOME
+    return outlet, inlet
+
+
+def test_what_a_relay_finds_is_for_this_user_alone(tmp_path: Path, links: Links) -> None:
+    for name in ("exchange.sock", "exchange.json"):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+    assert stat.S_ISSOCK((tmp_path / "exchange.sock").stat().st_mode)
+    assert len(bytes.fromhex(json.loads((tmp_path / "exchange.json").read_text())["key"])) == 32
+    links.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_takes_the_place_of_a_host_that_was_here_before(tmp_path: Path, heard: Heard) -> None:
+    listen(tmp_path, "exchange.sock").close()
+    announce(tmp_path, "exchange.json", "exchange.sock", b"\1" * 32)
+    made = Links(tmp_path, lambda number, frame: heard.put((number, frame)))
+    made.attach(1)
+    relays = pair(tmp_path, 1)
+    until(lambda: made.ready, "both relays")
+    made.close()
+    assert all(relay.ended() for relay in relays)
+
+
+def test_frames_go_out_and_come_in_whole_and_in_order(tmp_path: Path, links: Links, heard: Heard) -> None:
+    links.attach(7)
+    outlet, inlet = pair(tmp_path, 7, slot=2)
+    until(lambda: links.ready, "both relays")
+    frames = [bytes([n % 251]) * (n * 37 % 5000) for n in range(300)]
+    for n, frame in enumerate(frames):
+        assert links.send(n % 5, frame)
+    assert [outlet.taken() for _ in frames] == [(n % 5, frame) for n, frame in enumerate(frames)]
+    inlet.bring(*frames)
+    assert [heard.get(timeout=20) for _ in frames] == [(7, frame) for frame in frames]
+
+
+def test_without_an_outlet_nothing_is_taken(tmp_path: Path, links: Links) -> None:
+    assert not links.ready
+    assert not links.send(1, b"x")
+    outlet = Played(tmp_path, OUTLET, 3)
+    assert not links.send(1, b"x"), "it waits, as its exchange is not attached"
+    links.attach(3)
+    until(lambda: links.send(1, b"x"), "its turn")
+    assert not links.ready, "the inlet is missing"
+    assert outlet.taken() == (1, b"x")
+    outlet.plain.close()
+    until(lambda: not links.send(1, b"x"), "a relay that ends is missed without a write")
+
+
+def test_a_queue_has_a_bound_in_bytes_and_send_never_waits(tmp_path: Path, links: Links) -> None:
+    links.attach(1)
+    outlet, inlet = pair(tmp_path, 1)
+    large = b"y" * (module.QUEUE_BYTES + 1)
+    until(lambda: links.send(0, large), "one that is larger than the queue is taken by an empty one")
+    frame = b"z" * (1 << 20)
+    taken = until(lambda: 0 if links.send(0, frame) else 1, "the outlet does not read, so the queue fills")
+    assert taken
+    assert outlet.taken() == (0, large)
+    until(lambda: links.send(0, frame), "room again")
+    assert inlet.answer == WELCOME
+
+
+def test_a_wrong_key_or_kind_is_not_answered_and_feeds_nothing(
+    tmp_path: Path, links: Links, heard: Heard
+) -> None:
+    links.attach(1)
+    wrong = Played(tmp_path, INLET, 1, key=b"k" * 32)
+    assert wrong.answer == b""
+    assert Played(tmp_path, b"x", 1).answer == b""
+    with pytest.raises((BrokenPipeError, ConnectionResetError)):
+        wrong.bring(b"not mine")
+    assert not links.ready
+    outlet, inlet = pair(tmp_path, 1)
+    inlet.bring(b"mine")
+    assert heard.get(timeout=20) == (1, b"mine")
+    assert links.ready and outlet.answer == WELCOME
+    assert heard.empty()
+
+
+def test_a_stranger_who_says_nothing_holds_nobody_up_and_is_let_go(
+    tmp_path: Path, links: Links, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "HELLO_S", 0.3)
+    silent, slow = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
+    for stranger in (silent, slow):
+        stranger.settimeout(20.0)
+        stranger.connect(str(tmp_path / "exchange.sock"))
+    slow.sendall(b"o\0\0")
+    links.attach(1)
+    relays = pair(tmp_path, 1)
+    until(lambda: links.ready, "both relays, beside the strangers")
+    assert silent.recv(1) == slow.recv(1) == b""
+    assert links.ready and relays
+
+
+def test_the_next_exchange_waits_beside_this_one_until_it_is_attached(
+    tmp_path: Path, links: Links, heard: Heard
+) -> None:
+    links.attach(1)
+    old_outlet, old_inlet = pair(tmp_path, 1)
+    new_outlet, new_inlet = pair(tmp_path, 2, slot=4)
+    until(lambda: links.there(2), "the next one")
+    new_inlet.bring(b"early")
+    old_inlet.bring(b"old")
+    assert heard.get(timeout=20) == (1, b"old")
+    assert links.ready
+    links.attach(2)
+    assert heard.get(timeout=20) == (2, b"early")
+    assert links.send(0, b"to the new one")
+    assert new_outlet.taken() == (0, b"to the new one")
+    old_inlet.bring(b"of the old one" * 100_000)  # is drained, so that the others of that exchange go on
+    new_inlet.bring(b"last")
+    assert heard.get(timeout=20) == (2, b"last")
+    links.attach(3)
+    assert old_outlet.ended(), "two changes later it is closed"
+    assert old_inlet.ended()
+    assert heard.empty()
+
+
+def test_an_exchange_that_is_over_is_told_so(tmp_path: Path, links: Links) -> None:
+    links.attach(5)
+    assert Played(tmp_path, OUTLET, 4).answer == TOO_LATE
+    with pytest.raises(ValueError, match="exchange 4 is attached after exchange 5"):
+        links.attach(4)
+    links.attach(5)
+
+
+@pytest.mark.parametrize(("kind", "slot"), [(OUTLET, 0), (INLET, 1)])
+def test_a_task_of_another_slot_is_refused(tmp_path: Path, links: Links, kind: bytes, slot: int) -> None:
+    links.attach(1)
+    right = Played(tmp_path, OUTLET, 1, slot=0)
+    wrong = Played(tmp_path, kind, 1, slot=slot)
+    assert (right.answer, wrong.answer) == (WELCOME, TOO_LATE)
+    assert not links.ready
+
+
+def test_a_reader_that_fails_ends_its_connection(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(number: int, frame: bytes) -> None:
+        raise RuntimeError(f"no use for {frame!r} of {number}")
+
+    made = Links(tmp_path, fail)
+    made.attach(1)
+    outlet, inlet = pair(tmp_path, 1)
+    until(lambda: made.ready, "both relays")
+    inlet.bring(b"x")
+    assert inlet.ended()
+    assert "no use for b'x' of 1" in capsys.readouterr().err
+    until(lambda: not made.ready, "the exchange counts as broken")
+    made.close()
+    assert outlet.ended()
+
+
+@pytest.mark.parametrize("what", ["links", "outlet", "inlet"])
+def test_when_it_closes_nobody_is_left(tmp_path: Path, what: str) -> None:
+    before = set(threading.enumerate())
+    made = Links(tmp_path, lambda number, frame: None)
+    made.attach(1)
+    outlet, inlet = pair(tmp_path, 1)
+    waiting = Played(tmp_path, INLET, 2)
+    ends: dict[str, Callable[[], None]] = {
+        "links": made.close,
+        "outlet": outlet.plain.close,
+        "inlet": inlet.plain.close,
+    }
+    ends[what]()
+    until(lambda: not made.ready, "one end is enough")
+    made.close()
+    for relay in (outlet, inlet, waiting):
+        assert relay.plain.fileno() < 0 or relay.ended()
+    until(lambda: set(threading.enumerate()) <= before, "no thread is left")
