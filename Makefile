@@ -44,14 +44,16 @@ lint: setup  ## style, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# A file is one worker's: fault-free outputs that its tests are compared with are made once and not once a worker.  Three
+# workers on two cores, as one that waits leaves room for the others.
 test-fast: lint  ## lint and the tests that start no cluster; a quarter of the examples of each property
-	REPRISE_TEST_EXAMPLES=0.25 $(BIN)/python -m pytest -q -n 3 -m "not slow and not soak and not wide"
+	REPRISE_TEST_EXAMPLES=0.25 $(BIN)/python -m pytest -q -n 3 --dist loadfile -m "not slow and not soak and not wide"
 
 control-plane: setup  ## start to build Kubernetes' own servers in the background (once a machine, 15 CPU minutes)
 	$(BIN)/python -m tests.kubernetes.build --background
 
 test: control-plane lint  ## lint and all kinds of tests, on real Spark, ZooKeeper, nodes and a Kubernetes API server
-	$(BIN)/python -m pytest -q -n 2 -m "not slow and not soak"
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow and not soak"
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "slow and not soak" --durations=25 $(MOSTLY_WAITING)
 	$(BIN)/python -m tests.kubernetes.build   # waits for the build in the background, or says what is missing
 	$(BIN)/python -m pytest -q -m "slow and not soak" --durations=25 $(MOSTLY_WAITING:%=--ignore=%)

@@ -1,9 +1,13 @@
-"""For all tests: properties are judged by their answers, not by how busy the machine is."""
+"""For all tests: properties are judged by their answers, not by how busy the machine is.  Polars has one thread, as in the
+partition hosts that Reprise starts (`reprise.spark_jobs.node.spare`): for a few rows a pool costs more than it gives."""
+
+import os
 
 from hypothesis import HealthCheck, settings
 
 from tests.support.examples import examples
 
+os.environ.setdefault("POLARS_MAX_THREADS", "1")
 settings.register_profile(
     "reprise", examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,13 @@ def calls(tree: ast.AST) -> Iterator[ast.Call]:
                 yield node
 
 
+@functools.cache
+def calls_of(package: str) -> tuple[tuple[Path, ast.Call], ...]:
+    """Each call in the files of a package, with its file."""
+    paths = sorted((ROOT / package).rglob("*.py"))
+    return tuple((path, call) for path in paths for call in calls(ast.parse(path.read_text())))
+
+
 def template(call: ast.Call) -> str:
     """The constant beginning of the message."""
     assert isinstance(call.func, ast.Attribute)
@@ -37,16 +45,14 @@ def template(call: ast.Call) -> str:
 def test_every_line_begins_with_its_event(package: str) -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{call.lineno}: {template(call)!r}"
-        for path in sorted((ROOT / package).rglob("*.py"))
-        for call in calls(ast.parse(path.read_text()))
+        for path, call in calls_of(package)
         if not EVENT.match(template(call))
     ]
     assert wrong == []
 
 
 def test_the_calls_are_found() -> None:
-    found = [c for p in PACKAGES for f in (ROOT / p).rglob("*.py") for c in calls(ast.parse(f.read_text()))]
-    assert len(found) > 80
+    assert sum(len(calls_of(package)) for package in PACKAGES) > 80
 
 
 @pytest.mark.parametrize(
