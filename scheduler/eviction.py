@@ -62,7 +62,7 @@ def _rest_fits(view: View, costs: Mapping[str, int], placed: Placed, nodes: int)
     """Whether all that the plan leaves out finds a place beside it once as many nodes are there as before: the largest
     first, each where most is free."""
     there = {**placed.held, **placed.planned.added}
-    left = [p for p in placed.planned.failed if p not in there]
+    left = [p for p in placed.planned.pending if p not in there]
     free = free_capacity(view, costs, there)
     usual = view.policy.cap_of(view.policy.node_cpu_milli)
     free |= {f"to come {k}": usual for k in range(nodes - len(view.usable))}
@@ -97,8 +97,8 @@ def rearranged(
 def _planned(view: View, costs: Mapping[str, int], held: Mapping[str, str], planner: Planner) -> Placed:
     evicted = view.survivors.keys() - held.keys()
     topology = view.snapshot.topology.partitions
-    failed = [p.id for p in topology if p.id in view.failed or p.id in evicted]
-    return Placed(plan_recovery(view, costs, held, failed, planner), held, _said(len(evicted)))
+    pending = [p.id for p in topology if p.id in view.failed or p.id in evicted]
+    return Placed(plan_recovery(view, costs, held, pending, planner), held, _said(len(evicted)))
 
 
 def _said(evicted: int) -> str:

@@ -198,7 +198,7 @@ class Incident(Line):
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A failed query that a plan could choose, with what it would take alone.  Which partitions that are follows from the
-    topology and the plan's `failed`: written down for each query they would be queries times partitions."""
+    topology and the plan's `pending`: written down for each query they would be queries times partitions."""
 
     query: str
     priority: int
@@ -229,12 +229,13 @@ class PlanRecord:
     left_out: Mapping[str, str]
     """Why, for each failed query that stays down."""
     note: str = ""
-    failed: tuple[str, ...] = ()
-    """The failed partitions that it could place, in topological order."""
+    pending: tuple[str, ...] = ()
+    """The partitions without a place that it could place, in topological order: those that failed, and survivors that gave
+    their room (`reprise.scheduler.eviction`)."""
 
     def needs(self, query: Collection[str]) -> tuple[str, ...]:
-        """Those of the failed partitions that a query with these partitions needs."""
-        return tuple(partition for partition in self.failed if partition in query)
+        """Those of the pending partitions that a query with these partitions needs."""
+        return tuple(partition for partition in self.pending if partition in query)
 
 
 def some(parts: Sequence[str]) -> str:

@@ -32,9 +32,9 @@ class Planned:
     added: Mapping[str, str]
     left_out: Mapping[str, str]
     needed: int
-    """Milli-CPU of all that is failed."""
-    failed: tuple[str, ...]
-    """What was asked for, in topological order."""
+    """Milli-CPU of all that is pending."""
+    pending: tuple[str, ...]
+    """The partitions that wait for a place, in topological order: those that failed, and survivors that gave up theirs."""
 
     @property
     def outvalued(self) -> str:
@@ -55,10 +55,10 @@ class Planned:
 
 
 def plan_recovery(
-    view: View, costs: Mapping[str, int], held: Mapping[str, str], failed: Iterable[str], planner: Planner
+    view: View, costs: Mapping[str, int], held: Mapping[str, str], pending: Iterable[str], planner: Planner
 ) -> Planned:
-    """The best choice among `failed` partitions for what the usable nodes have free beside `held`."""
-    wanted = tuple(failed)
+    """The best choice among `pending` partitions for what the usable nodes have free beside `held`."""
+    wanted = tuple(pending)
     free = free_capacity(view, costs, held)
     queries, left_out = _candidates(view, costs, held, frozenset(wanted))
     candidates = tuple(

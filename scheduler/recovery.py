@@ -62,7 +62,7 @@ def plan_by_plan(s: Situation, first: bool) -> Decision | None:
     if rollback:
         after = after.back_to(view.newest)
     elif anew:
-        after, back = _with_ancestors(s, after, planned.failed)
+        after, back = _with_ancestors(s, after, planned.pending)
         note = "; ".join(filter(None, (note, back)))
     elif after.assignment == before.assignment:
         after = before
@@ -171,7 +171,7 @@ def _after_plan(s: Situation, desired: Desired, planned: Planned) -> Incident:
         generation=desired.generation,
         lines=desired.lines,
         driver_until=None,
-        considered=s.considered(planned.failed, planned.added),
+        considered=s.considered(planned.pending, planned.added),
     )
 
 

@@ -84,7 +84,7 @@ class Situation:
             seconds=planned.plan.seconds,
             left_out=planned.left_out,
             note="; ".join(filter(None, (note, planned.outvalued))),
-            failed=planned.failed,
+            pending=planned.pending,
         )
 
     def considered(self, candidates: Iterable[str], added: Mapping[str, str]) -> Considered:
@@ -94,7 +94,7 @@ class Situation:
 
 def answer_on_record(plan: Plan) -> dict[str, object]:
     """The planner's answer less what the record says already: partitions and places are in `added`, and what a query that
-    is left out misses follows from `failed` and `added`.  With all of that it would be queries times partitions."""
+    is left out misses follows from `pending` and `added`.  With all of that it would be queries times partitions."""
     excluded = [replace(e, missing=(), competes_with=e.competes_with[:MAX_RIVALS]) for e in plan.excluded]
     answer = plan_to_json(replace(plan, excluded=tuple(excluded)))
     return {name: value for name, value in answer.items() if name not in ("partitions", "placement")}

@@ -111,8 +111,8 @@ def _left_out(
 ) -> tuple[LeftOutView, ...]:
     """The most valuable first.  The planner's account where there is one, else the scheduler's reason."""
     accounts = {e.query: e for e in answer.excluded} if answer else {}
-    lacking = frozenset(record.failed) - record.added.keys()
-    missing = Missing({partition: k for k, partition in enumerate(record.failed)}, lacking)
+    lacking = frozenset(record.pending) - record.added.keys()
+    missing = Missing({partition: k for k, partition in enumerate(record.pending)}, lacking)
     found = []
     for query, reason in record.left_out.items():
         account, known = accounts.get(query), queries.get(query)

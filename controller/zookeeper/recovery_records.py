@@ -108,7 +108,7 @@ def encode_plan(x: PlanRecord) -> bytes:
             "generation": x.generation,
             "free": dict(x.free),
             "candidates": [shallow(candidate) for candidate in x.candidates],
-            "failed": list(x.failed),
+            "pending": list(x.pending),
             "plan": dict(x.plan),
             "added": dict(x.added),
             "seconds": x.seconds,
@@ -136,10 +136,14 @@ def parse_plan(raw: bytes, path: str = paths.PLANS) -> PlanRecord:
         seconds=f.number("seconds"),
         left_out=f.mapping("left_out", as_text),
         note=f.text("note", ""),
-        failed=tuple(
-            f.items("failed", as_text, list(dict.fromkeys(p for _, own in candidates for p in own)))
-        ),
+        pending=_pending(f, [own for _, own in candidates]),
     )
+
+
+def _pending(f: Fields, by_candidate: list[list[str]]) -> tuple[str, ...]:
+    """Older records call them `failed`; the oldest have neither, and name them with each candidate."""
+    oldest = list(dict.fromkeys(p for own in by_candidate for p in own))
+    return tuple(f.items("pending", as_text, f.items("failed", as_text, oldest)))
 
 
 def _lost(f: Fields, name: str, value: Any) -> LostNode:
@@ -171,7 +175,7 @@ def _considered(f: Fields) -> Considered:
 
 
 def _candidate(f: Fields, name: str, value: Any) -> tuple[Candidate, list[str]]:
-    """With its partitions, which older records name here and not in `failed`."""
+    """With its partitions, which the oldest records name here (`_pending`)."""
     entry = as_object(f, name, value)
     candidate = Candidate(
         query=entry.text("query"), priority=entry.integer("priority"), cost=entry.integer("cost")

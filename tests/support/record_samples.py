@@ -90,7 +90,7 @@ PLAN = PlanRecord(
     seconds=0.01,
     left_out={"other.0": "outbid"},
     note="",
-    failed=("sink.0",),
+    pending=("sink.0",),
 )
 
 __all__ = ["DESIRED", "INCIDENT", "PLAN", "POISON", "POLICY", "PROGRESS", "TOPOLOGY", "replace"]

@@ -75,10 +75,10 @@ def instance_of(
 ) -> Instance:
     """The question that a plan answered; with `edges` for who asks the operator-centric baseline, which alone looks at them:
     there may be millions.  ReportError names `source` and what in it does not belong together."""
-    for partition in plan.failed:
+    for partition in plan.pending:
         if partition not in topology.partitions:
             raise ReportError(
-                f"{source}: plan {plan.id}: failed: topology.json has no partition {partition!r}"
+                f"{source}: plan {plan.id}: pending: topology.json has no partition {partition!r}"
             )
     for candidate in plan.candidates:
         if candidate.query not in topology.queries:
@@ -86,7 +86,7 @@ def instance_of(
                 f"{source}: plan {plan.id}: candidates: topology.json has no query {candidate.query!r}"
             )
     place = {p: k for k, p in enumerate(topology.order)}
-    missing = Missing(place, frozenset(plan.failed))
+    missing = Missing(place, frozenset(plan.pending))
     needs = {c.query: missing(topology.queries[c.query].partitions) for c in plan.candidates}
     wanted = set[str]().union(*needs.values())
     for partition in sorted(wanted):

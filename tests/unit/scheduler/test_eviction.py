@@ -60,7 +60,7 @@ def test_the_room_of_survivors_that_cannot_run_brings_a_query_back() -> None:
     assert w.desired.assignment == {"a.0": "n3#1", "a.1": "n3#1"}
     plan = w.plans[0]
     assert plan.free == {"n3#1": 200}
-    assert plan.failed == ("a.0", "a.1", "b.0", "b.1", "c.0", "c.1")
+    assert plan.pending == ("a.0", "a.1", "b.0", "b.1", "c.0", "c.1")
     assert plan.note.startswith("2 partitions on living nodes could not run")
     assert any(line.endswith("give their room") for line in w.log)
 
@@ -89,7 +89,7 @@ def test_nobody_leaves_where_everything_fits() -> None:
     assert {p: n for p, n in SPLIT.items() if n == "n3"}.items() <= {
         p: n.partition("#")[0] for p, n in w.desired.assignment.items()
     }.items()
-    assert (w.plans[0].failed, w.plans[0].note) == (("a.0", "a.1", "b.1", "c.0"), "")
+    assert (w.plans[0].pending, w.plans[0].note) == (("a.0", "a.1", "b.1", "c.0"), "")
 
 
 def test_what_was_evicted_comes_back_with_the_next_node_and_everything_in_the_end() -> None:

@@ -79,7 +79,7 @@ def test_where_output_was_dropped_what_failed_takes_its_ancestors_back_and_nobod
     back = {p for p in lives if p in w.desired.lines}
     assert back
     assert lives - back
-    assert back == going_back_by_the_line(w.topology, set(plan.failed)) & lives
+    assert back == going_back_by_the_line(w.topology, set(plan.pending)) & lives
     assert {p for p in lives - back if w.driver.positions[p] < positions[p]} == set()
     assert w.desired.generation == w.desired.lines[min(back)].generation - 1
     assert {w.desired.origin(p).position for p in back} == {checkpoint}

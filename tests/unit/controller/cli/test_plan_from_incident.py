@@ -32,7 +32,7 @@ def run(tmp_path: Path) -> Path:
     candidates = tuple(Candidate(sink, 2 + i, 40) for i, sink in enumerate(sinks))
     plan = PlanRecord(
         "inc-1-p1", "inc-1", 1023.0, "first", True, 10, 2, {"n1#1": 50}, candidates,
-        {"value": 2, "algorithm": "best-density"}, {"count.0": "n1#1"}, 0.01, {}, failed=sinks,
+        {"value": 2, "algorithm": "best-density"}, {"count.0": "n1#1"}, 0.01, {}, pending=sinks,
     )  # fmt: skip
     assert set(sinks) <= set(topology.partitions)
     (tmp_path / "topology.json").write_text(to_json(resource))
@@ -68,7 +68,7 @@ def change(folder: Path, *path: str | int, value: Any) -> None:
     ("path", "value", "said"),
     [
         (("incidents", 0, "costs"), {"count.0": 40}, "costs: no partition 'count.1'"),
-        (("plans", 0, "failed"), ["ghost.0"], "no partition 'ghost.0'"),
+        (("plans", 0, "pending"), ["ghost.0"], "no partition 'ghost.0'"),
         (("plans", 0, "candidates", 0, "query"), "ghost.1", "no query 'ghost.1'"),
         (("plans", 0, "free"), {"n1#1": "much"}, "free"),
         (("plans",), 7, "not the plans of a run"),

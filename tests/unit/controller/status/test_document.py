@@ -108,7 +108,7 @@ def _plan(free: int) -> PlanRecord:
         added=dict(answer.placement or {}),
         seconds=0.01,
         left_out={e.query: e.reason for e in answer.excluded},
-        failed=("clean.1", "count.1"),
+        pending=("clean.1", "count.1"),
     )
 
 

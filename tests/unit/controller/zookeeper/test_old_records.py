@@ -129,7 +129,7 @@ READ: dict[str, tuple[Callable[[bytes, str], Any], Any]] = {
             seconds=0.01,
             left_out={"other.0": "outbid"},
             note="",
-            failed=("sink.0",),
+            pending=("sink.0",),
         ),
     ),
     "poison": (parse_poison, Poison("2", {"sink.2": SINK})),

@@ -247,8 +247,10 @@ def test_what_is_wrong_is_named(name: str, change: dict[str, Any], field: str) -
 
 
 def test_the_plan_of_an_older_version_is_read() -> None:
-    """It named the failed partitions with every candidate."""
+    """It named the pending partitions with every candidate, and a later one called them failed."""
     record = json.loads(encode_plan(PLAN))
+    record["failed"] = record.pop("pending")
+    assert parse_plan(json.dumps(record).encode()) == PLAN
     del record["failed"]
     record["candidates"] = [
         {"query": "a.0", "priority": 1, "cost": 5, "partitions": ["x.0", "a.0"]},
@@ -256,7 +258,7 @@ def test_the_plan_of_an_older_version_is_read() -> None:
     ]
     plan = parse_plan(json.dumps(record).encode())
     assert plan.candidates == (Candidate("a.0", 1, 5), Candidate("b.0", 2, 7))
-    assert plan.failed == ("x.0", "a.0", "b.0")
+    assert plan.pending == ("x.0", "a.0", "b.0")
     assert plan.needs({"x.0", "b.0", "y.0"}) == ("x.0", "b.0")
 
 
