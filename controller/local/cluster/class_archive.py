@@ -26,6 +26,7 @@ from reprise.controller.agent import processes
 from reprise.controller.agent.jvm import Jvm, class_path
 from reprise.controller.errors import EmbeddedError, StartError
 from reprise.controller.local.cluster import launch
+from reprise.controller.local.cluster.class_archive_pruning import prune
 from reprise.controller.local.cluster.process_reaper import ProcessReaper
 
 _LAYOUT = "3"
@@ -33,7 +34,6 @@ _LAYOUT = "3"
 _TRAINING_TIMEOUT_S = 600.0
 _DUMP_TIMEOUT_S = 240.0
 _TRY_AGAIN_AFTER_S = 86400.0
-_UNUSED_AFTER_S = 30 * 86400.0
 
 
 def cache_dir() -> Path:
@@ -84,11 +84,12 @@ def ensure_archive(jvm: Jvm, reaper: ProcessReaper, progress: Callable[[str], No
             with _alone(folder / f"classes-{key}.lock"):
                 if not archive.exists() and not failure.exists():
                     _make(jvm, reaper, archive, failure)
+            if gone := prune(folder):
+                progress(f"{len(gone)} class archives that nobody has used lately are removed from {folder}")
         if failure.exists():
             progress(f"no class archive, JVMs start slower: see {failure}")
             return None
-        os.utime(archive)
-        _forget_unused(folder)
+        os.utime(archive)  # the newest were used last: class_archive_pruning
     except OSError as error:
         progress(f"no class archive, JVMs start slower: {error}")
         return None
@@ -160,12 +161,3 @@ def _run(
         process.wait()
     if process.returncode != 0:
         raise StartError(f"{' '.join(command[:4])} ended with {process.returncode}: {launch.tail(log)}")
-
-
-def _forget_unused(folder: Path) -> None:
-    """Archives are large (100 MB): drop those that no start has used for a month."""
-    horizon = time.time() - _UNUSED_AFTER_S
-    for path in folder.glob("classes-*"):
-        with contextlib.suppress(OSError):
-            if path.stat().st_mtime < horizon:
-                path.unlink()
