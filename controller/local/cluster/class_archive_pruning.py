@@ -61,7 +61,7 @@ def _held(lock: Path) -> Iterator[None]:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """None: somebody else has removed it meanwhile."""
+    """What the file system says of it, or None where somebody else has removed it meanwhile."""
     try:
         return path.stat()
     except OSError:
