@@ -287,6 +287,12 @@ INCIDENT = Dashboard(
             ),
             "s",
         ),
+        Panel(
+            "Where states came from",
+            "States that partitions began with, a second: from their own node's copies, or from the checkpoint store.",
+            (Query(_rate("origin", "reprise_restored_states_total"), "{{origin}}"),),
+            "ops",
+        ),
         FILL,
     ),
 )

@@ -407,14 +407,14 @@ class Engine:
         self.problems += report.problems
         self.gaps.update(p for p in report.gaps if p in self.positions)
         self.buffers[node] = report.held
-        self.figures.spilled(report.host, report.spilled)
+        self.figures.counts(report)
         self.staged[node] = report.staged
 
     def _complete_checkpoints(self) -> None:
         ledger, before = self.ledger, self.punctuations.newest
         for position, snapshots in self.punctuations.acknowledged(self.topology.partitions):
             # what fails here is tried again with the next job
-            self.store.complete(
+            self.restore_point.complete(
                 Manifest(position, snapshots, ledger.offsets(position), ledger.logs(position))
             )
             self.punctuations.complete(position)

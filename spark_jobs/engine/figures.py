@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from reprise.spark_jobs.node.command import Usage
+from reprise.spark_jobs.node.command import Report, Usage
 
 KEPT = 1024
 """Jobs whose times are kept for a reader; older ones are forgotten."""
@@ -49,13 +49,17 @@ class Figures:
     replay_bytes: int = 0
     replay_s: float = 0.0
     spilled_bytes: int = 0
+    states_here: int = 0
+    """States that partitions began with and that their node had kept."""
+    states_there: int = 0
+    """States that partitions began with and that came from the checkpoint store."""
     checkpoint_s: float = 0.0
     """From announcing to completing the newest checkpoint."""
     _reach: int = 0
     """The last batch that was ever released: what is before it is replayed."""
     _under_way: dict[str, _Restoration] = field(default_factory=dict)
     _announced: dict[int, float] = field(default_factory=dict)
-    _spilled: dict[str, int] = field(default_factory=dict)
+    _counted: dict[str, tuple[int, int, int]] = field(default_factory=dict)
 
     def reached(self, horizon: int) -> None:
         """Before a rollback, and whenever the horizon has moved."""
@@ -87,10 +91,15 @@ class Figures:
             if positions[partition] >= self._reach:
                 del self._under_way[partition]
 
-    def spilled(self, host: str, total: int) -> None:
-        """`total`: of one host since it began; a new host begins at zero under another name."""
-        self.spilled_bytes += max(0, total - self._spilled.get(host, 0))
-        self._spilled[host] = total
+    def counts(self, report: Report) -> None:
+        """What a host has counted since it began; a new host begins at zero under another name."""
+        before = self._counted.get(report.host, (0, 0, 0))
+        now = (report.spilled, report.states_here, report.states_there)
+        spilled, here, there = (max(0, total - known) for total, known in zip(now, before, strict=True))
+        self.spilled_bytes += spilled
+        self.states_here += here
+        self.states_there += there
+        self._counted[report.host] = now
 
     def announced(self, punctuations: Collection[int], now: float) -> None:
         """All that are open now."""

@@ -38,6 +38,8 @@ class RestorePoint:
     """Complete checkpoints that cannot be used."""
     installs: Mapping[str, Install] = field(default_factory=dict)
     """What each partition that has state is installed from."""
+    _own: dict[int, Manifest] = field(default_factory=dict)
+    """Manifests of the newest checkpoints that this driver has completed: no plan waits for the store to be told them."""
     _positions: Positions | None = None
     """What `installs` is of."""
     _refused: int | None = None
@@ -66,6 +68,13 @@ class RestorePoint:
         """Let each partition be installed from what `find` has found there from now on."""
         self.installs, self._positions = installs, positions
 
+    def complete(self, manifest: Manifest) -> None:
+        """Make a checkpoint exist; raises what `CheckpointStore.complete` raises."""
+        self.store.complete(manifest)
+        self._own[manifest.position] = manifest
+        for old in sorted(self._own)[: -self.resource.checkpoint.keep]:
+            del self._own[old]
+
     def _read(self, position: int) -> Mapping[str, Install]:
         if position < self.ledger.trimmed:
             self.bad.add(position)
@@ -78,7 +87,7 @@ class RestorePoint:
         if self._refused == position and self.clock() < self._ask_again:
             raise self._why
         try:
-            manifest = self.store.manifest(position)
+            manifest = self._own.get(position) or self.store.manifest(position)
             _require_round(manifest)
         except CheckpointError as error:
             self._asked = self._asked + 1 if self._refused == position else 0

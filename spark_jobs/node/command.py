@@ -143,6 +143,10 @@ class Report:
     gaps: tuple[str, ...] = ()
     kept_since: int = 0
     """Whatever is restored from this batch or a later one is sent from here all that it needs."""
+    states_here: int = 0
+    """States that this host has ever read from its node's own copies, to begin partitions with."""
+    states_there: int = 0
+    """States that it had to read from the checkpoint store."""
     version: str = VERSION
 
     @property

@@ -47,6 +47,7 @@ from reprise.spark_jobs.node.runtime import OperatorRuntime, Runtime, SourceRunt
 from reprise.spark_jobs.node.snapshots import SnapshotWriter
 from reprise.spark_jobs.node.wire import Message, decode_table, pack, unpack
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
+from reprise.spark_jobs.state.local_copies import LocalCopies
 from reprise.spark_jobs.topology import StreamTopology, Topology, expand, from_json
 
 ROUND = 8
@@ -100,6 +101,8 @@ class Host:
         self._gaps: set[str] = set()
         self._owed: dict[str, int] = {}
         """Partition -> punctuation that it has applied and that its sink does not show yet: nothing is stored before."""
+        self._copies = LocalCopies(folder / "states")
+        """States that were stored from here; they outlive a driver, whose successor goes back to them."""
         self._busy_s = 0.0
         self._text = ""
 
@@ -183,6 +186,8 @@ class Host:
             gaps=tuple(sorted(self._gaps)),
             counters=counters,
             kept_since=kept_since(self.runtimes.values()),
+            states_here=self._copies.read_here,
+            states_there=self._copies.read_there,
         )
 
     def close(self, wait: bool = True) -> None:
@@ -211,8 +216,9 @@ class Host:
         self._text = ""
         self._resource: StreamTopology = from_json(command.topology)
         self._topology: Topology = expand(self._resource)
-        self._store = CheckpointStore(command.checkpoints, self._resource.checkpoint.standby)
-        self._writer = SnapshotWriter(self._store, self.name)
+        self._copies.allow(self._resource.checkpoint.local_copies_bytes)
+        store = CheckpointStore(command.checkpoints, self._resource.checkpoint.standby, self._copies)
+        self._writer = SnapshotWriter(store, self.name)
         self._restorer = Restorer()
         policy = self._resource.recovery
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -243,7 +249,7 @@ class Host:
         """Install a partition; for as long as what it needs is not there it stays `being installed`, which is no failure."""
         spec, install = self._topology.partitions[partition], attempt.install
         installation = self.installed[partition]
-        prepare = Preparing(spec, installation, install, self._resource, command)
+        prepare = Preparing(spec, installation, install, self._resource, command, self._copies)
         prepared: Prepared | None = Prepared()
         try:
             if prepare.waits:
@@ -320,6 +326,7 @@ class Host:
     def _refresh(self, command: Command) -> None:
         """Bring sources, cursors and buffers in line with what the driver knows."""
         self._writer.keep(command.punctuations, self.installed)
+        self._copies.forget(command.covered.oldest)
         for runtime in list(self.runtimes.values()):
             self._bring_in_line(runtime, command)
         make_room = partial(relieve, self.runtimes.values(), command.positions, absent=True)

@@ -19,6 +19,7 @@ from reprise.spark_jobs.node.runtime import STAGED, OperatorRuntime, Runtime, So
 from reprise.spark_jobs.sinks import Opening, Owner, Sink
 from reprise.spark_jobs.sinks.url import file_sink
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
+from reprise.spark_jobs.state.local_copies import LocalCopies
 from reprise.spark_jobs.state.snapshot import StateFile
 from reprise.spark_jobs.topology import (
     OperatorSpec,
@@ -59,6 +60,7 @@ class Preparing:
     install: Install
     resource: StreamTopology
     command: Command
+    copies: LocalCopies
 
     @property
     def waits(self) -> bool:
@@ -75,7 +77,7 @@ class Preparing:
 
     def __call__(self) -> Prepared:
         """StoreError, SinkError, SourceError, NotYetError: not now; another CheckpointError: this checkpoint is bad."""
-        store = CheckpointStore(self.command.checkpoints, self.resource.checkpoint.standby)
+        store = CheckpointStore(self.command.checkpoints, self.resource.checkpoint.standby, self.copies)
         tables = state_tables(store, self.install)
         if self.partition.is_source:
             return Prepared(tables, make_source(self.resource.source(self.partition.place.operator)))

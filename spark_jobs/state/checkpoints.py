@@ -22,6 +22,7 @@ import pyarrow as pa
 from reprise.spark_jobs.contract import Tables
 from reprise.spark_jobs.errors import CheckpointError, DamagedError, StoreError
 from reprise.spark_jobs.state.epochs import Fence, recorded
+from reprise.spark_jobs.state.local_copies import LocalCopies
 from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.state.snapshot import StateFile
 from reprise.spark_jobs.state.state_file import decode_state, encoded
@@ -37,12 +38,14 @@ STREAM = "stream.json"
 class CheckpointStore:
     """Reads and writes checkpoints below one location; reads from a mirror of it what it does not have whole.
 
-    Nothing is written to a mirror: keeping it up to date is the work of the storage.
+    Nothing is written to a mirror: keeping it up to date is the work of the storage.  `copies`: where states that are
+    written from here are kept, too, and looked for first.
     """
 
-    def __init__(self, location: str, standby: Sequence[str] = ()) -> None:
+    def __init__(self, location: str, standby: Sequence[str] = (), copies: LocalCopies | None = None) -> None:
         self.location = location
         self._files = Files(location)
+        self._copies = copies
         self._standby = tuple(CheckpointStore(mirror) for mirror in standby)
         self._fence: Fence | None = None
         self._unsure: set[int] = set()
@@ -106,11 +109,15 @@ class CheckpointStore:
         digest = hashlib.sha256()
         for piece in pieces:
             digest.update(piece)
-        return StateFile(relative, sum(len(piece) for piece in pieces), digest.hexdigest())
+        file = StateFile(relative, sum(len(piece) for piece in pieces), digest.hexdigest())
+        if self._copies is not None:
+            self._copies.keep(file, position, pieces)
+        return file
 
     def read_state(self, file: StateFile) -> dict[str, pa.Table]:
         """A state file's tables.  Raises CheckpointError when it is missing or not the bytes that the manifest names."""
-        return decode_state(self._found_whole(file))
+        here = None if self._copies is None else self._copies.read(file)
+        return decode_state(self._found_whole(file) if here is None else here)
 
     def _found_whole(self, file: StateFile) -> bytes:
         return self._first_whole(lambda store: store._whole(file))

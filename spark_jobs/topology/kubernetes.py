@@ -53,7 +53,7 @@ class ExecutorModel(Closed):
     768Mi for Python."""
     storage: Bytes | None = None
     """Most that an executor's pod may write to its machine's disk; it is ended beyond that. By default
-    `recovery.bufferDisk` and 2Gi for Spark."""
+    `recovery.bufferDisk`, `checkpoint.localCopies` and 2Gi for Spark."""
     spread: Literal["required", "preferred", "none"] = "preferred"
     """Whether two executors of the topology may share a machine: never, where it cannot be avoided, or freely. One
     machine with two executors is two nodes that fail together."""

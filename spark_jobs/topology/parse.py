@@ -188,7 +188,7 @@ def _resource(model: s.StreamTopologyModel) -> r.StreamTopology:
         batch_interval_s=parse_duration(spec.batch.interval),
         sources=tuple(_source(x) for x in spec.sources),
         operators=tuple(_operator(x) for x in spec.operators),
-        checkpoint=_checkpoint(spec.checkpoint),
+        checkpoint=_checkpoint(spec),
         recovery=_recovery(spec.recovery),
         spark=r.SparkSettings(parse_bytes(spec.spark.executor_memory), dict(spec.spark.conf)),
         nodes=r.NodeSettings(spec.nodes.count, parse_cpu(spec.nodes.cpu)),
@@ -223,7 +223,8 @@ def _grouping(x: s.InputModel) -> r.Grouping:
     return r.Grouping(r.Mode.FORWARD if x.forward else r.Mode.SINGLE)
 
 
-def _checkpoint(x: s.CheckpointModel) -> r.CheckpointPolicy:
+def _checkpoint(spec: s.SpecModel) -> r.CheckpointPolicy:
+    x, storage = spec.checkpoint, spec.kubernetes.executor.storage
     interval = x.interval if x.every_batches is not None or x.interval is not None else "10s"
     return r.CheckpointPolicy(
         interval_s=None if interval is None else parse_duration(interval),
@@ -231,6 +232,10 @@ def _checkpoint(x: s.CheckpointModel) -> r.CheckpointPolicy:
         location=x.location,
         keep=x.keep,
         standby=tuple(x.standby),
+        local_copies_bytes=min(
+            parse_bytes(x.local_copies),
+            2**63 if storage is None else max(0, parse_bytes(storage) - _other_disk(spec)),
+        ),
     )
 
 
@@ -253,7 +258,11 @@ def _recovery(x: s.RecoveryModel) -> r.RecoveryPolicy:
 EXECUTOR_OVERHEAD = 768 << 20
 """Bytes of an executor's pod beyond heap and buffers: Python worker, partition host, JVM."""
 EXECUTOR_DISK = 2 << 30
-"""Bytes that it may write beyond spilled buffers: Spark's shuffle, logs."""
+"""Bytes that it may write beyond spilled buffers and copies of states: Spark's shuffle, logs."""
+
+
+def _other_disk(spec: s.SpecModel) -> int:
+    return parse_bytes(spec.recovery.buffer_disk) + EXECUTOR_DISK
 
 
 def _kubernetes(spec: s.SpecModel) -> r.KubernetesSettings:
@@ -275,7 +284,7 @@ def _kubernetes(spec: s.SpecModel) -> r.KubernetesSettings:
         executor_memory_bytes=parts + EXECUTOR_OVERHEAD if memory is None else parse_bytes(memory),
         driver_storage_bytes=parse_bytes(x.driver.storage),
         executor_storage_bytes=(
-            parse_bytes(spec.recovery.buffer_disk) + EXECUTOR_DISK
+            _other_disk(spec) + parse_bytes(spec.checkpoint.local_copies)
             if x.executor.storage is None
             else parse_bytes(x.executor.storage)
         ),

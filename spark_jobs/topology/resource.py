@@ -100,6 +100,8 @@ class CheckpointPolicy:
     keep: int
     standby: tuple[str, ...] = ()
     """Mirrors of the location, read where it cannot be."""
+    local_copies_bytes: int = 0
+    """On each node, for states that it has stored."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,6 +126,9 @@ class CheckpointModel(Closed):
     standby: Annotated[list[Location], Field(max_length=8)] = Field(default_factory=list)
     """Mirrors of the location, in the order in which they are read where it cannot be, or holds damaged files.
     Nothing is written to them."""
+    local_copies: MaybeNoBytes = "2Gi"
+    """Disk of one node for copies of the newest states that it has stored: a partition that goes back there reads its state
+    from them. 0 keeps none; never more than `kubernetes.executor.storage` leaves, where it is given."""
 
     @model_validator(mode="after")
     def _one_rhythm(self) -> Self:

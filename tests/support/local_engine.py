@@ -144,6 +144,12 @@ class World:
             f"not reached: {self.engine.positions} {self.engine.failed} {self.engine.problems[-3:]}"
         )
 
+    def forget(self) -> None:
+        """What this driver has written and what these nodes have kept is only in the store, as after all were replaced."""
+        self.engine.restore_point._own.clear()
+        for host in self.nodes.hosts.values():
+            host._copies.allow(0)
+
     def output(self) -> dict[str, bytes]:
         """Every sink file's bytes by relative path."""
         return {str(p.relative_to(self.sink)): p.read_bytes() for p in self.sink.rglob("*") if p.is_file()}

@@ -250,6 +250,13 @@ METRICS: tuple[Metric, ...] = (
     ),
     _counter("reprise_restored_partitions_total", "", "Partitions that were restored.", places=_DRIVER),
     _counter(
+        "reprise_restored_states_total",
+        "",
+        "States that partitions began with: read from their own node's copies, or from the checkpoint store.",
+        Label("origin", ("node", "store")),
+        places=_DRIVER,
+    ),
+    _counter(
         "reprise_replay_bytes_total",
         "bytes",
         "Input that restored partitions applied again, up to where the stream was before.",

@@ -64,6 +64,9 @@ class DriverMetrics:
         for index, medium in enumerate(("memory", "disk")):
             labels = {"topology": self._name, "medium": medium}
             yield Sample("reprise_buffer_bytes", labels, sum(node[index] for node in buffers))
+        figures = self.engine.figures
+        for origin, states in (("node", figures.states_here), ("store", figures.states_there)):
+            yield Sample("reprise_restored_states_total", {"topology": self._name, "origin": origin}, states)
         for operator, counted in self.engine.progress.counters.items():
             for counter, value in counted.items():
                 labels = {"topology": self._name, "operator": operator, "counter": counter}

@@ -325,6 +325,7 @@ def test_a_store_that_is_away_while_the_newest_is_damaged_condemns_no_older_one(
     *_, older, newest = world.engine.store.positions()
     (manifest,) = (world.checkpoints / f"cp-{newest:08d}").glob("COMPLETE*")
     manifest.write_text("{")
+    world.forget()
 
     def away(_: object) -> list[int]:
         raise StoreError("away")
@@ -398,6 +399,7 @@ def test_where_the_newest_is_damaged_the_one_before_serves_and_what_differs_is_s
     shown = world.output()
     (manifest,) = (world.checkpoints / f"cp-{newest:08d}").glob("COMPLETE*")
     manifest.write_text("{")
+    world.forget()
     with pytest.raises(DamagedError):
         world.want(2, newest, world.spread("a", "b"))
     world.want(3, older, world.spread("a", "b"))

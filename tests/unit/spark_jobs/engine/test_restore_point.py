@@ -48,6 +48,9 @@ class Store:
             raise found
         return found
 
+    def complete(self, manifest: Manifest) -> None:
+        self.found[manifest.position] = manifest
+
     def positions(self) -> list[int]:
         if self.away is not None:
             raise self.away
@@ -245,3 +248,16 @@ def test_a_line_of_a_newer_version_is_refused_and_not_damaged() -> None:
         "at which all are at the same: it was written by a newer version"
     )
     assert (scene.point.bad, scene.punctuations.newest) == (set(), 20)
+
+
+def test_what_this_driver_has_completed_is_installed_without_asking_the_store() -> None:
+    """The newest `keep`; of an older one the store is asked."""
+    scene = Scene()
+    every = [10 * (i + 1) for i in range(scene.point.resource.checkpoint.keep + 1)]
+    for position in every:
+        scene.point.complete(manifest(position))
+    for position in every[1:]:
+        assert scene.find(position, back=False)["p.0"].position == position
+    assert scene.store.asked == []
+    scene.find(every[0], back=False)
+    assert scene.store.asked == [every[0]]

@@ -14,6 +14,7 @@ from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.node.host import Host
 from reprise.spark_jobs.node.wire import Message
 from reprise.spark_jobs.storage.files import Files
+from reprise.spark_jobs.topology import override
 from tests.support.local_engine import World
 from tests.support.prepared import let_all_come
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
@@ -126,7 +127,7 @@ def test_everything_goes_back_twice_while_the_store_does_not_answer(
             assert tick(world) < LONGEST_JOB_S
         world.want(generation, newest, everything, retain=True)
     assert tick(world) < LONGEST_JOB_S
-    assert world.engine.installing >= {"count.0", "count.1", "count.2", "top.0"}
+    assert world.engine.installing >= {"count.0", "top.0"}
     store.answers.set()
     runs(world, lambda e: not e.installing)
     to_the_end(world, newest)
@@ -185,8 +186,9 @@ def test_a_state_that_comes_after_messages_for_its_partition_is_sent_them_again(
 
 @pytest.mark.parametrize("seed", range(3))
 def test_states_that_come_in_the_middle_of_jobs_change_no_output(
-    world: World, store: Store, expected: dict[str, bytes], seed: int
+    tmp_path: Path, store: Store, expected: dict[str, bytes], seed: int
 ) -> None:
+    world = begun(override(resource_of(DIAMOND), {"checkpoint.localCopies": "0"}), tmp_path)
     rng = random.Random(seed)
     store.pause = lambda: rng.choice((0.0, 0.002, 0.01, 0.05))
     newest = restores(world)
@@ -199,4 +201,97 @@ def test_states_that_come_in_the_middle_of_jobs_change_no_output(
     runs(world, lambda e: not e.installing)
     world.nodes.interrupt = lambda *_: None
     to_the_end(world, newest)
+    assert world.engine.figures.states_here == 0
     assert world.output() == expected
+
+
+# -- copies on the node ------------------------------------------------------------------------------------------------
+
+
+def figures(world: World) -> tuple[int, int]:
+    """States that were read on their own node, and from the store."""
+    return world.engine.figures.states_here, world.engine.figures.states_there
+
+
+def test_who_goes_back_on_its_own_node_reads_nothing_from_the_store(
+    world: World, store: Store, expected: dict[str, bytes]
+) -> None:
+    """The store answers nobody, and is asked for nothing."""
+    newest = in_the_middle(world)
+    for generation in (2, 3):
+        world.want(generation, newest, world.engine.desired.assignment, retain=True)
+        runs(world, lambda e: min(e.at_work.values(), default=0) > newest and not e.installing)
+    assert store.read == []
+    here, there = figures(world)
+    assert (here, there) == (2 * sum(size > 0 for size in sizes(world, newest)), 0)
+    to_the_end(world, newest)
+    assert world.output() == expected
+
+
+def sizes(world: World, position: int) -> list[int]:
+    """Of the state files of a checkpoint."""
+    return [file.size for file in world.engine.store.manifest(position).files.values()]
+
+
+def test_a_new_driver_has_survivors_go_back_to_their_own_copies(
+    world: World, store: Store, expected: dict[str, bytes]
+) -> None:
+    newest = in_the_middle(world)
+    world.driver()
+    world.engine.release.ahead = 3
+    world.want(1, newest, world.spread("a", "b", "c"))
+    runs(world, lambda e: e.done)
+    assert store.read == []
+    assert figures(world)[0] > 0
+    assert world.output() == expected
+
+
+def test_what_was_lost_comes_from_the_store_and_the_rest_from_its_node(
+    world: World, store: Store, expected: dict[str, bytes]
+) -> None:
+    store.answers.set()
+    newest = in_the_middle(world)
+    stays = lose(world, "b")
+    world.nodes.start("d")
+    everything = {p: stays.get(p, "d") for p in world.topology.partitions}
+    world.want(2, newest, everything, retain=True)
+    runs(world, lambda e: not e.installing)
+    assert {Path(path).name.split(".host")[0] for path in store.read} == {"count.0", "top.0"}
+    assert figures(world)[1] == 2
+    to_the_end(world, newest)
+    assert world.output() == expected
+
+
+@pytest.mark.parametrize("in_the_store", ["whole", "damaged"])
+def test_copies_that_are_damaged_are_read_from_the_store(
+    world: World, store: Store, expected: dict[str, bytes], in_the_store: str
+) -> None:
+    store.answers.set()
+    newest = in_the_middle(world)
+    for host in world.nodes.hosts.values():
+        for copy in (host.folder / "states").iterdir():
+            copy.write_bytes(b"damaged")
+    manifest = world.engine.store.manifest(newest)
+    if in_the_store == "damaged":
+        (world.checkpoints / manifest.files["count.0"].path).write_bytes(b"damaged, too")
+    world.want(2, newest, world.engine.desired.assignment, retain=True)
+    runs(world, lambda e: not e.installing)
+    assert figures(world)[0] == 0
+    if in_the_store == "damaged":
+        assert world.engine.bad_checkpoints == {newest}
+        assert str(world.engine.failed["count.0"]).startswith("checkpoint: ")
+    else:
+        to_the_end(world, newest)
+        assert world.output() == expected
+
+
+def test_copies_are_as_old_as_the_checkpoint_that_is_gone_back_to_and_no_older(world: World) -> None:
+    world.run(lambda e: e.punctuations.newest >= 30)
+    tick(world)  # the hosts hear of it
+    for host in world.nodes.hosts.values():
+        assert host.command is not None
+        assert (oldest := host.command.covered.oldest) >= 30
+        host.close()  # what is being stored is stored
+        assert all(copy.position >= oldest for copy in host._copies._copies.values())
+        assert host._copies.used == sum(p.stat().st_size for p in (host.folder / "states").iterdir())
+    assert any(host._copies.used for host in world.nodes.hosts.values())

@@ -157,6 +157,7 @@ def test_a_store_that_is_away_during_a_recovery_is_asked_again_and_no_checkpoint
         raise StoreError(f"cannot read {relative}: OSError: [Errno 5] Input/output error")
 
     monkeypatch.setattr(Files, "read", away)
+    cluster.world.forget()
     cluster.world.nodes.lose("c")
     cluster.world.nodes.start("d")
     began = cluster.now
@@ -175,6 +176,7 @@ def test_a_new_driver_looks_again_at_what_an_incident_remembers_as_damaged(clust
     manifest = next((cluster.world.checkpoints / f"cp-{newest:08d}").glob("COMPLETE*"))
     whole = manifest.read_bytes()
     manifest.write_bytes(whole[:-9])
+    cluster.world.forget()
     cluster.world.nodes.lose("c")
     cluster.run(lambda: cluster.incident is not None and newest in cluster.incident.bad_checkpoints)
     manifest.write_bytes(whole)
@@ -189,6 +191,7 @@ def test_a_new_driver_looks_again_at_what_an_incident_remembers_as_damaged(clust
 def test_nothing_goes_back_behind_input_that_was_given_up(cluster: Cluster) -> None:
     for manifest in cluster.world.checkpoints.glob("cp-*/COMPLETE*"):
         manifest.write_bytes(b"{")
+    cluster.world.forget()
     cluster.world.nodes.lose("c")
     cluster.world.nodes.start("d")
     cluster.run(lambda: cluster.rules[-3:] == ["no-whole-checkpoint"] * 3)

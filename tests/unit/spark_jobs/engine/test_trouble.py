@@ -73,6 +73,7 @@ def test_a_damaged_state_file_is_reported_and_the_one_before_serves(
     older = world.engine.store.positions()[-2]
     victim = next((world.checkpoints / f"cp-{k:08d}").glob("count.1.*"))
     victim.write_bytes(victim.read_bytes()[:-3])
+    world.forget()
     world.driver()
     world.want(2, k, world.spread("a", "b"))
     world.run(lambda e: bool(e.failed))
@@ -93,6 +94,7 @@ def test_the_newest_checkpoint_is_damaged_when_a_node_is_lost(
     k, older = world.engine.punctuations.newest, world.engine.store.positions()[-2]
     victim = next((world.checkpoints / f"cp-{k:08d}").glob("count.1.*"))
     victim.write_bytes(victim.read_bytes()[:-3])
+    world.forget()
     if driver == "starts anew":
         world.driver()
     world.nodes.lose("b")
@@ -251,6 +253,7 @@ def test_what_a_coordinator_still_names_is_there_though_one_is_kept(
     if damaged:
         (manifest,) = (world.checkpoints / f"cp-{newest:08d}").glob("COMPLETE*")
         manifest.write_text("{")
+        world.forget()
         with pytest.raises(CheckpointError, match="damaged"):
             world.want(2, newest, world.spread("a", "b"))
     world.nodes.lose("b")

@@ -16,6 +16,19 @@ from tests.support.topologies import document, operator, source
 MINIMAL = document(source(), operator("o", "s", output={}))
 
 
+@pytest.mark.parametrize(
+    ("storage", "copies", "left"),
+    [("7Gi", "2Gi", 1 << 30), ("4Gi", "2Gi", 0), ("64Gi", "2Gi", 2 << 30), ("7Gi", "0", 0)],
+)
+def test_copies_of_states_leave_a_pod_s_disk_to_what_was_there_before(
+    storage: str, copies: str, left: int
+) -> None:
+    changes = {"checkpoint": {"localCopies": copies}, "kubernetes": {"executor": {"storage": storage}}}
+    found = from_object({**MINIMAL, "spec": {**MINIMAL["spec"], **changes}})
+    assert found.checkpoint.local_copies_bytes == left
+    assert found.kubernetes.executor_storage_bytes == int(storage[:-2]) << 30
+
+
 def test_defaults_are_those_of_the_design() -> None:
     r = from_object(MINIMAL)
     assert (r.namespace, r.batch_interval_s, r.paused) == ("default", 0.5, False)
@@ -27,6 +40,8 @@ def test_defaults_are_those_of_the_design() -> None:
     )
     assert (r.recovery.cpu_cap, r.recovery.time_limit_s, r.recovery.algorithm) == (0.8, 1.0, "auto")
     assert (r.recovery.buffer_memory_bytes, r.recovery.buffer_disk_bytes) == (64 << 20, 4 << 30)
+    assert r.checkpoint.local_copies_bytes == 2 << 30
+    assert r.kubernetes.executor_storage_bytes == 8 << 30
     assert r.operator("o").output is not None and r.operator("o").output.priority_of(0) == 1
     assert r.operator("o").inputs[0].grouping.mode is Mode.SINGLE
     assert r.operator("o").deterministic is None

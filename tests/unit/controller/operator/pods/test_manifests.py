@@ -96,11 +96,11 @@ def test_spark_answers_nobody_without_the_applications_secret() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1])
-@pytest.mark.parametrize(("asked", "driver", "executor"), [({}, 2, 6), ({"storage": "512Mi"}, 0.5, 0.5)])
+@pytest.mark.parametrize(("asked", "driver", "executor"), [({}, 2, 8), ({"storage": "512Mi"}, 0.5, 0.5)])
 def test_what_a_pod_writes_to_its_machine_has_an_end(
     number: int, asked: dict[str, str], driver: float, executor: float
 ) -> None:
-    """By default spilled buffers (4Gi) fit."""
+    """By default spilled buffers (4Gi) and copies of states (2Gi) fit."""
     spec = pods(topology(driver=asked, executor=asked))[number]["spec"]
     limit = int((driver, executor)[number] * 2**30)
     volumes = [v["emptyDir"] for v in spec["volumes"] if "emptyDir" in v]
