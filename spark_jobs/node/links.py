@@ -74,11 +74,13 @@ class Links:
         with self._lock:
             if number < self._number:
                 raise ValueError(f"exchange {number} is attached after exchange {self._number}")
+            if number == self._number:
+                return
             before, self._number = self._number, number
             for relay in self._here.values():
                 if relay.number < before:
                     relay.close()
-                elif before <= relay.number < number:
+                elif relay.number < number:
                     relay.retire()
                 elif relay.number == number:
                     relay.turn.set()

@@ -182,8 +182,9 @@ class EmbeddedCluster:
         config = self.config
         scratch = self._running().scratch / "nodes" / name
         worker = self._jvm.command(
-            WORKER, "--host", host, "--cores", "1", "--memory", f"{config.worker_memory_mb}m", "--webui-port",
-            "0", "--work-dir", str(scratch / "work"), self.master_url, heap_mb=config.daemon_heap_mb,
+            WORKER, "--host", host, "--cores", str(config.worker_cores),
+            "--memory", f"{config.worker_memory_mb}m", "--webui-port", "0",
+            "--work-dir", str(scratch / "work"), self.master_url, heap_mb=config.daemon_heap_mb,
         )  # fmt: skip
         worker[1:1] = self._daemon_options()
         return [

@@ -185,6 +185,7 @@ def test_the_next_exchange_waits_beside_this_one_until_it_is_attached(
     assert heard.get(timeout=20) == (1, b"old")
     assert links.ready
     links.attach(2)
+    links.attach(2)
     assert heard.get(timeout=20) == (2, b"early")
     assert links.send(0, b"to the new one")
     assert new_outlet.taken() == (0, b"to the new one")

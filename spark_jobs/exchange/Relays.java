@@ -1,0 +1,584 @@
+package reprise;
+
+import java.io.BufferedInputStream;
+import java.io.BufferedOutputStream;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.EOFException;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.MethodType;
+import java.net.StandardProtocolFamily;
+import java.net.UnixDomainSocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.channels.Channels;
+import java.nio.channels.SocketChannel;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.GeneralSecurityException;
+import java.security.SecureRandom;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.HexFormat;
+import java.util.Iterator;
+import java.util.List;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import javax.crypto.Cipher;
+import javax.crypto.Mac;
+import javax.crypto.spec.IvParameterSpec;
+import javax.crypto.spec.SecretKeySpec;
+import org.apache.spark.Partition;
+import org.apache.spark.Partitioner;
+import org.apache.spark.PipelinedShuffleDependency;
+import org.apache.spark.SecurityManager;
+import org.apache.spark.SparkContext;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.TaskContext;
+import org.apache.spark.api.java.JavaRDD;
+import org.apache.spark.api.java.function.Function2;
+import org.apache.spark.api.java.function.PairFlatMapFunction;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.rdd.ShuffledRDD;
+import org.apache.spark.serializer.DeserializationStream;
+import org.apache.spark.serializer.SerializationStream;
+import org.apache.spark.serializer.Serializer;
+import org.apache.spark.serializer.SerializerInstance;
+import org.apache.spark.shuffle.ShuffleWriteProcessor;
+import org.apache.spark.shuffle.checksum.RowBasedChecksum;
+import org.apache.spark.unsafe.Platform;
+import org.apache.spark.util.TaskCompletionListener;
+import scala.Option;
+import scala.Tuple2;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.reflect.ClassTag;
+import scala.reflect.ClassTag$;
+
+/**
+ * The JVM's part of a continuous exchange: one Spark job with two tasks a node, joined by Spark's pipelined shuffle.
+ *
+ * The outlet of a node reads frames from its partition host and sends each to the slot that it is for; the inlet hands
+ * what came for its slot to its host. What crosses the network is arrays of bytes, written and read below (Wire): no object
+ * is deserialised from it. Where the application has a secret (spark.authenticate), the relays seal each frame with keys
+ * made of it (Seal), as Spark 4.3 neither authenticates nor encrypts this kind of shuffle.
+ *
+ * Compiled at the driver's start by janino, which knows no lambdas and no diamonds; types of Spark stand without their
+ * parameters, as janino makes no bridges. Comments of Relays.java are for readers of the project, not for users.
+ */
+public final class Relays {
+
+  public Relays() {}
+
+  /** The RDD whose count is an exchange that ends when it is cancelled, or fails. Salt: never used twice. */
+  public JavaRDD exchange(SparkContext context, int number, byte[] salt, List hosts, List executors) {
+    Plan plan = new Plan(number, salt, executors);
+    return new JavaRDD(
+        crossing(context, new Outlet(plan), hosts, executors), ClassTag$.MODULE$.apply(Tuple2.class))
+        .mapPartitionsWithIndex(new Inlet(plan), false);
+  }
+
+  /** The RDD of an exchange without partition hosts: each node sends one frame to each, and gives how many came to it. */
+  public JavaRDD trial(SparkContext context, byte[] salt, List hosts, List executors) {
+    Plan plan = new Plan(0, salt, executors);
+    return new JavaRDD(
+        crossing(context, new TrialOutlet(plan), hosts, executors), ClassTag$.MODULE$.apply(Tuple2.class))
+        .mapPartitionsWithIndex(new TrialInlet(plan), false);
+  }
+
+  private static RDD crossing(SparkContext context, PairFlatMapFunction outlet, List hosts, List executors) {
+    ClassTag bytes = ClassTag$.MODULE$.apply(byte[].class);
+    ClassTag any = ClassTag$.MODULE$.apply(Object.class);
+    String[] places = new String[hosts.size()];
+    List rows = new ArrayList();
+    for (int slot = 0; slot < places.length; slot++) {
+      places[slot] = "executor_" + hosts.get(slot) + "_" + executors.get(slot);
+      byte[] row = ByteBuffer.allocate(4).putInt(slot).array();
+      rows.add(new Tuple2(row, seq(Collections.singletonList(places[slot]))));
+    }
+    RDD begin = context.makeRDD(seq(rows), bytes);
+    RDD frames = new JavaRDD(begin, bytes).mapPartitionsToPair(outlet).rdd();
+    Slots slots = new Slots(places.length);
+    PipelinedShuffleDependency dependency = new PipelinedShuffleDependency(
+        frames, slots, new Wire(), Option.empty(), Option.empty(), false, new ShuffleWriteProcessor(),
+        new RowBasedChecksum[0], any, bytes, bytes);
+    return new Crossing(frames, slots, dependency, places, any, bytes);
+  }
+
+  static Seq seq(List items) {
+    return CollectionConverters.asScala(items).toSeq();
+  }
+
+  /**
+   * What SparkEnv.get() has by this name. Looked up one by one, as nothing can list the methods of SparkEnv, neither janino nor
+   * reflection: some of them are of classes (protobuf) that the distribution does not have.
+   */
+  static Object fromEnvironment(String name, Class type) {
+    try {
+      MethodHandles.Lookup lookup = MethodHandles.publicLookup();
+      Object environment = lookup.findStatic(SparkEnv.class, "get", MethodType.methodType(SparkEnv.class))
+          .invokeWithArguments(new Object[0]);
+      return lookup.findVirtual(SparkEnv.class, name, MethodType.methodType(type))
+          .invokeWithArguments(new Object[] {environment});
+    } catch (Throwable error) {
+      throw new IllegalStateException("SparkEnv has no " + name, error);
+    }
+  }
+
+  /** What reads a pipelined shuffle, with a place for each slot; an ordinary one of Spark would make its own dependency. */
+  public static final class Crossing extends ShuffledRDD {
+    private final transient PipelinedShuffleDependency dependency;
+    private final transient String[] places;
+
+    public Crossing(
+        RDD frames, Partitioner slots, PipelinedShuffleDependency dependency, String[] places, ClassTag any,
+        ClassTag bytes) {
+      super(frames, slots, any, bytes, bytes);
+      this.dependency = dependency;
+      this.places = places;
+    }
+
+    public Seq getDependencies() {
+      return seq(Collections.singletonList(dependency));
+    }
+
+    public Seq getPreferredLocations(Partition slot) {
+      return seq(Collections.singletonList(places[slot.index()]));
+    }
+  }
+
+  /** A frame's key is the slot that it goes to. */
+  public static final class Slots extends Partitioner {
+    private final int count;
+
+    public Slots(int count) {
+      this.count = count;
+    }
+
+    public int numPartitions() {
+      return count;
+    }
+
+    public int getPartition(Object key) {
+      int slot = ((Integer) key).intValue();
+      if (slot < 0 || slot >= count) {
+        throw new IllegalArgumentException("a frame is for slot " + slot + " of " + count);
+      }
+      return slot;
+    }
+  }
+
+  /** What all relays of an exchange are told. */
+  public static final class Plan implements java.io.Serializable {
+    final int number;
+    final byte[] salt;
+    final String[] executors;
+
+    Plan(int number, byte[] salt, List executors) {
+      this.number = number;
+      this.salt = salt;
+      this.executors = (String[]) executors.toArray(new String[executors.size()]);
+    }
+
+    /** Spark runs a task anywhere when the executor that it prefers is gone. */
+    void requireHere(int slot) {
+      String here = (String) fromEnvironment("executorId", String.class);
+      if (!here.equals(executors[slot])) {
+        throw new IllegalStateException(
+            "slot " + slot + " belongs to executor " + executors[slot] + ", but Spark ran its task on executor " + here);
+      }
+    }
+
+    Seal seal() throws GeneralSecurityException {
+      return new Seal(salt, executors.length);
+    }
+  }
+
+  /** How a relay reaches the partition host of its node: a socket file in the executor's folder, with a key beside it. */
+  static final class Meeting {
+    static final long PATIENCE_NS = 30000000000L;
+    static final Pattern KEY = Pattern.compile("\"key\"\\s*:\\s*\"([0-9a-f]{64})\"");
+
+    /** A connection that the host has accepted; the host may come up a little later than the relay. */
+    static SocketChannel with(byte kind, Plan plan, int slot) throws Exception {
+      plan.requireHere(slot);
+      long start = System.nanoTime();
+      while (true) {
+        String why = "it does not know the key";
+        try {
+          SocketChannel channel = attempt(kind, plan.number, slot);
+          if (channel != null) {
+            return channel;
+          }
+        } catch (IOException error) {
+          why = error.toString();
+        }
+        if (System.nanoTime() - start > PATIENCE_NS) {
+          throw new IllegalStateException("the partition host of slot " + slot + " does not answer: " + why);
+        }
+        Thread.sleep(50); // where the task was cancelled meanwhile this ends it
+      }
+    }
+
+    /** Null where whoever listens does not take the key: the host has just been replaced. */
+    private static SocketChannel attempt(byte kind, int number, int slot) throws IOException {
+      Matcher key = KEY.matcher(Files.readString(Path.of("exchange.json")));
+      if (!key.find()) {
+        throw new IOException("exchange.json has no key");
+      }
+      SocketChannel channel = SocketChannel.open(StandardProtocolFamily.UNIX);
+      try {
+        channel.connect(UnixDomainSocketAddress.of("exchange.sock"));
+        ByteBuffer hello = ByteBuffer.allocate(41);
+        hello.put(kind).putInt(number).putInt(slot).put(HexFormat.of().parseHex(key.group(1))).flip();
+        while (hello.hasRemaining()) {
+          channel.write(hello);
+        }
+        ByteBuffer answer = ByteBuffer.allocate(1);
+        int read = channel.read(answer);
+        if (read == 1 && answer.get(0) == '+') {
+          return channel;
+        }
+        channel.close();
+        if (read == 1) {
+          throw new IllegalStateException("the partition host of slot " + slot + " is in a later exchange than " + number);
+        }
+        return null;
+      } catch (IOException error) {
+        channel.close();
+        throw error;
+      }
+    }
+  }
+
+  /** Reads (slot, length, bytes) from the host, for ever. */
+  public static final class Outlet implements PairFlatMapFunction {
+    private final Plan plan;
+
+    Outlet(Plan plan) {
+      this.plan = plan;
+    }
+
+    public Iterator call(Object rows) throws Exception {
+      int slot = slotOf(rows);
+      quiet();
+      SocketChannel channel = Meeting.with((byte) 'o', plan, slot);
+      closeWithTask(channel);
+      return new Outgoing(channel, plan.seal(), slot);
+    }
+  }
+
+  static int slotOf(Object rows) {
+    return ByteBuffer.wrap((byte[]) ((Iterator) rows).next()).getInt();
+  }
+
+  /** Spark warns each second of a record that is larger than its buffer, and ours is smaller than any. */
+  static void quiet() {
+    org.apache.logging.log4j.core.config.Configurator.setLevel(
+        "org.apache.spark.shuffle.streaming.StreamingShuffleWriter", org.apache.logging.log4j.Level.ERROR);
+  }
+
+  static void closeWithTask(final SocketChannel channel) {
+    TaskContext.get().addTaskCompletionListener(new TaskCompletionListener() {
+      public void onTaskCompletion(TaskContext context) {
+        try {
+          channel.close();
+        } catch (IOException error) {
+          // nobody needs it any more
+        }
+      }
+    });
+  }
+
+  static final class Outgoing implements Iterator {
+    private final DataInputStream host;
+    private final Seal seal;
+    private final int slot;
+
+    Outgoing(SocketChannel channel, Seal seal, int slot) {
+      this.host = new DataInputStream(new BufferedInputStream(Channels.newInputStream(channel), 131072));
+      this.seal = seal;
+      this.slot = slot;
+    }
+
+    public boolean hasNext() {
+      return true;
+    }
+
+    /** Waits for the host; ends with the host, and when the task is cancelled, as such a channel can be interrupted. */
+    public Object next() {
+      try {
+        int target = host.readInt();
+        byte[] frame = new byte[host.readInt()];
+        host.readFully(frame);
+        return new Tuple2(Integer.valueOf(target), seal.close(slot, target, frame));
+      } catch (EOFException error) {
+        throw new IllegalStateException("the partition host of slot " + slot + " has ended");
+      } catch (IOException error) {
+        throw new IllegalStateException("the partition host of slot " + slot + " has gone away: " + error);
+      } catch (GeneralSecurityException error) {
+        throw new IllegalStateException(error);
+      }
+    }
+
+    public void remove() {
+      throw new UnsupportedOperationException();
+    }
+  }
+
+  /** Writes (length, bytes) to the host. */
+  public static final class Inlet implements Function2 {
+    private final Plan plan;
+
+    Inlet(Plan plan) {
+      this.plan = plan;
+    }
+
+    public Object call(Object index, Object rows) throws Exception {
+      int slot = ((Integer) index).intValue();
+      Iterator arriving = (Iterator) rows;
+      Seal seal = plan.seal();
+      SocketChannel channel = Meeting.with((byte) 'i', plan, slot);
+      closeWithTask(channel);
+      DataOutputStream host = new DataOutputStream(new BufferedOutputStream(Channels.newOutputStream(channel), 131072));
+      while (arriving.hasNext()) {
+        byte[] frame = seal.open(slot, (byte[]) ((Tuple2) arriving.next())._2());
+        try {
+          host.writeInt(frame.length);
+          host.write(frame, 0, frame.length);
+          host.flush();
+        } catch (IOException error) {
+          throw new IllegalStateException("the partition host of slot " + slot + " has gone away: " + error);
+        }
+      }
+      return Collections.emptyIterator();
+    }
+  }
+
+  /** One frame to each slot, and the end. */
+  public static final class TrialOutlet implements PairFlatMapFunction {
+    private final Plan plan;
+
+    TrialOutlet(Plan plan) {
+      this.plan = plan;
+    }
+
+    public Iterator call(Object rows) throws Exception {
+      int slot = slotOf(rows);
+      plan.requireHere(slot);
+      Seal seal = plan.seal();
+      List frames = new ArrayList();
+      for (int target = 0; target < plan.executors.length; target++) {
+        byte[] frame = ByteBuffer.allocate(8).putInt(slot).putInt(target).array();
+        frames.add(new Tuple2(Integer.valueOf(target), seal.close(slot, target, frame)));
+      }
+      return frames.iterator();
+    }
+  }
+
+  /** How many frames came that are for this slot, each from another one. */
+  public static final class TrialInlet implements Function2 {
+    private final Plan plan;
+
+    TrialInlet(Plan plan) {
+      this.plan = plan;
+    }
+
+    public Object call(Object index, Object rows) throws Exception {
+      int slot = ((Integer) index).intValue();
+      plan.requireHere(slot);
+      Seal seal = plan.seal();
+      Iterator arriving = (Iterator) rows;
+      boolean[] from = new boolean[plan.executors.length];
+      int count = 0;
+      while (arriving.hasNext()) {
+        ByteBuffer frame = ByteBuffer.wrap(seal.open(slot, (byte[]) ((Tuple2) arriving.next())._2()));
+        int source = frame.getInt();
+        if (frame.getInt() == slot && !from[source]) {
+          from[source] = true;
+          count++;
+        }
+      }
+      return Collections.singletonList(Integer.valueOf(count)).iterator();
+    }
+  }
+
+  /**
+   * ChaCha20-Poly1305 for each link, with a key made of the application's secret, the exchange's salt, one of the outlet's own,
+   * and both slots. The n-th frame of a link has the nonce n: one that is changed, repeated, left out or sent elsewhere does
+   * not open. Where the application has no secret, frames stay as they are: then whoever reaches a port of Spark can run
+   * code in it anyway.
+   */
+  static final class Seal {
+    private static final int SALT = 16;
+    private static final int TAG = 16;
+    private final byte[] secret;
+    private final byte[] exchange;
+    private final byte[] own = new byte[SALT];
+    private final SecretKeySpec[] keys;
+    private final long[] counts;
+
+    Seal(byte[] exchange, int slots) {
+      SecurityManager security = (SecurityManager) fromEnvironment("securityManager", SecurityManager.class);
+      this.secret =
+          security.isAuthenticationEnabled() ? security.getSecretKey().getBytes(StandardCharsets.UTF_8) : null;
+      this.exchange = exchange;
+      this.keys = new SecretKeySpec[slots];
+      this.counts = new long[slots];
+      new SecureRandom().nextBytes(own);
+    }
+
+    /** Source, the outlet's salt in the first of a link, and the sealed frame. */
+    byte[] close(int source, int target, byte[] frame) throws GeneralSecurityException {
+      if (secret == null) {
+        return frame;
+      }
+      boolean first = keys[target] == null;
+      if (first) {
+        keys[target] = key(own, source, target);
+      }
+      int head = 4 + (first ? SALT : 0);
+      byte[] sealed = new byte[head + frame.length + TAG];
+      ByteBuffer.wrap(sealed).putInt(source).put(own, 0, head - 4);
+      cipher(Cipher.ENCRYPT_MODE, target).doFinal(frame, 0, frame.length, sealed, head);
+      return sealed;
+    }
+
+    byte[] open(int target, byte[] sealed) throws GeneralSecurityException {
+      if (secret == null) {
+        return sealed;
+      }
+      int source = sealed.length < 4 ? -1 : ByteBuffer.wrap(sealed).getInt();
+      boolean known = source >= 0 && source < keys.length;
+      int head = 4 + (known && keys[source] == null ? SALT : 0);
+      if (!known || sealed.length < head + TAG) {
+        throw new GeneralSecurityException("slot " + target + " got a frame from nobody");
+      }
+      if (keys[source] == null) {
+        byte[] theirs = new byte[SALT];
+        System.arraycopy(sealed, 4, theirs, 0, SALT);
+        keys[source] = key(theirs, source, target);
+      }
+      try {
+        return cipher(Cipher.DECRYPT_MODE, source).doFinal(sealed, head, sealed.length - head);
+      } catch (GeneralSecurityException error) {
+        throw new GeneralSecurityException("slot " + target + " got a frame that slot " + source + " has not sent: " + error);
+      }
+    }
+
+    private SecretKeySpec key(byte[] outlet, int source, int target) throws GeneralSecurityException {
+      Mac mac = Mac.getInstance("HmacSHA256");
+      mac.init(new SecretKeySpec(secret, "HmacSHA256"));
+      mac.update("reprise exchange".getBytes(StandardCharsets.UTF_8));
+      mac.update(exchange);
+      mac.update(outlet);
+      mac.update(ByteBuffer.allocate(8).putInt(source).putInt(target).array());
+      return new SecretKeySpec(mac.doFinal(), "ChaCha20");
+    }
+
+    private Cipher cipher(int mode, int peer) throws GeneralSecurityException {
+      byte[] nonce = ByteBuffer.allocate(12).putInt(0).putLong(counts[peer]++).array();
+      Cipher cipher = Cipher.getInstance("ChaCha20-Poly1305");
+      cipher.init(mode, keys[peer], new IvParameterSpec(nonce));
+      return cipher;
+    }
+  }
+
+  /** Length and bytes of each frame, and nothing of its key. Spark's own serialisers would read objects of any class. */
+  public static final class Wire extends Serializer implements java.io.Serializable {
+    public Wire() {}
+
+    public SerializerInstance newInstance() {
+      return new WireInstance();
+    }
+  }
+
+  static final class WireInstance extends SerializerInstance {
+    WireInstance() {}
+
+    public ByteBuffer serialize(Object value, ClassTag type) {
+      throw new UnsupportedOperationException();
+    }
+
+    public Object deserialize(ByteBuffer bytes, ClassTag type) {
+      throw new UnsupportedOperationException();
+    }
+
+    public Object deserialize(ByteBuffer bytes, ClassLoader loader, ClassTag type) {
+      throw new UnsupportedOperationException();
+    }
+
+    public SerializationStream serializeStream(OutputStream out) {
+      return new Written(new DataOutputStream(out));
+    }
+
+    public DeserializationStream deserializeStream(InputStream in) {
+      return new Read(new DataInputStream(in));
+    }
+  }
+
+  /** A record has 64 bytes at least: a shorter one would wait in Spark's buffer (networkBufferSize) for the next one. */
+  static final class Written extends SerializationStream {
+    private static final int LEAST = 64;
+    private final DataOutputStream out;
+
+    Written(DataOutputStream out) {
+      this.out = out;
+    }
+
+    public SerializationStream writeObject(Object value, ClassTag type) {
+      byte[] frame = (byte[]) value;
+      try {
+        out.writeInt(frame.length);
+        out.write(frame, 0, frame.length);
+        if (frame.length < LEAST) {
+          out.write(new byte[LEAST - frame.length], 0, LEAST - frame.length);
+        }
+      } catch (IOException error) {
+        throw new IllegalStateException(error);
+      }
+      return this;
+    }
+
+    public void flush() {}
+
+    public void close() {}
+  }
+
+  static final class Read extends DeserializationStream {
+    private static final int LEAST = 64;
+    private final DataInputStream in;
+
+    Read(DataInputStream in) {
+      this.in = in;
+    }
+
+    public Object readKey(ClassTag type) {
+      return null;
+    }
+
+    /** EOFException at the end, as Spark expects. */
+    public Object readObject(ClassTag type) {
+      try {
+        int length = in.readInt();
+        if (length < 0 || length > in.available()) {
+          throw new IllegalStateException("a record of " + length + " bytes where " + in.available() + " have come");
+        }
+        byte[] frame = new byte[length];
+        in.readFully(frame);
+        if (length < LEAST) {
+          in.readFully(new byte[LEAST - length]);
+        }
+        return frame;
+      } catch (IOException error) {
+        Platform.throwException(error); // not declared by Spark's method
+        return null;
+      }
+    }
+
+    public void close() {}
+  }
+}

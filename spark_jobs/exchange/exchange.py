@@ -1,0 +1,121 @@
+"""One exchange: a Spark job that runs until it is stopped, or until a node of it is lost.
+
+Each node has two tasks, pinned to its executor; all of them end with any one of them, as Spark knows no partial repair of
+such a job.  What was on its way is gone then: hosts keep what they sent until its receiver has confirmed it, and send it
+again over the next exchange.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark import SparkContext
+
+from reprise.spark_jobs.errors import JobError
+from reprise.spark_jobs.exchange.relays import Relays
+
+READER_BYTES = 32 << 20
+"""What one node takes in before its host has read it, from all others together."""
+SETTINGS = {
+    "spark.executor.cores": "5",  # two relays, two more while the next exchange starts, and one for other jobs
+    "spark.shuffle.streaming.networkBufferSize": "64",  # no frame is smaller: each is sent when it is written
+    "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "1000",  # of the thread that would send what waits
+    # below what Spark holds to be the least: two records on their way for each node, however many there are
+    "spark.shuffle.streaming.writerMaxMemory": "64",
+    "spark.shuffle.streaming.readerMaxMemory": str(READER_BYTES),
+}
+"""Spark's settings for an application with exchanges.  They are read when an executor starts."""
+STOP_S = 15.0
+"""How long a cancelled job is waited for."""
+_TASK = re.compile(r"Lost task \S+ in stage \S+ \([^)]*\) \([^)]*\): ")
+_RAISED = re.compile(r"(?:[\w$]+\.)*[\w$]*(?:Exception|Error): ")
+LONGEST = 300
+
+
+class ExchangeError(JobError):
+    """An exchange that cannot begin."""
+
+
+def window_bytes(nodes: int) -> int:
+    """What a host may have unconfirmed on its way to each other one.  With no more than that, one that does not read holds
+    up nobody else: all of it fits into what the node takes in unread, and nothing waits in the outlets."""
+    return READER_BYTES // max(nodes, 1) // 2
+
+
+class Exchange:
+    """Carries frames between the partition hosts of `hosts`, whose slots are numbered in that order.
+
+    `number` is greater than that of any exchange before it; hosts refuse the relays of an older one.
+    """
+
+    def __init__(self, context: SparkContext, relays: Relays, hosts: Sequence[str], number: int) -> None:
+        self.hosts, self.number = tuple(hosts), number
+        self.group = f"reprise-exchange-{number}"
+        self._context, self._relays = context, relays
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._failure: str | None = None
+        self._stopped = False
+
+    def start(self) -> None:
+        """Submit the job, on a thread of its own; whether it could begin is told by `failure`."""
+        self._thread.start()
+
+    @property
+    def failure(self) -> str | None:
+        """Why it ended, in a line; None while it runs.  It is what Spark heard first, which may be that a connection has
+        ended, and not why."""
+        return self._failure
+
+    def stop(self) -> None:
+        """Cancel the job and wait for its end, `STOP_S` at most."""
+        self._stopped = True
+        deadline = time.monotonic() + STOP_S
+        while self._thread.is_alive() and time.monotonic() < deadline:
+            self._context.cancelJobGroup(self.group)  # again, as it may not have been submitted yet
+            self._thread.join(0.2)
+
+    def _run(self) -> None:
+        try:
+            java = self._relays.exchange(self.hosts, executor_ids(self._context, self.hosts), self.number)
+            in_group(self._context, self.group)
+            java.count()
+            self._failure = "its tasks have ended"
+        except Exception as error:
+            self._failure = "it was stopped" if self._stopped else first_line(error)
+
+
+def in_group(context: SparkContext, group: str) -> None:
+    """Jobs of this thread are of that group, and what Spark's pipelined shuffle asks for: the name of a query."""
+    context.setJobGroup(group, group, interruptOnCancel=True)
+    context.setLocalProperty("sql.streaming.queryId", group)
+
+
+def executor_ids(context: SparkContext, hosts: Sequence[str]) -> list[str]:
+    """Spark's id of the executor at each of these addresses; the newest, where one has just taken another's place.
+
+    Raises ExchangeError where there is none.
+    """
+    java: Any = context._jsc
+    scheduler = java.sc().taskScheduler()
+    found = [scheduler.getExecutorsAliveOnHost(host) for host in hosts]
+    if missing := [
+        host for host, here in zip(hosts, found, strict=True) if here.isEmpty() or here.get().isEmpty()
+    ]:
+        raise ExchangeError(f"there is no executor at {', '.join(missing)}")
+    return [str(max(str(here.get().mkString(",")).split(","), key=int)) for here in found]
+
+
+def first_line(error: BaseException) -> str:
+    """What ended a job, out of Spark's page of traces."""
+    if isinstance(error, ExchangeError):
+        return str(error)
+    lines = [line.strip(" :") for line in str(error).splitlines() if line.strip(" :")]
+    told = next((line for line in lines if "Exception: " in line), "") or (lines or [type(error).__name__])[0]
+    told = told.rpartition("most recent failure: ")[2]
+    told = _TASK.sub("", told, count=1)
+    raised = _RAISED.match(told)
+    return (told[raised.end() :] if raised else told)[:LONGEST]

@@ -1,0 +1,140 @@
+"""The transport of a continuous exchange on real Spark, whose nodes have a secret (`spark.authenticate`).
+
+One cluster and one driver run all steps in order (`tests/support/exchange_lab.py`); processes stand for the partition
+hosts.  How soon something comes is printed, and is no verdict but for the loss of a node, which is to be seen in seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprise.controller.local.cluster import ClusterConfig, EmbeddedCluster
+from reprise.spark_jobs.exchange.exchange import SETTINGS
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+STEPS = (
+    "probed", "late_hosts", "small", "mixed", "bulk", "beside_a_job", "make_before_break", "slots_are_let_go",
+    "host_dies", "strangers", "executor_dies",
+)  # fmt: skip
+SECONDS = 20.0
+"""A killed executor is seen within half a second on an idle machine, and a busy one has some patience."""
+
+
+@pytest.fixture(scope="module")
+def found() -> Iterator[dict[str, dict[str, Any]]]:
+    """What each step has found."""
+    config = ClusterConfig(nodes=3, worker_cores=int(SETTINGS["spark.executor.cores"]), start_timeout_s=300.0)
+    with EmbeddedCluster(config) as cluster:
+        yield run(cluster, STEPS)
+
+
+def run(cluster: EmbeddedCluster, steps: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    arguments = {
+        "master": cluster.master_url,
+        "here": cluster.zookeeper.host,
+        "executor_options": cluster.executor_java_options(),
+        "driver_options": cluster.driver_java_options(),
+        "nodes": {cluster.host_of(node): node for node in cluster.nodes},
+        "scratch": str(cluster.scratch),
+        "steps": steps,
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.exchange_lab", json.dumps(arguments)],
+        env={"PYTHONPATH": str(Path.cwd())} | os.environ | dict(cluster.spark_env()),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=540,
+    )
+    lines = [json.loads(line[6:]) for line in done.stdout.splitlines() if line.startswith("FOUND ")]
+    for line in lines:
+        print(line)
+    assert [line["step"] for line in lines] == list(steps), done.stdout[-4000:]
+    return {line["step"]: line for line in lines}
+
+
+def assert_exact(arrived: dict[str, Any], count: int) -> None:
+    """All that was sent came, once and in order, link by link."""
+    assert (arrived["missing"], arrived["wrong"], arrived["count"]) == (0, [], count), arrived
+
+
+def test_a_probe_passes_here_and_says_why_where_it_cannot(found: dict[str, dict[str, Any]]) -> None:
+    """On a cluster with `spark.authenticate`, which is no reason to refuse."""
+    probed = found["probed"]
+    assert probed["authenticated"] == "true"
+    assert (probed["refusal"], probed["probe"], probed["again"]) == (None, None, None)
+    assert probed["nowhere"] == "a tiny exchange over 4 nodes failed: there is no executor at 127.99.99.99"
+
+
+def test_relays_wait_for_hosts_that_come_later(found: dict[str, dict[str, Any]]) -> None:
+    assert found["late_hosts"]["failure"] is None
+
+
+@pytest.mark.parametrize(
+    ("step", "count"), [("small", 1800), ("mixed", 162), ("bulk", 1800), ("beside_a_job", 3600)]
+)
+def test_messages_from_all_to_all_arrive_once_and_in_order(
+    found: dict[str, dict[str, Any]], step: str, count: int
+) -> None:
+    assert_exact(found[step], count)
+
+
+def test_an_ordinary_job_runs_beside_it(found: dict[str, dict[str, Any]]) -> None:
+    assert found["beside_a_job"]["jobs"] >= 1
+
+
+def test_the_next_exchange_starts_beside_this_one(found: dict[str, dict[str, Any]]) -> None:
+    """And a host that changes over first does not end it for the others."""
+    step = found["make_before_break"]
+    assert_exact(step["before"], 400)
+    assert_exact(step["after"], 300)
+    assert (step["while_one_has_changed_over"], step["goes_on"]) == (None, None)
+    assert step["stopped"] == "it was stopped"
+
+
+def test_a_cancelled_exchange_lets_go_of_its_slots(found: dict[str, dict[str, Any]]) -> None:
+    """Each of three needs six, and nine are free beside the one that runs."""
+    assert found["slots_are_let_go"]["failures"] == [None, None, None]
+    assert found["slots_are_let_go"]["ended"] == "it was stopped"
+
+
+def test_a_host_that_dies_alone_ends_the_exchange_at_once(found: dict[str, dict[str, Any]]) -> None:
+    """Its own relay says so, or the relays of others that their connection to it ended: whoever comes first."""
+    step = found["host_dies"]
+    assert "the partition host of slot 1 has " in step["failure"] or "shuffle writer" in step["failure"]
+    assert step["seconds"] < SECONDS
+    assert_exact(step["next"], 120)
+
+
+def test_a_killed_executor_ends_the_exchange_in_seconds_and_the_survivors_begin_the_next(
+    found: dict[str, dict[str, Any]],
+) -> None:
+    step = found["executor_dies"]
+    assert_exact(step["before"], 120)
+    assert step["failure"]
+    assert step["seconds"] < SECONDS
+    assert step["living"] == [True, True]
+    assert_exact(step["next"], 40)
+
+
+def test_a_stranger_on_the_network_feeds_nothing_and_reads_nothing(found: dict[str, dict[str, Any]]) -> None:
+    step = found["strangers"]
+    assert step["opened"], "what was sealed opens"
+    assert not step["readable"]
+    assert len(step["refused"]) == 6
+    for how, why in step["refused"].items():
+        assert "got a frame that slot" in why or "got a frame from nobody" in why, (how, why)
+
+
+def test_no_object_is_read_from_the_network(found: dict[str, dict[str, Any]]) -> None:
+    """What reads records takes a serialised object for a length that no record has."""
+    assert "a record of -1393754107 bytes" in found["strangers"]["object"]
