@@ -11,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE :=
 MOSTLY_WAITING := tests/unit tests/kafka
 
 .PHONY: help setup lock sbom demo demo-kafka test test-fast test-soak mutants control-plane lint generate \
-	bench-recovery bench-node-start bench-overhead bench-pace bench-width bench-planners bench-kafka bench-operator clean
+	bench-recovery bench-node-start bench-overhead bench-pace bench-width bench-exchange bench-planners bench-kafka bench-operator clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -79,6 +79,9 @@ sbom: setup  ## out/sbom.cdx.json: what an image holds, in CycloneDX
 
 bench-width: setup  ## what a steady job costs the driver, for 10 to 1,000 nodes
 	$(BIN)/python -m benchmarks.width
+
+bench-exchange: setup  ## how late messages of a continuous exchange are, and the stages of jobs beside it
+	$(BIN)/python -m benchmarks.exchange
 
 bench-planners: setup  ## fig. 16 of the paper, planners against the optimum
 	nice $(BIN)/python -m benchmarks.planners --out out/planners

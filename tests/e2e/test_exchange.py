@@ -6,23 +6,19 @@ hosts.  How soon something comes is printed, and is no verdict but for the loss 
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reprise.controller.local.cluster import ClusterConfig, EmbeddedCluster
 from reprise.spark_jobs.exchange.exchange import SETTINGS
+from tests.support.exchange_lab import run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 STEPS = (
-    "probed", "late_hosts", "small", "mixed", "bulk", "beside_a_job", "make_before_break", "slots_are_let_go",
-    "host_dies", "strangers", "executor_dies",
+    "probed", "late_hosts", "small", "mixed", "bulk", "beside_a_job", "beside_a_chain", "make_before_break",
+    "slots_are_let_go", "one_does_not_read", "host_dies", "strangers", "junk", "executor_dies",
 )  # fmt: skip
 SECONDS = 20.0
 """A killed executor is seen within half a second on an idle machine, and a busy one has some patience."""
@@ -33,33 +29,10 @@ def found() -> Iterator[dict[str, dict[str, Any]]]:
     """What each step has found."""
     config = ClusterConfig(nodes=3, worker_cores=int(SETTINGS["spark.executor.cores"]), start_timeout_s=300.0)
     with EmbeddedCluster(config) as cluster:
-        yield run(cluster, STEPS)
-
-
-def run(cluster: EmbeddedCluster, steps: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-    arguments = {
-        "master": cluster.master_url,
-        "here": cluster.zookeeper.host,
-        "executor_options": cluster.executor_java_options(),
-        "driver_options": cluster.driver_java_options(),
-        "nodes": {cluster.host_of(node): node for node in cluster.nodes},
-        "scratch": str(cluster.scratch),
-        "steps": steps,
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.support.exchange_lab", json.dumps(arguments)],
-        env={"PYTHONPATH": str(Path.cwd())} | os.environ | dict(cluster.spark_env()),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=540,
-    )
-    lines = [json.loads(line[6:]) for line in done.stdout.splitlines() if line.startswith("FOUND ")]
-    for line in lines:
-        print(line)
-    assert [line["step"] for line in lines] == list(steps), done.stdout[-4000:]
-    return {line["step"]: line for line in lines}
+        steps = run(cluster, STEPS)
+    for step in steps:
+        print(step)
+    yield {step["step"]: step for step in steps}
 
 
 def assert_exact(arrived: dict[str, Any], count: int) -> None:
@@ -80,7 +53,8 @@ def test_relays_wait_for_hosts_that_come_later(found: dict[str, dict[str, Any]])
 
 
 @pytest.mark.parametrize(
-    ("step", "count"), [("small", 1800), ("mixed", 162), ("bulk", 1800), ("beside_a_job", 3600)]
+    ("step", "count"),
+    [("small", 1800), ("mixed", 162), ("bulk", 1800), ("beside_a_job", 3600), ("beside_a_chain", 3600)],
 )
 def test_messages_from_all_to_all_arrive_once_and_in_order(
     found: dict[str, dict[str, Any]], step: str, count: int
@@ -88,8 +62,22 @@ def test_messages_from_all_to_all_arrive_once_and_in_order(
     assert_exact(found[step], count)
 
 
-def test_an_ordinary_job_runs_beside_it(found: dict[str, dict[str, Any]]) -> None:
+def test_ordinary_jobs_run_beside_it(found: dict[str, dict[str, Any]]) -> None:
     assert found["beside_a_job"]["jobs"] >= 1
+    assert found["beside_a_chain"]["jobs"] >= 1
+
+
+def test_a_host_that_does_not_read_holds_up_nobody_else(found: dict[str, dict[str, Any]]) -> None:
+    """With no more on its way to it than a host may have unconfirmed."""
+    step = found["one_does_not_read"]
+    assert_exact(step["meanwhile"], 2 * 200)
+    assert_exact(step["at_last"], 2 * 200 + 2 * step["each"])
+
+
+def test_junk_on_its_ports_is_no_frame(found: dict[str, dict[str, Any]]) -> None:
+    """It may end the exchange, which is why network policies confine them."""
+    assert found["junk"]["ports"] >= 2
+    assert found["junk"]["wrong"] == []
 
 
 def test_the_next_exchange_starts_beside_this_one(found: dict[str, dict[str, Any]]) -> None:

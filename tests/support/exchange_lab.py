@@ -10,21 +10,30 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 from pyspark import SparkContext
 
+from reprise.controller.local.cluster import EmbeddedCluster
 from reprise.spark_jobs.engine.chain import configuration
-from reprise.spark_jobs.exchange.exchange import SETTINGS, Exchange, ExchangeError, executor_ids
+from reprise.spark_jobs.exchange.exchange import (
+    SETTINGS,
+    Exchange,
+    ExchangeError,
+    executor_ids,
+    window_bytes,
+)
 from reprise.spark_jobs.exchange.probe import probe, refusal
 from reprise.spark_jobs.exchange.relays import Relays
+from tests.support.exchange_host import HEAD
 from tests.support.waiting import until
 
 
@@ -122,13 +131,16 @@ class Lab:
             order = {"slot": slot, "slots": len(exchange.hosts), "count": count, "gap_s": gap_s, "size": size}
             self.host(address).ask(send=order)
 
-    def arrived(self, exchange: Exchange) -> dict[str, Any]:
-        """Wait until all that was sent has come; what is wrong with it, and how late it was."""
+    def arrived(self, exchange: Exchange, slots: int | None = None) -> dict[str, Any]:
+        """Wait until all that was sent has come; what is wrong with it, and how late it was.  With `slots`: among the
+        first ones alone."""
         reports: list[dict[str, Any]] = []
 
         def complete() -> bool:
-            reports[:] = [self.host(a).ask(report=True) for a in exchange.hosts]
-            return all(report["done"] for report in reports) and _missing(reports) == 0
+            reports[:] = [self.host(a).ask(report=True) for a in exchange.hosts[:slots]]
+            return bool(exchange.failure) or (
+                all(report["done"] for report in reports) and _missing(reports) == 0
+            )
 
         with contextlib.suppress(AssertionError):
             until(complete, "frames", 90.0, poll_s=0.1)
@@ -181,8 +193,8 @@ class Lab:
 
     def late_hosts(self) -> dict[str, Any]:
         """Relays that are there before their hosts."""
-        exchange = self.running = self.next(self.addresses[:3])
-        until(lambda: self._active(exchange) == 6, "six tasks", 60.0)
+        exchange = self.running = self.next(self.addresses)
+        until(lambda: self._active(exchange) == 2 * len(self.addresses), "all relays", 60.0)
         self.there(exchange)
         self.attach(exchange)
         return {"failure": exchange.failure}
@@ -195,7 +207,7 @@ class Lab:
 
     def mixed(self) -> dict[str, Any]:
         """Sizes from nothing to more than the queue of a relay."""
-        self.running = self.fresh(self.addresses[:3])
+        self.running = self.fresh(self.addresses)
         for size in (0, 1, 17, 18, 60, 5_000, 65_536, 1 << 20, 9 << 20):
             self.send(self.running, 3, 0.0, size)
             found = self.arrived(self.running)
@@ -204,13 +216,13 @@ class Lab:
         return found
 
     def bulk(self) -> dict[str, Any]:
-        self.running = self.fresh(self.addresses[:3])
+        self.running = self.fresh(self.addresses)
         self.send(self.running, 300, 0.0, 65_000)
         return self.arrived(self.running)
 
     def beside_a_job(self) -> dict[str, Any]:
-        self.running = self.fresh(self.addresses[:3])
-        jobs = self._jobs(lambda: self.context.parallelize(range(3), 3).map(lambda x: x + 1).count())
+        self.running, nodes = self.fresh(self.addresses), len(self.addresses)
+        jobs = self._jobs(lambda: self.context.parallelize(range(nodes), nodes).map(lambda x: x + 1).count())
         with jobs as times:
             self.send(self.running, 600, 0.005, 100)
             found = self.arrived(self.running)
@@ -218,12 +230,12 @@ class Lab:
 
     def beside_a_chain(self) -> dict[str, Any]:
         """Three stages with two shuffles, of messages as small as those of the exchange."""
-        self.running = self.fresh(self.addresses[:3])
+        self.running, nodes = self.fresh(self.addresses), len(self.addresses)
 
         def chain() -> object:
-            rows = self.context.parallelize(range(3), 3).map(lambda slot: (slot, b"x"))
+            rows = self.context.parallelize(range(nodes), nodes).map(lambda slot: (slot, b"x"))
             for _ in range(2):
-                rows = rows.partitionBy(3, int).map(lambda row: ((row[0] + 1) % 3, row[1]))
+                rows = rows.partitionBy(nodes, int).map(lambda row: ((row[0] + 1) % nodes, row[1]))
             return rows.count()
 
         with self._jobs(chain) as times:
@@ -231,15 +243,10 @@ class Lab:
             found = self.arrived(self.running)
         return {**found, "jobs": len(times), "chain_ms": round(_quantile(sorted(times), 0.5), 1)}
 
-    def four(self) -> dict[str, Any]:
-        self.running = self.fresh(self.addresses[:4])
-        self.send(self.running, 600, 0.005, 100)
-        return self.arrived(self.running)
-
     def make_before_break(self) -> dict[str, Any]:
         before = self.fresh(self.addresses[:2])
         self.send(before, 200, 0.005, 100)
-        after = self.next(self.addresses[:3])
+        after = self.next(self.addresses)
         beside_s = self.there(after)
         of_before = self.arrived(before)
         self.host(self.addresses[0]).ask(attach=after.number)
@@ -263,7 +270,7 @@ class Lab:
         """One more exchange than there are slots, one after the other, beside one that runs."""
         failures = []
         for _ in range(3):
-            exchange = self.next(self.addresses[:3])
+            exchange = self.next(self.addresses)
             self.there(exchange)
             failures.append(exchange.failure)
             began = time.monotonic()
@@ -272,24 +279,19 @@ class Lab:
         return {"failures": failures, "stop_s": round(seconds, 2), "ended": exchange.failure}
 
     def host_dies(self) -> dict[str, Any]:
-        self.running = self.fresh(self.addresses[:3])
+        self.running = self.fresh(self.addresses)
         began = time.monotonic()
         self.hosts.pop(self.addresses[1]).end()
         found = self.ended(self.running, began)
-        self.running = self.fresh(self.addresses[:3])
+        self.running = self.fresh(self.addresses)
         self.send(self.running, 20, 0.0, 100)
         return {**found, "next": self.arrived(self.running)}
 
     def executor_dies(self) -> dict[str, Any]:
-        self.running = self.fresh(self.addresses[:3])
+        self.running = self.fresh(self.addresses)
         self.send(self.running, 20, 0.0, 100)
         before = self.arrived(self.running)
-        (victim,) = [
-            process
-            for process in psutil.process_iter(["cmdline", "cwd"])
-            if process.info["cwd"] == str(self.homes[self.addresses[2]])
-            and "java" in (process.info["cmdline"] or [""])[0]
-        ]
+        victim = self._java(self.addresses[2])
         began = time.monotonic()
         os.kill(victim.pid, signal.SIGKILL)
         found = self.ended(self.running, began)
@@ -299,6 +301,44 @@ class Lab:
         self.send(self.running, 20, 0.0, 100)
         after = self.arrived(self.running)
         return {**found, "before": before, "living": living, "next_s": round(seconds, 2), "next": after}
+
+    def one_does_not_read(self) -> dict[str, Any]:
+        """The last host stands still, with as much on its way to it as there may be: what the others say goes on."""
+        self.running = self.fresh(self.addresses)
+        last, others = len(self.addresses) - 1, len(self.addresses) - 1
+        frozen = self.host(self.addresses[last]).process
+        os.kill(frozen.pid, signal.SIGSTOP)
+        try:
+            size = 60_000
+            count = window_bytes(len(self.addresses)) // (size + HEAD.size)
+            for slot in range(others):
+                order = {"slot": slot, "slots": others, "count": count, "gap_s": 0.0, "size": size}
+                self.host(self.addresses[slot]).ask(send={**order, "only": last})
+            until(
+                lambda: all(self.host(a).ask(report=True)["done"] for a in self.addresses[:others]),
+                "frames to the one that stands still are taken",
+            )
+            for slot in range(others):
+                order = {"slot": slot, "slots": others, "count": 200, "gap_s": 0.005, "size": 100}
+                self.host(self.addresses[slot]).ask(send=order)
+            meanwhile = self.arrived(self.running, others)
+        finally:
+            os.kill(frozen.pid, signal.SIGCONT)
+        return {"meanwhile": meanwhile, "at_last": self.arrived(self.running), "each": count}
+
+    def junk(self) -> dict[str, Any]:
+        """A stranger connects to each port of an executor, and says something."""
+        self.running = self.fresh(self.addresses)
+        process = self._java(self.addresses[0])
+        ports = {c.laddr for c in process.net_connections("inet") if c.status == psutil.CONN_LISTEN}
+        for port in ports:
+            with contextlib.suppress(OSError), socket.create_connection(port, 5.0) as stranger:
+                stranger.sendall(b"GET / HTTP/1.1\r\nHost: anybody\r\n\r\n" * 20)
+                stranger.settimeout(0.5)
+                stranger.recv(1)
+        self.send(self.running, 20, 0.0, 100)
+        found = self.arrived(self.running)
+        return {"ports": len(ports), "failure": self.running.failure, "wrong": found["wrong"]}
 
     def strangers(self) -> dict[str, Any]:
         """What the relays make of frames that nobody sealed, and of objects on the wire: asked of their classes, here."""
@@ -364,6 +404,16 @@ class Lab:
 
     # -- helpers
 
+    def _java(self, address: str) -> psutil.Process:
+        """The executor there."""
+        (found,) = [
+            process
+            for process in psutil.process_iter(["cmdline", "cwd"])
+            if process.info["cwd"] == str(self.homes[address])
+            and "java" in (process.info["cmdline"] or [""])[0]
+        ]
+        return found
+
     def _executors(self) -> list[str]:
         try:
             return executor_ids(self.context, self.addresses)
@@ -402,12 +452,38 @@ def _missing(reports: list[dict[str, Any]]) -> int:
     missing = 0
     for source, sender in enumerate(reports):
         for target, sent in sender["sent"].items():
-            missing += sent - reports[int(target)]["got"].get(str(source), 0)
+            if int(target) < len(reports):
+                missing += sent - reports[int(target)]["got"].get(str(source), 0)
     return missing
 
 
 def _quantile(ordered: list[float], part: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * part))] if ordered else 0.0
+
+
+def run(cluster: EmbeddedCluster, steps: Sequence[str], seconds: float = 540.0) -> list[dict[str, Any]]:
+    """What each of these steps finds on that cluster.  AssertionError with the driver's output where one does not end."""
+    arguments = {
+        "master": cluster.master_url,
+        "here": cluster.zookeeper.host,
+        "executor_options": cluster.executor_java_options(),
+        "driver_options": cluster.driver_java_options(),
+        "nodes": {cluster.host_of(node): node for node in cluster.nodes},
+        "scratch": str(cluster.scratch),
+        "steps": list(steps),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.exchange_lab", json.dumps(arguments)],
+        env={"PYTHONPATH": str(Path.cwd())} | os.environ | dict(cluster.spark_env()),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=seconds,
+    )
+    found = [json.loads(line[6:]) for line in done.stdout.splitlines() if line.startswith("FOUND ")]
+    assert [step["step"] for step in found] == list(steps), done.stdout[-4000:]
+    return found
 
 
 def main() -> None:
