@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from reprise.algorithms.problem import Problem, bits, make_problem
@@ -41,13 +42,7 @@ def reduce_problem(problem: Problem) -> Reduced:
     if problem.cost_of(_union(by_mask)) <= problem.capacity:
         taken += [q for queries in by_mask.values() for q in queries]
         by_mask = {}
-    groups: dict[tuple[int, ...], list[int]] = {}
-    sharers: dict[int, list[int]] = {}
-    for i, mask in enumerate(by_mask):
-        for k in bits(mask):
-            sharers.setdefault(k, []).append(i)
-    for k, users in sorted(sharers.items()):
-        groups.setdefault(tuple(users), []).append(k)
+    groups = _shared_alike(by_mask)
     masks = [0] * len(by_mask)
     for group, together in enumerate(groups):
         for user in together:
@@ -62,6 +57,18 @@ def reduce_problem(problem: Problem) -> Reduced:
         sharers=tuple(groups),
     )
     return Reduced(small, tuple(map(tuple, by_mask.values())), tuple(sorted(taken)))
+
+
+def _shared_alike(masks: Iterable[int]) -> dict[tuple[int, ...], list[int]]:
+    """Partitions by the masks, given by their places, that they are in; both in order."""
+    sharers: dict[int, list[int]] = {}
+    for i, mask in enumerate(masks):
+        for k in bits(mask):
+            sharers.setdefault(k, []).append(i)
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for k, users in sorted(sharers.items()):
+        groups.setdefault(tuple(users), []).append(k)
+    return groups
 
 
 def components(problem: Problem) -> list[tuple[int, ...]]:

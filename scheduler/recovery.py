@@ -33,8 +33,8 @@ def plan_by_plan(s: Situation, first: bool) -> Decision | None:
 
     Departs from that in two ways.  Survivors that cannot run give their room, where in theirs each keeps its node
     (`reprise.scheduler.eviction`).  And survivors go on, where there all go back (`reprise.scheduler.scope`)."""
-    view, before = s.view, s.desired
-    lost = [p for p in view.failed if p in before.assignment]
+    view = s.view
+    lost = [p for p in view.failed if p in s.desired.assignment]
     anew = first or (bool(lost) and not view.snapshot.topology.deterministic)
     rollback = anew and not some_stay(view)
     candidates = tuple(view.failed) if anew else view.movable
@@ -48,9 +48,12 @@ def plan_by_plan(s: Situation, first: bool) -> Decision | None:
         placed = Placed(plan_recovery(view, s.costs, view.survivors, candidates, s.planner), view.survivors)
     if all_anew := rearranged(view, s.costs, placed.planned, s.open.nodes_before, s.planner):
         rollback, placed = True, all_anew
-    planned = placed.planned
-    trigger = _trigger(s, first, bool(lost))
-    plan_id = s.plan_id()
+    return _as_planned(s, placed, _trigger(s, first, bool(lost)), anew, rollback)
+
+
+def _as_planned(s: Situation, placed: Placed, trigger: Trigger, anew: bool, rollback: bool) -> Decision:
+    """Carries a plan out: with a rollback of everything, with one of what has to go back (`anew`), or with none."""
+    view, before, planned, plan_id = s.view, s.desired, placed.planned, s.plan_id()
     after = before.next(
         assignment={**placed.held, **planned.added},
         retain=True,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from reprise.algorithms.failure import Failure
 from reprise.algorithms.positions import Positions
-from reprise.scheduler.model import Node, Policy, QueryView, Snapshot
+from reprise.scheduler.model import Desired, Node, Policy, Progress, QueryView, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,7 @@ def look(snapshot: Snapshot, policy: Policy) -> View:
     desired, progress = snapshot.desired, snapshot.progress
     alive = {node.id: node for node in snapshot.nodes}
     ready = progress.nodes if progress else frozenset()
-    changed = desired is not None and progress is not None and desired.driver != progress.driver
-    acked = desired is not None and progress is not None and not changed and progress.seq >= desired.seq
+    changed, acked = _report_counts(desired, progress)
     poison = _poison(snapshot, changed)
     trusted = progress.failed if progress and not changed else {}
     reported = {p: failure for p, failure in trusted.items() if p not in poison}
@@ -92,7 +91,7 @@ def look(snapshot: Snapshot, policy: Policy) -> View:
     assignment = desired.assignment if desired else {}
     known = {p.id for p in snapshot.topology.partitions} - set(failed) - set(poison)
     survivors = {p: n for p, n in assignment.items() if p in known}
-    at_work = frozenset(p for p in survivors if acked and progress and p in progress.positions)
+    positions = progress.positions if progress and acked else {}
     return View(
         snapshot=snapshot,
         policy=policy,
@@ -104,9 +103,18 @@ def look(snapshot: Snapshot, policy: Policy) -> View:
         reported=reported,
         failed=failed,
         survivors=survivors,
-        at_work=at_work,
+        at_work=frozenset(survivors.keys() & positions.keys()),
         newest=_newest(snapshot),
     )
+
+
+def _report_counts(desired: Desired | None, progress: Progress | None) -> tuple[bool, bool]:
+    """Whether the report is another driver's than the one that the desired state was decided for, and whether that one has
+    applied it; neither where one of the two is not there."""
+    if desired is None or progress is None:
+        return False, False
+    changed = desired.driver != progress.driver
+    return changed, not changed and progress.seq >= desired.seq
 
 
 def _poison(snapshot: Snapshot, changed: bool) -> dict[str, str]:

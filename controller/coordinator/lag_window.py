@@ -68,13 +68,18 @@ class LagWindow:
             self._seq = desired.seq if desired is not None and incident is None else -1
             self._calm_from, self._shown = now + CALM_S, None
             return
-        working = (
-            not desired.paused and not progress.failed and progress.seq >= desired.seq and not progress.ended
-        )
-        if not working or any(output not in progress.positions for output in self._outputs):
-            return
-        if now >= self._calm_from and (not self._samples or now >= self._samples[-1][0] + EVERY_S):
+        if self._is_due(now) and self._is_normal(desired, progress):
             self._sample(now, progress)
+
+    def _is_due(self, now: float) -> bool:
+        """Whether all has been calm for long enough, since the last sample, too."""
+        return now >= self._calm_from and (not self._samples or now >= self._samples[-1][0] + EVERY_S)
+
+    def _is_normal(self, desired: Desired, progress: Progress) -> bool:
+        """Whether a report says that everything that is desired is at work."""
+        if desired.paused or progress.failed or progress.ended or progress.seq < desired.seq:
+            return False
+        return all(output in progress.positions for output in self._outputs)
 
     def _sample(self, now: float, progress: Progress) -> None:
         shown = np.array([progress.positions[output] for output in self._outputs], np.int64)

@@ -176,6 +176,11 @@ class Store:
         return Reading(Snapshot(self.clock(), self.topology, session=False), Versions())
 
     def _read(self) -> Reading:
+        seen, nodes, versions = self._observe()
+        return Reading(self._snapshot(seen, nodes), versions, seen, self._leads)
+
+    def _observe(self) -> tuple[Observation, tuple[Node, ...], Versions]:
+        """The records, the nodes in the order of their names, and the versions of what the coordinator writes itself."""
         # Desired state first: what is read after it is at least as new, so a node that it names and that is
         # not there any more is gone, and not yet to come.
         # All are asked before the first is waited for: a session answers in order, and a wait is a change of threads.
@@ -187,7 +192,8 @@ class Store:
         asked, commands = self._ask(paths.STATS), self._ask(paths.PAUSED)
         progress = self._await(self._ask(paths.PROGRESS, self._saw_report))  # with the last all are there
         found = {name: self._parsed(name, answer) for name, answer in first.items()} | kept
-        desired, incident, poison = (found.get(name) for name in _WRITTEN)
+        written = [found.get(name) or (None, None) for name in _WRITTEN]
+        desired, incident, poison = (record for record, _ in written)
         stats, paused = self._found(asked), self._await(commands)
         self._commanded = paused[1].mzxid if paused else 0
         self._leads = self._mine(self._await(leader))
@@ -202,15 +208,19 @@ class Store:
             nodes={node.id: node for node in nodes},
             progress=report,
             report=progress[1].mzxid if progress else 0,
-            desired=desired and desired[0],
-            incident=incident and incident[0],
+            desired=desired,
+            incident=incident,
             stats=self._window.add(now, stats and stats[0], self._stats),
             checkpoints=frozenset(int(k) for k in records if k.isdigit()),
-            poison=poison and poison[0],
+            poison=poison,
             paused=parse_paused(paused[0], self._path(paths.PAUSED)) if paused else None,
             led=self._leads,
         )
-        believed = self._suspects.add(nodes, seen.desired, report)
+        return seen, nodes, Versions(*(version for _, version in written))
+
+    def _snapshot(self, seen: Observation, nodes: tuple[Node, ...]) -> Snapshot:
+        """What a decision is made of: of the nodes also suspects, and of the incident a name that is free."""
+        believed = self._suspects.add(nodes, seen.desired, seen.progress)
         if self._suspects.doubtful:
             self._look_again()
         snapshot = replace(
@@ -223,9 +233,8 @@ class Store:
             snapshot = replace(snapshot, incident=self._with_a_free_name(snapshot.incident))
         self.note_lags(snapshot.progress, snapshot.desired, snapshot.incident)
         if snapshot.incident is None:
-            snapshot = replace(snapshot, steady=self._lags.steady(now))
-        versions = Versions(desired and desired[1], incident and incident[1], poison and poison[1])
-        return Reading(snapshot, versions, seen, self._leads)
+            snapshot = replace(snapshot, steady=self._lags.steady(seen.time))
+        return snapshot
 
     def _with_request(self, node: Node) -> Node:
         asked = self.requests.get(node.name)

@@ -14,7 +14,7 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -128,23 +128,24 @@ def wait_for_claim(folder: Path, agent: int) -> tuple[Path, int]:
 def refusal(mine: Mapping[str, str], theirs: Mapping[str, str], imported: Iterable[str], home: Path) -> str:
     """Why a process with the variables `mine` and with these modules cannot stand for one that is started in the folder
     `home` with `theirs`; empty if it can."""
-    for name in sorted({*mine, *theirs}):
-        if (
-            mine.get(name) != theirs.get(name)
-            and not name.startswith(_UNREAD_PREFIXES)
-            and name not in _UNREAD
-        ):
-            return f"the variable {name} is another one"
+    differ = sorted(name for name in {*mine, *theirs} if mine.get(name) != theirs.get(name))
+    if read := [name for name in differ if not name.startswith(_UNREAD_PREFIXES) and name not in _UNREAD]:
+        return f"the variable {read[0]} is another one"
     # Spark names folders twice that Worker and driver both have; the first mention of one decides what is found
     before, after = dict.fromkeys(_folders(mine)), dict.fromkeys(_folders(theirs))
     if [entry for entry in before if entry in after] != [entry for entry in after if entry in before]:
         return "PYTHONPATH has another order"
-    tops = {name for name in imported if "." not in name}
-    for entry in map(Path, (str(home), *(entry for entry in after if entry not in {*before, *sys.path}))):
+    new = [entry for entry in after if entry not in {*before, *sys.path}]
+    return _hiding([home, *map(Path, new)], {name for name in imported if "." not in name})
+
+
+def _hiding(folders: Iterable[Path], tops: Collection[str]) -> str:
+    """Why modules of these names might be others with the folders on the path; empty if they are the same."""
+    for entry in folders:
         if entry.is_file() and not is_archive(entry):
             return f"{entry} is not a folder"
         there = {path.name.split(".")[0] for path in entry.iterdir()} if entry.is_dir() else set()
-        if hidden := sorted(there & tops):
+        if hidden := sorted(there.intersection(tops)):
             return f"{entry} has another {hidden[0]}"
     return ""
 

@@ -175,6 +175,12 @@ class Ledger:
     def _extend(self, due: int) -> None:
         for source in self._sources.values():
             source.look()
+        self._add(self._put(self.written + 1, self._planned(due)))
+        for source in self._sources.values():
+            self.problems += source.notices()
+
+    def _planned(self, due: int) -> Block:
+        """The next block: what each source says of its batches up to `due` or, where nobody waits for rows, of more."""
         first = self.written + 1
         last = due if self._live else self.written + AHEAD
         ended_at = None
@@ -188,7 +194,11 @@ class Ledger:
                 spans_of[partition][batch] = span or _ending(
                     self._before(partition, batch, spans_of[partition])
                 )
-        block = Block(last, ended_at, spans_of, 0 if self._fence is None else self._fence.epoch)
+        return Block(last, ended_at, spans_of, 0 if self._fence is None else self._fence.epoch)
+
+    def _put(self, first: int, block: Block) -> Block:
+        """Write a block that begins at batch `first`; the one that is there, where one is.  SupersededError: by a later
+        driver."""
         if not self._files.create(_name(first), block.encode()):
             block = self._block(first)
         if self._fence is not None and block.epoch > self._fence.epoch:
@@ -197,9 +207,7 @@ class Ledger:
             # ours, now or in an attempt before: the name may have been free because a later driver was here, and has
             # given up what it said
             self._fence.check()
-        self._add(block)
-        for source in self._sources.values():
-            self.problems += source.notices()
+        return block
 
     def _before(self, partition: str, batch: int, block: Mapping[int, Range]) -> Range:
         return block.get(batch - 1) or self.ranges[partition].get(batch - 1) or Range(0, 0)

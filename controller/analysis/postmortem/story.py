@@ -75,16 +75,7 @@ def instance_of(
 ) -> Instance:
     """The question that a plan answered; with `edges` for who asks the operator-centric baseline, which alone looks at them:
     there may be millions.  ReportError names `source` and what in it does not belong together."""
-    for partition in plan.pending:
-        if partition not in topology.partitions:
-            raise ReportError(
-                f"{source}: plan {plan.id}: pending: topology.json has no partition {partition!r}"
-            )
-    for candidate in plan.candidates:
-        if candidate.query not in topology.queries:
-            raise ReportError(
-                f"{source}: plan {plan.id}: candidates: topology.json has no query {candidate.query!r}"
-            )
+    _require_known(plan, topology, source)
     place = {p: k for k, p in enumerate(topology.order)}
     missing = Missing(place, frozenset(plan.pending))
     needs = {c.query: missing(topology.queries[c.query].partitions) for c in plan.candidates}
@@ -106,3 +97,14 @@ def instance_of(
         nodes=tuple(NodeCapacity(node, room) for node, room in plan.free.items()),
         edges=tuple(upstream) if edges else (),
     )
+
+
+def _require_known(plan: PlanRecord, topology: Topology, source: str) -> None:
+    """ReportError where a plan names what the topology does not have."""
+    named = (
+        ("pending", "partition", plan.pending, topology.partitions),
+        ("candidates", "query", [c.query for c in plan.candidates], topology.queries),
+    )
+    for field, kind, names, known in named:
+        if unknown := next((name for name in names if name not in known), None):
+            raise ReportError(f"{source}: plan {plan.id}: {field}: topology.json has no {kind} {unknown!r}")

@@ -116,21 +116,18 @@ class DriverKeeper:
             self._move(resource, pod, why)
         elif pod.deleted_at is not None:
             self.problem = self.problem if pod.uid == self._given_up_uid else "the driver is ending"
-        elif pod.phase == "Running" and self.silent:
-            self._give_up(
-                resource,
-                pod,
-                EventReason.DRIVER_SILENT,
-                f"the driver is silent: no report for {self.silence.silent_s:.0f} s while ZooKeeper answers",
-            )
-        elif pod.phase == "Running" and self.loop.hung:
-            self._give_up(resource, pod, EventReason.DRIVER_HUNG, f"the driver hangs: {self.loop.describe()}")
+        elif pod.phase == "Running" and (self.silent or self.loop.hung):
+            self._give_up_useless(resource, pod)
         elif pod.annotations.get(manifests.REVISION) != self._revision(resource):
             self._renew(resource, pod, recovering, seen)
         else:
-            self.problem = "" if pod.phase == "Running" else f"the driver's pod is {pod.phase}: {pod.reason}"
-            if no_user := self._without_user(resource, self.pods_wait or pod.phase == "Pending"):
-                self.events.say(EventReason.USER_REFUSED, no_user, warning=True)
+            self._let_be(resource, pod)
+
+    def _let_be(self, resource: StreamTopology, pod: PodView) -> None:
+        """The driver is the right one: only what it waits for is said."""
+        self.problem = "" if pod.phase == "Running" else f"the driver's pod is {pod.phase}: {pod.reason}"
+        if no_user := self._without_user(resource, self.pods_wait or pod.phase == "Pending"):
+            self.events.say(EventReason.USER_REFUSED, no_user, warning=True)
 
     def _revision(self, resource: StreamTopology) -> str:
         """The revision of the driver that is wanted; computed once for each spec."""
@@ -221,6 +218,15 @@ class DriverKeeper:
         self._not_before = self.clock() + pause
         return pause
 
+    def _give_up_useless(self, resource: StreamTopology, pod: PodView) -> None:
+        """The driver is silent, or it hangs."""
+        if self.silent:
+            silent = f"no report for {self.silence.silent_s:.0f} s while ZooKeeper answers"
+            self._give_up(resource, pod, EventReason.DRIVER_SILENT, f"the driver is silent: {silent}")
+        else:
+            hangs = f"the driver hangs: {self.loop.describe()}"
+            self._give_up(resource, pod, EventReason.DRIVER_HUNG, hangs)
+
     def _give_up(self, resource: StreamTopology, pod: PodView, reason: EventReason, problem: str) -> None:
         """It is told to end in the orderly way first: where its kubelet lives, that ends a process that is stopped, too."""
         self._count_end(pod)
@@ -248,14 +254,7 @@ class DriverKeeper:
             self.events.say(EventReason.USER_REFUSED, no_user, warning=True)
             return
         if ran and recovering and not (changes and replays):
-            way_out = f"; {WAY_OUT}, also in the middle of a recovery" if changes else ""
-            self.events.say(
-                EventReason.SPEC_CHANGE_POSTPONED,
-                f"the driver is restarted with the new spec when the incident is closed{way_out}",
-            )
-            lasts = self.clock() - self._created > STABLE_S
-            held_up = changes and not replays and self._held_up and not lasts
-            self.problem = f"the driver has ended {self._ends} times{self._held_up}" if held_up else ""
+            self._postpone(changes)
             return
         if changes and not replays and (ran or seen is None or not nothing_released(seen)):
             self.problem = "the spec has changed: the driver is drained when ZooKeeper answers"
@@ -264,6 +263,16 @@ class DriverKeeper:
             return
         self.events.say(EventReason.DRIVER_RESTARTED, "the spec has changed")
         self._delete(resource, pod, grace_s=None)
+
+    def _postpone(self, changes: bool) -> None:
+        """A driver is not replaced in the middle of a recovery; `changes`: whether the new one would make other output."""
+        way_out = f"; {WAY_OUT}, also in the middle of a recovery" if changes else ""
+        self.events.say(
+            EventReason.SPEC_CHANGE_POSTPONED,
+            f"the driver is restarted with the new spec when the incident is closed{way_out}",
+        )
+        held_up = changes and self._held_up and self.clock() - self._created <= STABLE_S
+        self.problem = f"the driver has ended {self._ends} times{self._held_up}" if held_up else ""
 
     def _changes_output(self, resource: StreamTopology, pod: PodView) -> bool:
         """Whether other code would make shown batches again.  A driver of an earlier version, which has no such mark, does

@@ -35,12 +35,9 @@ def status_of(
     status: dict[str, Any] = {"observedGeneration": now.generation, "conditions": conditions}
     if resource is None or now.state is None or seen is None:
         return {**{k: v for k, v in before.items() if k not in status}, **status}, updates
-    started = before.get("startedAt")
-    if started is None and seen.progress is not None and seen.progress.horizon > 0:
-        started = rfc3339(moment)
     progress = seen.progress
     model = TopologyStatus(
-        started_at=started,
+        started_at=_started(before.get("startedAt"), seen, moment),
         queries=_queries(now.state),
         waiting=_waiting(now.state),
         waiting_total=len(now.state.queries) - now.state.count(Status.AVAILABLE),
@@ -214,6 +211,13 @@ def _nodes(now: TopologyState) -> NodesStatus:
         room=now.forecast.room,
         outlook=cut(str(now.forecast)) or None,
     )
+
+
+def _started(before: Any, seen: Observation, moment: float) -> Any:
+    """When batches were first released: `before`, if the status says it already, or now."""
+    if before is None and seen.progress is not None and seen.progress.horizon > 0:
+        return rfc3339(moment)
+    return before
 
 
 def _epoch(seen: Observation) -> int:

@@ -218,6 +218,12 @@ def _dies(world: World, node: str, job: int, stage: int) -> Callable[[int, int, 
 def test_what_is_kept_is_what_the_newest_checkpoint_does_not_cover(tmp_path: Path) -> None:
     world = begun(resource_of(DIAMOND), tmp_path)
     newest = in_the_middle(world)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine_module, "WINDOW", 3)
+        world.engine.tick(
+            world.nodes.living(), threading.Event()
+        )  # which tells the hosts of it, whenever it was complete
+    assert world.engine.punctuations.newest == newest
     kept = [
         (buffer.floor, sorted(buffer.entries))
         for host in world.nodes.hosts.values()
