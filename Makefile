@@ -11,7 +11,8 @@ export PYTHONDONTWRITEBYTECODE :=
 MOSTLY_WAITING := tests/unit tests/kafka
 
 .PHONY: help setup lock sbom demo demo-kafka test test-fast test-soak mutants control-plane lint generate \
-	bench-recovery bench-node-start bench-overhead bench-pace bench-width bench-exchange bench-planners bench-kafka bench-operator clean
+	bench-recovery bench-calm bench-node-start bench-overhead bench-pace bench-width bench-exchange bench-planners bench-kafka \
+	bench-operator clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -88,6 +89,9 @@ bench-planners: setup  ## fig. 16 of the paper, planners against the optimum
 
 bench-recovery: setup  ## figs. 12 and 15: incremental, blocking, operator-centric, best case
 	$(BIN)/python -m benchmarks.recovery --out out/bench-recovery
+
+bench-calm: setup  ## half of a topology restores from a store that sleeps, and catches up: what the other half notices
+	$(BIN)/python -m benchmarks.calm --out out/bench-calm
 
 bench-node-start: setup  ## how long a node takes from the request for it to its first work, by phase
 	$(BIN)/python -m benchmarks.node_start --out out/bench-node-start

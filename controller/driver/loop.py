@@ -248,7 +248,7 @@ class Loop:
         if position == self._announced:
             return
         try:
-            manifest = self.engine.store.manifest(position)
+            manifest = self.engine.restore_point.manifest(position)
         except SupersededError:
             raise
         except Exception as error:

@@ -75,6 +75,10 @@ class RestorePoint:
         for old in sorted(self._own)[: -self.resource.checkpoint.keep]:
             del self._own[old]
 
+    def manifest(self, position: int) -> Manifest:
+        """What a checkpoint holds; the store is asked where another driver has completed it.  CheckpointError as there."""
+        return self._own.get(position) or self.store.manifest(position)
+
     def _read(self, position: int) -> Mapping[str, Install]:
         if position < self.ledger.trimmed:
             self.bad.add(position)
@@ -87,7 +91,7 @@ class RestorePoint:
         if self._refused == position and self.clock() < self._ask_again:
             raise self._why
         try:
-            manifest = self._own.get(position) or self.store.manifest(position)
+            manifest = self.manifest(position)
             _require_round(manifest)
         except CheckpointError as error:
             self._asked = self._asked + 1 if self._refused == position else 0

@@ -165,7 +165,7 @@ class Host:
         command = self._current()
         acks, problems = self._writer.collect()
         self._acks += acks
-        self._problems += problems
+        self._problems += problems + self._restorer.slow()
         counters = counters_of(self.runtimes, self._problems)
         self._reported = command.job
         return Report(

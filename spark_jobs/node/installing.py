@@ -141,7 +141,7 @@ def _operator(
 ) -> OperatorRuntime:
     operator = make_operator(resource.operator(partition.place.operator))
     tables, sink = prepared.tables, prepared.sink
-    state = operator.initial(partition.place)
+    state = operator.initial(partition.place) if tables is None else None  # `restore` gives it
     runtime = OperatorRuntime(partition, operator, state, install.position, budget, sink)
     held_back = any(name.startswith(STAGED) for name in tables or {})
     if sink is not None and (held_back or not replayable(partition.id, resource, topology)):

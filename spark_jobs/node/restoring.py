@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -26,12 +27,14 @@ from reprise.spark_jobs.sinks import Sink
 
 log = logging.getLogger("reprise.node")
 
-LIMIT = 512 * 2**20
+LIMIT = 256 * 2**20
 """Bytes of states that are being read or wait to be installed, on one node."""
 PARALLEL = 4
 """Preparations at the same time that somebody still waits for."""
 MOST_THREADS = 16
 """Also with those that nobody waits for any more, and that have not been answered yet."""
+SLOW_S = 10.0
+"""What takes longer is told as a problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,9 @@ class _Preparation:
     installation: str
     size: int
     prepare: Callable[[], Prepared]
+    asked: float
     stage: _Stage = _Stage.QUEUED
+    told: bool = False
     dropped: bool = False
     prepared: Prepared | None = None
     error: BaseException | None = None
@@ -69,8 +74,8 @@ class _Preparation:
 class Restorer:
     """The preparations of one host, in the order in which they were asked for."""
 
-    def __init__(self, limit: int = LIMIT) -> None:
-        self._limit = limit
+    def __init__(self, limit: int = LIMIT, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limit, self._clock = limit, clock
         self._changed = threading.Condition()
         self._wanted: dict[str, _Preparation] = {}
         self._threads = 0
@@ -91,7 +96,7 @@ class Restorer:
                 self._drop(partition)
                 found = None
             if found is None:
-                found = self._wanted[partition] = _Preparation(installation, size, prepare)
+                found = self._wanted[partition] = _Preparation(installation, size, prepare, self._clock())
                 self._begin_more()
             if found.stage is not _Stage.DONE:
                 return None
@@ -99,6 +104,19 @@ class Restorer:
             if found.error is not None:
                 raise found.error
             return found.prepared
+
+    def slow(self) -> list[str]:
+        """What is asked for since `SLOW_S` and is not there, each told once."""
+        found = []
+        with self._changed:
+            for partition, one in self._wanted.items():
+                if one.stage is not _Stage.DONE and not one.told and self._clock() - one.asked >= SLOW_S:
+                    one.told = True
+                    found.append(
+                        f"{partition}: what it begins with ({one.size} bytes of state, its source or sink) has not come for "
+                        f"{SLOW_S:.0f} s; the others go on"
+                    )
+        return found
 
     def forget(self, partition: str) -> None:
         """The partition is not to be installed any more."""

@@ -48,6 +48,8 @@ class CheckpointStore:
         self._copies = copies
         self._standby = tuple(CheckpointStore(mirror) for mirror in standby)
         self._fence: Fence | None = None
+        self._recorded: tuple[int, Mapping[int, int]] = (0, {})
+        """What the newest driver wrote down that has; nobody changes it."""
         self._unsure: set[int] = set()
         """Checkpoints whose manifest is written, and that may be void: whether a later driver has begun was not seen."""
         self._counted: dict[int, int] = {}
@@ -198,7 +200,7 @@ class CheckpointStore:
 
     def _listed(self) -> Mapping[int, int]:
         """`positions`, each with the epoch of the manifest that counts."""
-        newest, seen = recorded(self._files)
+        newest, seen = self._recorded = recorded(self._files, self._recorded)
         found: Mapping[int, int] = self._counting(newest, seen)
         if not found and self._standby:
             if self._fence is not None:

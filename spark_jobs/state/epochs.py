@@ -99,12 +99,15 @@ def claims(files: Files) -> list[int]:
     return record_epochs(files, EPOCHS)
 
 
-def recorded(files: Files) -> tuple[int, Mapping[int, int]]:
-    """The newest epoch whose driver has written down what it saw, and that: position -> epoch.  0 and nothing: none has."""
+def recorded(files: Files, known: tuple[int, Mapping[int, int]] = (0, {})) -> tuple[int, Mapping[int, int]]:
+    """The newest epoch whose driver has written down what it saw, and that: position -> epoch.  0 and nothing: none has.
+    `known`: an earlier answer for these files, which is not read again."""
     names = [name.removesuffix(SEEN) for name in files.names(EPOCHS) if name.endswith(SEEN)]
     newest = max((int(name) for name in names if name.isdigit()), default=0)
     if not newest:
         return 0, {}
+    if newest == known[0]:
+        return known
     name = _seen(newest)
     for last in (False, True):  # bytes can be damaged on their way, too
         if (data := files.read(name)) is None:

@@ -22,6 +22,7 @@ from reprise.scheduler.model import PartitionStats, Progress
 from reprise.scheduler.node_start import StartPhase
 from reprise.spark_jobs.engine import chain
 from reprise.spark_jobs.engine.engine import Engine
+from reprise.spark_jobs.engine.restore_point import RestorePoint
 from reprise.spark_jobs.errors import CheckpointError, SupersededError
 from reprise.spark_jobs.node import shim
 from reprise.spark_jobs.node.command import Usage
@@ -72,8 +73,7 @@ def problems(driver: LocalDriver) -> list[str]:
 def test_a_checkpoint_that_cannot_be_announced_is_announced_later(
     driver: LocalDriver, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    store = driver.engine.store
-    monkeypatch.setattr(store, "manifest", failing(3, error, store.manifest))
+    monkeypatch.setattr(RestorePoint, "manifest", failing(3, error, RestorePoint.manifest))
     turns(driver, lambda: any(name.startswith(f"{ROOT}/checkpoints/") for name in driver.tree.records))
     assert len([p for p in problems(driver) if "not announced" in p]) == 1
     assert driver.engine.jobs > 3

@@ -21,8 +21,10 @@ from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 from tests.unit.spark_jobs.engine.test_scope import begun, in_the_middle, lose, resource_of, to_the_end
 
 SLEEP_S = 5.0
-LONGEST_JOB_S = 2.5
-"""A job here takes some milliseconds; one that waited for a read would take `SLEEP_S` at least."""
+SILENCE_S = 60.0
+"""How long a read takes at most that nobody answers."""
+LONGEST_JOB_S = 4.5
+"""A job that waited for a read would take `SLEEP_S` at least; one that has work takes 0.4 s for each stage and host."""
 
 
 class Store:
@@ -37,7 +39,7 @@ class Store:
             if relative.endswith(".state"):
                 self.read.append(relative)
                 if (pause := self.pause()) is None:
-                    assert self.answers.wait(60)
+                    assert self.answers.wait(SILENCE_S)
                 else:
                     time.sleep(pause)
             return real(files, relative)
@@ -95,11 +97,11 @@ def test_a_store_that_does_not_answer_keeps_nobody_waiting_but_those_that_it_hol
     newest, failed = restores(world), world.engine.figures.failed_jobs
     last = 41
     longest = runs(world, lambda e: all(e.positions[p] >= last for p in ("count.1", "count.2")))
-    assert longest < LONGEST_JOB_S
+    assert longest < SILENCE_S / 2
     assert world.engine.at_work.keys() == world.topology.partitions.keys() - {"count.0", "top.0"}
     assert len(world.output()) > 2 * last - newest
     store.answers.set()
-    assert runs(world, lambda e: not e.installing) < LONGEST_JOB_S
+    assert runs(world, lambda e: not e.installing) < SILENCE_S / 2
     to_the_end(world, newest)
     assert world.engine.figures.failed_jobs == failed
     assert world.output() == expected
@@ -124,9 +126,9 @@ def test_everything_goes_back_twice_while_the_store_does_not_answer(
     everything = dict(world.engine.desired.assignment)
     for generation in (2, 3):
         for _ in range(3):
-            assert tick(world) < LONGEST_JOB_S
+            assert tick(world) < SILENCE_S / 2
         world.want(generation, newest, everything, retain=True)
-    assert tick(world) < LONGEST_JOB_S
+    assert tick(world) < SILENCE_S / 2
     assert world.engine.installing >= {"count.0", "top.0"}
     store.answers.set()
     runs(world, lambda e: not e.installing)

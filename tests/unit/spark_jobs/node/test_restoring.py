@@ -186,3 +186,20 @@ def test_threads_are_bounded_and_go_when_there_is_nothing_to_do(gate: Gate) -> N
     for door in gate.doors.values():
         door.set()
     until(lambda: restorer._threads == 0)
+
+
+def test_what_does_not_come_is_told_once(gate: Gate) -> None:
+    now = [100.0]
+    restorer = Restorer(clock=lambda: now[0])
+    restorer.ask("a.0", "1.1.1", 7, gate.prepares("a.0"))
+    restorer.ask("b.0", "1.1.2", 7, gate.prepares("b.0"))
+    gate.doors["b.0"].set()
+    until(lambda: restorer._wanted["b.0"].prepared is not None)
+    now[0] += restoring.SLOW_S - 1
+    assert restorer.slow() == []
+    now[0] += 1
+    (told,) = restorer.slow()
+    assert told.startswith("a.0: what it begins with (7 bytes of state")
+    now[0] += 100
+    assert restorer.slow() == []
+    gate.doors["a.0"].set()
