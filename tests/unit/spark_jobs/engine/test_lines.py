@@ -105,7 +105,7 @@ def is_valid(topology: Topology, at: Positions, old: int, new: int) -> bool:
     return isinstance(found, dict) and old <= at.oldest and at.newest <= new
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.wide) for seed in (2, 3))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.wide) for seed in (1, 2, 3))])
 def test_after_a_total_loss_every_valid_line_gives_the_same_output(
     world: World, expected: dict[str, bytes], seed: int
 ) -> None:

@@ -176,7 +176,7 @@ def test_a_reader_that_is_far_behind_does_not_hold_up_the_others(tmp_path: Path)
     world.run(lambda e: e.positions["other.0"] > stuck + 6)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, *(pytest.param(s, marks=pytest.mark.wide) for s in range(3, 9))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.wide) for s in range(1, 9))])
 def test_random_losses_at_any_stage_change_no_byte_and_take_nobody_back(
     text: str, expected: dict[str, bytes], tmp_path: Path, seed: int
 ) -> None:
