@@ -2,10 +2,11 @@
 
     python -m benchmarks.exchange [--nodes 3 4] [--output text|json]
 
-For each number of nodes a cluster is started, with processes that stand for the partition hosts and send to all others: 100
-bytes every 5 ms to each, alone, beside ordinary jobs of one stage and beside chains of three stages; then frames of 65 kB as
-fast as they are taken.  A message's time is from its sender's call until its receiver has it.  Jobs beside are the peer:
-what a message would take that travels with a stage is at least the time of such a chain, divided by its two shuffles.
+For each number of nodes a cluster is started, with processes that stand for the partition hosts and send to all others:
+400 messages of 100 bytes a second each, alone, beside ordinary jobs of one stage and beside chains of three stages; then
+frames of 65 kB as fast as they are taken.  A message's time is from its sender's call until its receiver has it.  Jobs
+beside are the peer: what a message would take that travels with a stage is at least the time of such a chain, divided by
+its two shuffles.
 """
 
 from __future__ import annotations

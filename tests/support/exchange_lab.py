@@ -131,6 +131,10 @@ class Lab:
             order = {"slot": slot, "slots": len(exchange.hosts), "count": count, "gap_s": gap_s, "size": size}
             self.host(address).ask(send=order)
 
+    def pace(self) -> float:
+        """Seconds between two rounds of messages to all others, with which each node sends 400 a second."""
+        return (len(self.addresses) - 1) / 400
+
     def arrived(self, exchange: Exchange, slots: int | None = None) -> dict[str, Any]:
         """Wait until all that was sent has come; what is wrong with it, and how late it was.  With `slots`: among the
         first ones alone."""
@@ -202,7 +206,7 @@ class Lab:
     def small(self) -> dict[str, Any]:
         assert self.running is not None
         self.attach(self.running)
-        self.send(self.running, 300, 0.005, 100)
+        self.send(self.running, 300, self.pace(), 100)
         return self.arrived(self.running)
 
     def mixed(self) -> dict[str, Any]:
@@ -224,7 +228,7 @@ class Lab:
         self.running, nodes = self.fresh(self.addresses), len(self.addresses)
         jobs = self._jobs(lambda: self.context.parallelize(range(nodes), nodes).map(lambda x: x + 1).count())
         with jobs as times:
-            self.send(self.running, 600, 0.005, 100)
+            self.send(self.running, 600, self.pace(), 100)
             found = self.arrived(self.running)
         return {**found, "jobs": len(times), "job_ms": round(_quantile(sorted(times), 0.5), 1)}
 
@@ -239,7 +243,7 @@ class Lab:
             return rows.count()
 
         with self._jobs(chain) as times:
-            self.send(self.running, 600, 0.005, 100)
+            self.send(self.running, 600, self.pace(), 100)
             found = self.arrived(self.running)
         return {**found, "jobs": len(times), "chain_ms": round(_quantile(sorted(times), 0.5), 1)}
 
