@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from reprise.scheduler.costs import free_capacity
-from reprise.scheduler.model import Order, Policy, Strategy
+from reprise.scheduler.model import Order, Policy
 from reprise.scheduler.placement import spread
 from reprise.scheduler.planning import Planned, plan_recovery
 from reprise.scheduler.precomputed import Planner
@@ -28,11 +28,6 @@ class Placed:
     note: str = ""
 
 
-def may_evict(policy: Policy) -> bool:
-    """Whether the strategy plans for whole queries; the others leave what survived where it is."""
-    return policy.strategy in (Strategy.INCREMENTAL, Strategy.BEST_CASE)
-
-
 def plan_first(view: View, costs: Mapping[str, int], planner: Planner, nodes: int) -> Placed:
     """The first plan of an incident, and any that rolls back: what is failed beside all survivors, if all of it fits; else
     what is best with the room of the survivors that cannot run.  `nodes`: how many there were before the failure.
@@ -43,7 +38,7 @@ def plan_first(view: View, costs: Mapping[str, int], planner: Planner, nodes: in
     """
     beside = _planned(view, costs, view.survivors, planner)
     idle = blocked(view)
-    if not beside.planned.left_out or not idle or not may_evict(view.policy):
+    if not beside.planned.left_out or not idle or not view.policy.strategy.whole_queries:
         return beside
     running = {p: n for p, n in view.survivors.items() if p not in idle}
     anew = _planned(view, costs, running, planner)
@@ -85,7 +80,12 @@ def rearranged(
     This alone moves partitions that run: they go back to the checkpoint with all others.  A plan is made again only after
     a further loss, so there is one such plan after each.
     """
-    if not planned.left_out or len(view.usable) < nodes or not may_evict(view.policy) or view.poison:
+    if (
+        not planned.left_out
+        or len(view.usable) < nodes
+        or not view.policy.strategy.whole_queries
+        or view.poison
+    ):
         return None
     everything = tuple(p.id for p in view.snapshot.topology.partitions)
     anew = plan_recovery(view, costs, {}, everything, planner)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from reprise.scheduler.costs import normal_costs
 from reprise.scheduler.errors import InvariantViolation
-from reprise.scheduler.eviction import blocked, may_evict
+from reprise.scheduler.eviction import blocked
 from reprise.scheduler.incident import Phase, PlanRecord, Trigger
 from reprise.scheduler.model import Desired, Strategy
 from reprise.scheduler.steps import CloseIncident, Decision
@@ -67,10 +67,10 @@ def _survivors_stay(view: View, after: Desired, plan: PlanRecord | None) -> Iter
     before = view.snapshot.desired
     rollback = before is not None and after.generation != before.generation
     everything = {p.id for p in view.snapshot.topology.partitions} <= after.assignment.keys()
-    if rollback and everything and may_evict(view.policy):
+    if rollback and everything and view.policy.strategy.whole_queries:
         return
     first = plan is not None and plan.trigger == Trigger.FIRST
-    idle = blocked(view) if (rollback or first) and may_evict(view.policy) else frozenset[str]()
+    idle = blocked(view) if (rollback or first) and view.policy.strategy.whole_queries else frozenset[str]()
     for partition, node in view.survivors.items():
         if after.assignment.get(partition) != node and partition not in idle:
             yield "O1", f"{partition} survived on {node} and is taken from it"

@@ -27,6 +27,11 @@ class Strategy(StrEnum):
     OPERATOR_CENTRIC = "operator-centric"  # plan by plan, partitions in topological order
     BEST_CASE = "best-case"  # as incremental, with standby nodes that are ready at once
 
+    @property
+    def whole_queries(self) -> bool:
+        """Whether plans are made for whole queries; the others leave what survived where it is, or stop everything."""
+        return self in (Strategy.INCREMENTAL, Strategy.BEST_CASE)
+
 
 class Scope(StrEnum):
     """What goes back to the newest checkpoint with what failed, in a recovery of whole queries."""

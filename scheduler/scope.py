@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from reprise.scheduler.model import Scope, Strategy
+from reprise.scheduler.model import Scope
 from reprise.scheduler.view import View
 
 
@@ -22,7 +22,7 @@ def some_stay(view: View) -> bool:
     return (
         bool(view.survivors)  # none after a restart of the driver
         and view.policy.scope is not Scope.GLOBAL
-        and view.policy.strategy in (Strategy.INCREMENTAL, Strategy.BEST_CASE)
+        and view.policy.strategy.whole_queries
         and view.snapshot.topology.deterministic
         and not view.newest.others  # a line goes back as a whole
         and not behind_newest(view)

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
-from reprise.controller.cli.exits import NotRunningError
 from reprise.controller.cli.options import DURATION
 
 if TYPE_CHECKING:
     from reprise.controller.zookeeper.session import ZooKeeperSession
-
-CONNECT_S = 10.0
 
 
 @click.group("records")
@@ -37,6 +32,7 @@ def command() -> None:
 @click.option("--every", type=DURATION, help="Again and again; without it once.")
 def save(zk: str, root: str, location: str, every: float | None) -> None:
     """Copy the records as they are now, once or until interrupted; then a copy that fails is made with the next turn."""
+    from reprise.controller.cli.zookeeper_session import zookeeper_session
     from reprise.controller.zookeeper import mirror
     from reprise.controller.zookeeper.errors import CoordinationError
 
@@ -45,7 +41,7 @@ def save(zk: str, root: str, location: str, every: float | None) -> None:
         mirror.save(copy, location)
         click.echo(f"{len(copy.records)} records of {root} in {location}")
 
-    with _connected(zk) as client:
+    with zookeeper_session(zk) as client:
         copied(client)  # what fails at first is a mistake, more likely than a server that is away
         while every is not None:
             threading.Event().wait(every)
@@ -67,30 +63,10 @@ def save(zk: str, root: str, location: str, every: float | None) -> None:
 )
 def load(zk: str, root: str, locations: tuple[str, ...]) -> None:
     """Put the first copy that can be read into a ZooKeeper that has none of these records."""
+    from reprise.controller.cli.zookeeper_session import zookeeper_session
     from reprise.controller.zookeeper import mirror
 
     copy = mirror.load(locations)
-    with _connected(zk) as client:
+    with zookeeper_session(zk) as client:
         count = mirror.restore(client, root, copy)
     click.echo(f"{count} records of {copy.root} put at {root}; they are {time.time() - copy.time:.0f} s old")
-
-
-@contextmanager
-def _connected(zk: str) -> Iterator[ZooKeeperSession]:
-    from reprise.controller.zookeeper.access import AUTH
-    from reprise.controller.zookeeper.client import connected
-    from reprise.controller.zookeeper.errors import NoAuthError, SessionError
-
-    begun = False
-    try:
-        with connected(zk, CONNECT_S, start_s=CONNECT_S) as session:
-            begun = True
-            yield session
-    except SessionError as error:
-        if not begun:
-            raise NotRunningError(f"ZooKeeper at {zk} does not answer") from None
-        raise NotRunningError(f"ZooKeeper at {zk} has stopped answering: {error}") from error
-    except NoAuthError:
-        raise NotRunningError(
-            f"ZooKeeper at {zk} does not let this process do that; {AUTH} names who may"
-        ) from None

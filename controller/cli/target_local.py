@@ -12,12 +12,12 @@ import click
 
 from reprise.controller.cli import exits
 from reprise.controller.cli.live import action_text
+from reprise.controller.cli.zookeeper_session import zookeeper_session
 from reprise.controller.local.report.layout import is_running, read_record
 from reprise.controller.status import StatusDocument, document
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.access import AUTH
-from reprise.controller.zookeeper.client import connected
-from reprise.controller.zookeeper.errors import ClientError, NoNodeError, SessionError
+from reprise.controller.zookeeper.errors import NoNodeError
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.observer import Observer
 from reprise.controller.zookeeper.process_records import encode_paused
@@ -81,22 +81,12 @@ class ZooKeeperTarget:
     def pause(self, paused: bool) -> str:
         """Ask for a pause as anyone may (docs/recovery.md): the znode stands above what the resource says."""
         path = f"{self.root}/{paths.PAUSED}"
-        value, begun = encode_paused(paused), False
-        try:
-            with connected(self.hosts, 10.0, self.access, CONNECT_S) as session:
-                begun = True
-                try:
-                    session.set(path, value)
-                except NoNodeError:
-                    session.create(path, value, makepath=True)
-        except SessionError as error:
-            if not begun:
-                raise exits.NotRunningError(f"ZooKeeper {self.hosts} does not answer") from error
-            raise exits.NotRunningError(
-                f"ZooKeeper {self.hosts}: whether {path} is written is not known, ask again: {error!r}"
-            ) from error
-        except ClientError as error:
-            raise exits.NotRunningError(f"ZooKeeper {self.hosts}: {path} not written: {error!r}") from error
+        value = encode_paused(paused)
+        with zookeeper_session(self.hosts, self.access) as session:
+            try:
+                session.set(path, value)
+            except NoNodeError:
+                session.create(path, value, makepath=True)
         return f"{path} is {value.decode()}"
 
     def actions(self) -> list[str]:

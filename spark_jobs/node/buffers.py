@@ -168,16 +168,16 @@ class EdgeBuffer:
         """Give back what a batch took that can be produced again."""
         self._forget(batch)
 
-    def skip(self, batch: int) -> None:
-        """Send nothing before `batch`."""
-        self.cursor = max(self.cursor, batch)
-
     def trim(self, upto: int) -> None:
         """Forget batches up to and including `upto`, which are not sent either."""
-        self.skip(upto + 1)
-        self.floor = max(self.floor, upto + 1)
+        self.cursor = max(self.cursor, upto + 1)
+        self.lack(upto)
         for batch in [b for b in self.entries if b <= upto]:
             self._forget(batch)
+
+    def lack(self, upto: int) -> None:
+        """Batches up to and including `upto` are not here any more, or never were."""
+        self.floor = max(self.floor, upto + 1)
 
     def holds_before(self, batch: int) -> bool:
         """Whether rows of an earlier batch are here."""

@@ -16,9 +16,8 @@ def wanted(runtime: Runtime, command: Command, keeps: bool) -> Callable[[str], b
     routes, positions = command.routes, command.positions
     if not isinstance(runtime, SourceRuntime):
         return (lambda _: True) if keeps else routes.__contains__
-    first = (
-        runtime.position + 1 - command.window
-    )  # who is not as far yet is sent it when it is, read once more
+    # who is not as far yet is sent it when it is, read once more
+    first = runtime.position + 1 - command.window
     return lambda target: target in routes and positions.get(target, first) >= first
 
 

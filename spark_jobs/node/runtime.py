@@ -91,7 +91,7 @@ class Runtime(ABC):
             self._put(target, output.batch, output.watermark, body)
             output.emitted.add(target)
         for target in self.buffers.keys() - output.emitted:  # nobody can be sent this batch from here
-            self.buffers[target].floor = max(self.buffers[target].floor, output.batch + 1)
+            self.buffers[target].lack(output.batch)
 
     def _bodies(
         self, batch: int, table: pa.Table | None, wanted: Callable[[str], bool]
@@ -144,10 +144,6 @@ class Runtime(ABC):
         floors = ((t, buffer.floor) for t, buffer in self.buffers.items())
         first = (floor if t in self.feedback and floor > 1 else floor - 1 for t, floor in floors)
         return max(first, default=0)
-
-    def skip(self, target: str, position: int) -> None:
-        """Send `target` nothing that it has applied up to batch `position`, though it is made here once more."""
-        self.buffers[target].skip(self._next(target, position))
 
     def pending(self, target: str, applied: int, window: int) -> Iterator[tuple[Message, bytes]]:
         """Messages for `target`, which has applied batch `applied`, for at most `window` batches behind that."""

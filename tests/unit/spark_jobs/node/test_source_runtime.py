@@ -183,7 +183,7 @@ def test_nothing_is_sent_that_was_not_read_yet_or_has_no_range_any_more(tmp_path
     assert runtime.ranges.keys() == {2, 3, 4, 5}
     assert runtime.marks.keys() == {2, 3}
     assert sent(runtime) == []
-    runtime.skip("mid.0", 1)
+    runtime.rewind("mid.0", 1)
     assert [batch for batch, _, _ in sent(runtime)] == [2, 3]
 
 
