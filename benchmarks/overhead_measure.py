@@ -19,8 +19,6 @@ from benchmarks.overhead_structured import Trigger
 from reprise.controller.local.report.history import read_events
 
 HEAD, TAIL = 0.25, 0.1
-STAGES = 3
-"""Supersteps of one job, `reprise.spark_jobs.engine.engine.Engine.stages`."""
 
 
 @dataclass(frozen=True, slots=True)

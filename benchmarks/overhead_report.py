@@ -10,8 +10,9 @@ from typing import Any
 
 import yaml
 
-from benchmarks.overhead_measure import STAGES, Latency, Parts
+from benchmarks.overhead_measure import Latency, Parts
 from benchmarks.recovery_show import Grid
+from reprise.spark_jobs.engine.jobs import STAGES
 
 RANGES = Path(__file__).with_name("ranges.yaml")
 THROUGHPUT = {

@@ -80,6 +80,10 @@ class WiredJobs:
 
     def __init__(self, wire: Wire, hosts: Sequence[str]) -> None:
         self._wire, self._hosts = wire, [wire.hosts[host] for host in hosts]
+        self.link = 0
+
+    def close(self) -> None:
+        """It holds nothing."""
 
     def run(
         self, job: Order, orders: Sequence[bytes], stages: int, cancelled: threading.Event, patience_s: float

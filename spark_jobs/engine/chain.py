@@ -114,6 +114,8 @@ def warm(context: SparkContext, host: str) -> tuple[float, float]:
 class Chain:
     """Runs jobs over a fixed list of slots; a new list of nodes makes a new Chain."""
 
+    link = 0
+
     def __init__(self, context: SparkContext, hosts: Sequence[str]) -> None:
         self._context = context
         self.hosts = tuple(hosts)
@@ -149,6 +151,9 @@ class Chain:
             kind = HostBusyError if HostBusyError.__name__ in line else ChainError
             raise kind(*slot_of(line)) from result[0]
         return [Report.decode(data) for _, data in sorted(result)]
+
+    def close(self) -> None:
+        """It holds nothing."""
 
     def _collect(self, job: Order, orders: Sequence[bytes], stages: int, result: list[Any]) -> None:
         try:

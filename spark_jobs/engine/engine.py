@@ -21,7 +21,7 @@ from reprise.spark_jobs.engine.dispatch import Dispatch
 from reprise.spark_jobs.engine.drain import Drain
 from reprise.spark_jobs.engine.engine_spec import EngineSpec, Sites
 from reprise.spark_jobs.engine.figures import Figures, JobTimes
-from reprise.spark_jobs.engine.jobs import Jobs
+from reprise.spark_jobs.engine.jobs import Connection, Jobs
 from reprise.spark_jobs.engine.progress import Progress, counted_by_operator, slowest_able
 from reprise.spark_jobs.engine.punctuation import Punctuations
 from reprise.spark_jobs.engine.ranges import ToldRanges
@@ -55,7 +55,6 @@ class Engine:
     release: Release
     store: CheckpointStore
     punctuations: Punctuations
-    stages: int = 3
     patience_s: float = 60.0
     desired: EngineSpec = field(default_factory=EngineSpec)
     positions: dict[str, int] = field(default_factory=dict)
@@ -87,8 +86,7 @@ class Engine:
     _installation: dict[str, str] = field(default_factory=dict)
     _installs: int = 0
     _resend: set[str] = field(default_factory=set)
-    _chain: Jobs | None = None
-    _chain_hosts: tuple[str, ...] = ()
+    _connection: Connection = field(default_factory=Connection)
     _confirmed: int = 0
     _ranges: ToldRanges = field(init=False)
     _dispatch: Dispatch = field(init=False)
@@ -224,17 +222,17 @@ class Engine:
         self._open_batches()
         self._refresh_progress()  # a job may take long
         hosts = tuple(living[n] for n in slots)
-        if hosts != self._chain_hosts:
-            self._chain, self._chain_hosts = None, ()
         self.jobs += 1
         try:
-            if self._chain is None:
-                self._chain, self._chain_hosts = self.connect(hosts), hosts
+            if self._connection.to(
+                hosts, self.connect
+            ):  # what was under way by another exchange is sent again
+                self._resend.update(self.positions)
             commands = self._commands(slots)
             orders = self._dispatch.orders(slots, commands)
             offered = self.punctuations.newest
             began = time.monotonic()
-            reports = self._chain.run(commands[0].order, orders, self.stages, cancelled, self.patience_s)
+            reports = self._connection.run(commands[0].order, orders, cancelled, self.patience_s)
         except DataPlaneError as error:
             self._after_failure(error, slots, cancelled.is_set())
             return True
@@ -265,7 +263,7 @@ class Engine:
     def _after_failure(self, error: DataPlaneError, slots: Sequence[str], cancelled: bool) -> None:
         self.failures += 1
         self.figures.failed_jobs += 1
-        self._chain, self._chain_hosts = None, ()
+        self._connection.end()
         self._dispatch.forget()
         self._resend.update(self.positions)
         log.warning("event=job-failed job=%d failures=%d reason=%r", self.jobs, self.failures, str(error))
@@ -367,6 +365,8 @@ class Engine:
                 covered=covered,
                 window=WINDOW,
                 confirmed=self._confirmed,
+                link=self._connection.link,
+                generation=self.desired.generation,
             )
             for slot, mine in enumerate(hosted)
         ]

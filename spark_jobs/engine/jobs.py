@@ -3,16 +3,58 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from reprise.spark_jobs.node.command import Order, Report
+
+STAGES = 3
+"""Supersteps of a job whose messages travel with its stages."""
 
 
 class Jobs(Protocol):
     """What the engine needs of `reprise.spark_jobs.engine.chain.Chain`."""
 
+    @property
+    def link(self) -> int:
+        """Number of the exchange by which messages travel beside the jobs; 0: they travel with the stages of jobs."""
+
     def run(
         self, job: Order, orders: Sequence[bytes], stages: int, cancelled: threading.Event, patience_s: float
     ) -> list[Report]:
         """See `Chain.run`."""
+
+    def close(self) -> None:
+        """Nothing runs over this list of nodes any more."""
+
+
+class Connection:
+    """To the hosts at which jobs are run; another list of them is connected anew, and so is everything after a failure."""
+
+    def __init__(self) -> None:
+        self._jobs: Jobs | None = None
+        self._hosts: tuple[str, ...] = ()
+        self.link = 0
+        """Number of the exchange that was used last."""
+
+    def to(self, hosts: tuple[str, ...], connect: Callable[[Sequence[str]], Jobs]) -> bool:
+        """Connect to these hosts, if that is not done; says whether messages travel by another exchange than before."""
+        if hosts != self._hosts:
+            self.end()
+        if self._jobs is None:
+            self._jobs, self._hosts = connect(hosts), hosts
+        before, self.link = self.link, self._jobs.link
+        return self.link != before
+
+    def run(
+        self, job: Order, orders: Sequence[bytes], cancelled: threading.Event, patience_s: float
+    ) -> list[Report]:
+        """A job over the hosts; see `Chain.run`."""
+        assert self._jobs is not None
+        return self._jobs.run(job, orders, 1 if self.link else STAGES, cancelled, patience_s)
+
+    def end(self) -> None:
+        """Leave these hosts."""
+        if self._jobs is not None:
+            self._jobs.close()
+        self._jobs, self._hosts = None, ()

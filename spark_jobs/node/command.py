@@ -49,6 +49,8 @@ class Command:
     - `version`: of the driver; a host of another one refuses the command.
     - `covered`: position of the snapshot of each partition that would be restored now: nothing up to there is asked for
       again, so senders may drop it, and sources the ranges.
+    - `link`: number of the exchange by which messages travel all the time; 0: they travel with the stages of the job.
+    - `generation`: of the desired state; messages of an earlier one are not those that partitions of this one await.
     - `published`: output that a replay could change may be shown up to this batch (the newest checkpoint).
     """
 
@@ -74,6 +76,8 @@ class Command:
     confirmed: int = 0
     published: int = 0
     stream: float = 0.0
+    link: int = 0
+    generation: int = 0
     version: str = VERSION
 
     @property

@@ -44,8 +44,9 @@ from reprise.spark_jobs.node.kept import kept_since, relieve, wanted
 from reprise.spark_jobs.node.orders import Orders
 from reprise.spark_jobs.node.restoring import Prepared, Restorer
 from reprise.spark_jobs.node.runtime import OperatorRuntime, Runtime, SourceRuntime
+from reprise.spark_jobs.node.sending import Sender
 from reprise.spark_jobs.node.snapshots import SnapshotWriter
-from reprise.spark_jobs.node.wire import Message, decode_table, pack, unpack
+from reprise.spark_jobs.node.wire import Message, pack, unpack
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.local_copies import LocalCopies
 from reprise.spark_jobs.topology import StreamTopology, Topology, expand, from_json
@@ -86,7 +87,7 @@ class Host:
         self.command: Command | None = None
         self._keeps = False
         """Whether output stays here until a checkpoint covers it, for those that may be lost and begin again."""
-        self._begun = False
+        self.begun = False
         """Whether the current command was taken in completely."""
         self._attempts: dict[str, Attempt] = {}
         """Partitions that are still being installed: what they need is on its way, or could not be had and is asked for
@@ -98,6 +99,7 @@ class Host:
         self._acks: list[Ack] = []
         self._outputs: list[tuple[str, int, float]] = []
         self._problems: list[str] = []
+        self.sender = Sender(self.runtimes, self._its_own, self._say, self.busy)
         self._gaps: set[str] = set()
         self._owed: dict[str, int] = {}
         """Partition -> punctuation that it has applied and that its sink does not show yet: nothing is stored before."""
@@ -116,9 +118,9 @@ class Host:
                 f"command of epoch {command.epoch}, job {command.job} refused: "
                 f"epoch {before.epoch}, job {before.job} has begun"
             )
-        if before is not None and command.order == before.order and self._begun:
+        if before is not None and command.order == before.order and self.begun:
             return
-        self._begun = False
+        self.begun = False
         if before is None or command.topology != self._text or command.epoch != before.epoch:
             self._load(command)
         self.command = command
@@ -132,7 +134,7 @@ class Host:
         self._host_exactly(command)
         self._refresh(command)
         self.busy.clear()
-        self._begun = True
+        self.begun = True
 
     def stage(
         self, order: Order, number: int, bundles: Iterable[bytes], last: bool
@@ -140,7 +142,7 @@ class Host:
         """Run one stage of the current job, which `order` names: deliver, apply what can be applied, and return what goes
         out or the report.  LateRequestError for a stage of another job."""
         command = self._current()
-        if order != command.order or not self._begun:
+        if order != command.order or not self.begun:
             raise LateRequestError(
                 f"stage {number} of epoch {order[0]}, job {order[1]} refused: "
                 f"the host is at epoch {command.epoch}, job {command.job}"
@@ -150,12 +152,13 @@ class Host:
             self._join(command)
             for bundle in bundles:
                 for message in unpack(bundle):
-                    self._deliver(message)
-            self._run(command)
+                    self.deliver(message)
+            if not command.link:  # else the partitions move all the time
+                self.run(command.budget_s)
             if last:
                 self._settle(command)
             self._busy_s += time.monotonic() - began
-            out = [] if last else self._outgoing(command)
+            out = [] if last else [(s, pack(m)) for s, m in self.sender.outgoing(command).items()]
             self.busy.clear()
             self._replies[number] = (out, self.report() if last else None)
         return self._replies[number]
@@ -319,6 +322,11 @@ class Host:
             place = self._topology.partitions[partition].place
             self._end(partition, StepError(place.operator, partition, batch, error))
 
+    def _say(self, problem: str) -> None:
+        """Report it, once until the driver has heard of it."""
+        if problem not in self._problems:
+            self._problems.append(problem)
+
     def _fail(self, partition: str, kind: FailureKind, reason: str) -> None:
         self.failed[partition] = Failure(kind, reason)
         self._forget(partition)
@@ -362,34 +370,41 @@ class Host:
                 runtime.publish(upto)
             except WAITS as error:  # what was not taken is offered again with the next command
                 if not isinstance(error, NotYetError):
-                    self._problems.append(f"{partition}: output waits: {error}")
+                    self._say(f"{partition}: output waits: {error}")
 
     # -- stepping ------------------------------------------------------------------------------------------------------
 
-    def _deliver(self, message: Message) -> None:
+    def deliver(self, message: Message) -> None:
+        """Take in a message for a partition that is here; others are sent it again when they are."""
         runtime = self.runtimes.get(message.target)
         if isinstance(runtime, OperatorRuntime):
             runtime.deliver(message)
         elif message.target in self._attempts:
             self._missed.add(message.target)
 
-    def _run(self, command: Command) -> None:
-        """Rounds over the partitions in topological order until nothing moves or the stage's time is up."""
+    def run(self, budget_s: float) -> bool:
+        """Rounds over the partitions in topological order until nothing moves or the time is up; says whether any moved."""
+        command = self._current()
         ordered = [p for p in self._topology.order if p in self.runtimes]
-        deadline = time.monotonic() + command.budget_s
-        moved = True
+        deadline = time.monotonic() + budget_s
+        any_moved, moved = False, True
         while moved and time.monotonic() < deadline:
             moved = False
             for partition in ordered:
                 for _ in range(ROUND):
                     if partition not in self.runtimes or not self._advance(partition, command):
                         break
-                    moved = True
-                self._hand_over(partition, command)
+                    any_moved = moved = True
+                self.sender.hand_over(partition, command)
+        return any_moved
 
     def _advance(self, partition: str, command: Command) -> bool:
         runtime = self.runtimes[partition]
         if partition in self._owed and not self._freeze(partition):
+            return False
+        if (
+            runtime.position >= command.horizon
+        ):  # what others know already: a checkpoint may be asked for behind it
             return False
         moved = False
         self.busy.begin(Activity.STEP, partition, runtime.position + 1)
@@ -398,7 +413,7 @@ class Host:
                 moved = runtime.advance(wanted(runtime, command, self._keeps))
             except WAITS as error:  # the batch stays unfinished and is tried again
                 if not isinstance(error, NotYetError):
-                    self._problems.append(f"{partition}: batch {runtime.position + 1} waits: {error}")
+                    self._say(f"{partition}: batch {runtime.position + 1} waits: {error}")
                 if isinstance(error, BufferError) and self._keeps:
                     relieve(self.runtimes.values(), command.positions, not command.retain)
             if moved and isinstance(runtime, SourceRuntime):
@@ -421,7 +436,7 @@ class Host:
             try:
                 loops = runtime.loops()
             except OSError as error:  # a disk that does not answer is asked again with the next command
-                self._problems.append(f"{partition}: state of batch {position} waits: {error}")
+                self._say(f"{partition}: state of batch {position} waits: {error}")
                 return False
             state = runtime.freeze(loops)
             del self._owed[partition]
@@ -437,7 +452,7 @@ class Host:
             self.busy.begin(Activity.OUTPUT, partition, runtime.position)
             try:
                 if trouble := runtime.sink.settle(max(0.0, deadline - time.monotonic())):
-                    self._problems.append(f"{partition}: output waits: {trouble}")
+                    self._say(f"{partition}: output waits: {trouble}")
             except _ENDS as error:
                 self._end(partition, error)
             except EncodeError as error:
@@ -445,49 +460,7 @@ class Host:
                     partition, StepError(runtime.partition.place.operator, partition, runtime.position, error)
                 )
             except Exception as error:  # of a client library: it passes
-                self._problems.append(f"{partition}: output waits: {type(error).__name__}: {error}")
+                self._say(f"{partition}: output waits: {type(error).__name__}: {error}")
             self._outputs += [(partition, batch, at) for batch, at in runtime.sink.shown()]
             if partition in self._owed:
                 self._freeze(partition)
-
-    def _hand_over(self, partition: str, command: Command) -> None:
-        """Messages for partitions of this very node need no shuffle."""
-        runtime = self.runtimes.get(partition)
-        if runtime is None:
-            return
-        for target in runtime.buffers:
-            if partition not in self.runtimes:
-                break
-            reader = self.runtimes.get(target)
-            if isinstance(reader, OperatorRuntime) and command.routes.get(target) == command.slot:
-                for message, body in self._pending(runtime, target, reader.position, command.window):
-                    reader.deliver(
-                        Message(message.source, target, message.batch, message.watermark, decode_table(body))
-                    )
-
-    def _outgoing(self, command: Command) -> Bundles:
-        by_slot: dict[int, list[tuple[Message, bytes]]] = {}
-        for runtime in list(self.runtimes.values()):
-            for target in runtime.buffers:
-                slot = command.routes.get(target)
-                if slot is None or slot == command.slot:
-                    continue
-                applied = command.positions.get(target, 0)
-                by_slot.setdefault(slot, []).extend(self._pending(runtime, target, applied, command.window))
-                if runtime.partition.id not in self.runtimes:
-                    break
-        return [(slot, pack(messages)) for slot, messages in by_slot.items() if messages]
-
-    def _pending(
-        self, runtime: Runtime, target: str, applied: int, window: int
-    ) -> Iterator[tuple[Message, bytes]]:
-        """What can be sent now; rows that a source must read again may have to wait, or be lost."""
-        if isinstance(runtime, SourceRuntime):  # what it does not have any more it reads again
-            self.busy.begin(Activity.STEP, runtime.partition.id, runtime.buffers[target].cursor)
-        with self._its_own(runtime.partition.id, runtime.buffers[target].cursor):
-            try:
-                yield from runtime.pending(target, applied, window)
-            except NotYetError:
-                return
-            except WAITS as error:  # of the source, or of the disk that output was spilled to
-                self._problems.append(f"{runtime.partition.id}: rows for {target} wait: {error}")

@@ -4,6 +4,8 @@ It listens on a socket file in the executor's own folder (`reprise.spark_jobs.no
 executor does: it watches the process that it was started for.  With `--spare` the node's agent starts it, beside the JVM,
 and it waits until a task takes it for its executor (`reprise.spark_jobs.node.spare`): its imports are done by then.
 
+Where messages travel by an exchange, the partitions move between requests, too (`reprise.spark_jobs.node.pump`).
+
 Who connects proves in a thread of its own that it has the key, so that a stranger who says nothing holds up nobody.
 Stages wait for their turn; the question what the host is busy with does not.
 """
@@ -20,14 +22,19 @@ import sys
 import tempfile
 import threading
 import traceback
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from reprise.spark_jobs.node import spare
-from reprise.spark_jobs.node.host import Host
+from reprise.spark_jobs.node.command import Command, Report
+from reprise.spark_jobs.node.host import Bundles, Host
+from reprise.spark_jobs.node.links import Links
 from reprise.spark_jobs.node.meeting import admit, announce, listen
+from reprise.spark_jobs.node.pump import Pump, Turn, start
 from reprise.spark_jobs.node.shim import BUSY, HANDSHAKE
 
 
@@ -46,20 +53,42 @@ def _watch(parent: int, created: float, folder: Path, meeting: Path) -> None:
     os._exit(0)
 
 
-def _serve(connection: Connection, host: Host, turn: threading.Lock) -> None:
+class Service:
+    """A host and who moves it."""
+
+    def __init__(self, host: Host, home: Path) -> None:
+        self.host, self._home = host, home
+        self._turn = Turn()
+        self._pump: Pump | None = None
+
+    def answer(self, head: dict[str, Any], blobs: list[bytes]) -> tuple[Bundles, Report | None]:
+        """One stage of a job, in turn; the first begins with its orders."""
+        order = (int(head["epoch"]), int(head["job"]))
+        with self._turn.request():
+            if head["stage"] == 0:
+                self._begin(self.host.orders.read(blobs.pop(0)))
+            if self._pump is not None:
+                self._pump.checked()
+            return self.host.stage(order, head["stage"], blobs, head["last"])
+
+    def _begin(self, command: Command) -> None:
+        self.host.begin(command)
+        if self._pump is None and command.link:
+            self._pump = start(self.host, partial(Links, self._home), self._turn)
+        if self._pump is not None:
+            self._pump.begun(command)
+
+
+def _serve(connection: Connection, service: Service) -> None:
     """One Spark worker's conversation: a JSON head, then its blobs; the answer has the same form."""
     while True:
         head = json.loads(connection.recv_bytes())
         if head.get("ask") == BUSY:
-            connection.send_bytes(json.dumps({"busy": host.busy.describe()}).encode())
+            connection.send_bytes(json.dumps({"busy": service.host.busy.describe()}).encode())
             continue
         blobs = [connection.recv_bytes() for _ in range(head["blobs"])]
         try:
-            order = (int(head["epoch"]), int(head["job"]))
-            with turn:
-                if head["stage"] == 0:
-                    host.begin(host.orders.read(blobs.pop(0)))
-                bundles, report = host.stage(order, head["stage"], blobs, head["last"])
+            bundles, report = service.answer(head, blobs)
         except Exception as error:
             traceback.print_exc()
             connection.send_bytes(
@@ -72,15 +101,14 @@ def _serve(connection: Connection, host: Host, turn: threading.Lock) -> None:
             connection.send_bytes(blob)
 
 
-def _converse(connection: Connection, key: bytes, host: Host, turn: threading.Lock) -> None:
+def _converse(connection: Connection, key: bytes, service: Service) -> None:
     with connection, contextlib.suppress(EOFError, OSError):  # the worker ended, or its task was cancelled
         if admit(connection, key):
-            _serve(connection, host, turn)
+            _serve(connection, service)
 
 
-def serve(listener: socket.socket, key: bytes, host: Host) -> None:
+def serve(listener: socket.socket, key: bytes, service: Service) -> None:
     """Converse with everybody who connects, each in a thread, until the listener is closed."""
-    turn = threading.Lock()
     while True:
         try:
             accepted, _ = listener.accept()
@@ -90,7 +118,7 @@ def serve(listener: socket.socket, key: bytes, host: Host) -> None:
             threading.Event().wait(0.1)  # no file descriptor is left, for instance
             continue
         connection = Connection(accepted.detach())
-        threading.Thread(target=_converse, args=(connection, key, host, turn), daemon=True).start()
+        threading.Thread(target=_converse, args=(connection, key, service), daemon=True).start()
 
 
 def main() -> None:
@@ -107,7 +135,7 @@ def main() -> None:
     with listen(home, name) as listener:
         threading.Thread(target=_watch, args=watched, daemon=True).start()
         announce(home, HANDSHAKE, name, key)
-        serve(listener, key, Host(name, spill))
+        serve(listener, key, Service(Host(name, spill), home))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from reprise.spark_jobs.version import require_same
 
 ALWAYS = ("topology", "sink", "checkpoints", "window", "budget_s", "stream")
 """Fields of a command that stay the same for a driver's life: whole orders have them."""
-EACH = ("horizon", "final", "punctuations", "retain", "confirmed", "published")
+EACH = ("horizon", "final", "punctuations", "retain", "confirmed", "published", "link", "generation")
 """Fields that each order has, the same for all hosts."""
 HELD = ("hosted", "installs", "covered")
 """Fields that an order leaves out where they are as in its base."""

@@ -29,7 +29,12 @@ class Hosts:
     changes: dict[int, dict[str, Any]] = field(default_factory=dict)
     error: Exception | None = None
     during: Callable[[], None] = lambda: None
+    link: int = 0
+    closed: int = 0
     _orders: list[Orders] = field(default_factory=list)
+
+    def close(self) -> None:
+        self.closed += 1
 
     def connect(self, hosts: Sequence[str]) -> Hosts:
         self.connected.append(tuple(hosts))

@@ -55,6 +55,11 @@ class LocalJobs:
     def __init__(self, nodes: LocalNodes, hosts: Sequence[str]) -> None:
         self.nodes, self.hosts = nodes, hosts
 
+    link = 0
+
+    def close(self) -> None:
+        """It holds nothing."""
+
     def run(
         self, job: Order, orders: Sequence[bytes], stages: int, cancelled: threading.Event, patience_s: float
     ) -> list[Report]:

@@ -434,7 +434,7 @@ def test_messages_that_were_applied_are_skipped(world: World, monkeypatch: pytes
 def test_a_message_for_a_partition_that_is_not_here_is_dropped(world: World) -> None:
     host = world.nodes.hosts["c"]
     missing = next(p for p in world.topology.order if p not in host.runtimes)
-    host._deliver(Message("parse.0", missing, 1, None, None))
+    host.deliver(Message("parse.0", missing, 1, None, None))
     assert missing not in host.runtimes
 
 

@@ -22,7 +22,7 @@ from reprise.spark_jobs.engine.dispatch import Dispatch
 from reprise.spark_jobs.errors import DataPlaneError, HostBusyError, HostLostError, SlotMisplacedError
 from reprise.spark_jobs.node import meeting, shim
 from reprise.spark_jobs.node.host import Host
-from reprise.spark_jobs.node.host_process import serve
+from reprise.spark_jobs.node.host_process import Service, serve
 from reprise.spark_jobs.node.meeting import listen, meet
 from reprise.spark_jobs.topology import load_text
 from tests.support.local_engine import World
@@ -66,7 +66,9 @@ class Node:
         self.listener = listen(self.home, self.name)
         record = {"name": self.name, "key": self.key.hex(), "pid": os.getpid()}
         (self.home / shim.HANDSHAKE).write_text(json.dumps(record))
-        self.thread = threading.Thread(target=serve, args=(self.listener, self.key, self.host), daemon=True)
+        self.thread = threading.Thread(
+            target=serve, args=(self.listener, self.key, Service(self.host, self.home)), daemon=True
+        )
         self.thread.start()
 
     def stranger(self, name: str = "host-1") -> socket.socket:

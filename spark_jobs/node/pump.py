@@ -1,0 +1,302 @@
+"""Moves a host's partitions between jobs, where messages travel by an exchange that runs all the time.
+
+Jobs then carry orders and reports alone.  What the stages of a chain gave for nothing is made here:
+
+- Orders reach hosts at different moments.  A frame made under orders that have not come here yet waits for them: the
+  partition that it is for may be about to be installed.  One of an earlier driver or generation is dropped: everything of
+  the new one is sent again.  No partition goes behind the horizon that this host knows (`Host.run`).
+- Nobody waits for the slowest.  Each reader's node confirms what came and what is applied, and at most so much is sent
+  ahead of that (`IN_FLIGHT`, the command's window): who is slow holds up its own readers and upstreams.
+- Frames may be lost with an exchange.  Whoever begins with another exchange is sent everything again that is not applied;
+  a node from which no confirmation comes for `SILENT_S` makes the next job fail, and the driver begins another exchange.
+
+Invariant: frames of one exchange come from each node in the order in which they were sent, or not at all from some frame on.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from reprise.spark_jobs.errors import DataPlaneError
+from reprise.spark_jobs.node.command import Command
+from reprise.spark_jobs.node.frames import Confirmation, FrameKind, Stamp, decode_frame, encode_frame
+from reprise.spark_jobs.node.host import Host
+from reprise.spark_jobs.node.sending import Sent
+from reprise.spark_jobs.node.wire import pack, unpack
+
+SLICE_S = 0.02
+"""How long partitions move before what has come is looked at, and a request has its turn."""
+TICK_S = 0.05
+"""After so long without news what waits for a source, a sink or a disk is tried again."""
+FRAME = 64 * 1024
+"""Bytes of rows after which another frame is begun: what is large does not hold up what is small for long."""
+SILENT_S = 10.0
+"""A node that confirms nothing of what it was sent for so long is not reached any more."""
+CONNECT_S = 60.0
+"""An exchange that has not connected this host for so long does not come."""
+
+
+Heard = Callable[[int, bytes], None]
+"""Told of a frame, with the number of the exchange by which it came."""
+
+
+class Links(Protocol):
+    """The host's connections to the exchange; `reprise.spark_jobs.node.links` is the real one."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether frames can be sent and can come."""
+
+    def attach(self, number: int) -> None:
+        """Use this exchange from now on, and none before it."""
+
+    def send(self, slot: int, frame: bytes) -> bool:
+        """Take a frame for another slot; False where there is no room now."""
+
+    def close(self) -> None:
+        """End all connections."""
+
+
+class Turn:
+    """Who may touch the host: a request as soon as the piece of work that runs is over, before any other piece."""
+
+    def __init__(self) -> None:
+        self._free = threading.Condition()
+        self._taken = False
+        self._requests = 0
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """For whoever waits for an answer."""
+        with self._free:
+            self._requests += 1
+            self._free.wait_for(lambda: not self._taken)
+            self._requests -= 1
+            self._taken = True
+        try:
+            yield
+        finally:
+            self._give()
+
+    @contextmanager
+    def work(self) -> Iterator[None]:
+        """For a piece of work that others follow."""
+        with self._free:
+            self._free.wait_for(lambda: not self._taken and not self._requests)
+            self._taken = True
+        try:
+            yield
+        finally:
+            self._give()
+
+    def _give(self) -> None:
+        with self._free:
+            self._taken = False
+            self._free.notify_all()
+
+
+@dataclass(slots=True)
+class _Peer:
+    """What has gone to and come from one slot over the exchange."""
+
+    sent: int = 0
+    """Frames with messages."""
+    confirmed: int = 0
+    silent_since: float | None = None
+    """Since when something is not confirmed, and nothing was."""
+    unsent: deque[bytes] = field(default_factory=deque)
+    """Frames for which there was no room."""
+    came: int = 0
+    told: int = 0
+    """Of those that came, how many it knows to have come."""
+    readers: dict[str, int] = field(default_factory=dict)
+    """Partitions here that it sends to, with the position of each that it was told; -1: of none."""
+
+
+class Pump:
+    """One host's; `heard` may be called by any thread, everything else by who has the host's turn."""
+
+    def __init__(
+        self, host: Host, links: Callable[[Heard], Links], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`links`: makes the connections, given who is to hear of frames."""
+        self._host, self._clock = host, clock
+        self.wake = threading.Event()
+        """Something may have come, or may be sent."""
+        self._heard: deque[tuple[int, bytes]] = deque()
+        self._early: list[tuple[Stamp, bytes]] = []
+        """Messages under orders that have not come here yet."""
+        self._peers: dict[int, _Peer] = {}
+        self._link = 0
+        self._epoch = 0
+        self._apart_since: float | None = None
+        """Since when the exchange has not connected this host."""
+        self._trouble: DataPlaneError | None = None
+        self._links = links(self.heard)
+
+    def heard(self, number: int, frame: bytes) -> None:
+        """A frame has come over an exchange."""
+        self._heard.append((number, frame))
+        self.wake.set()
+
+    def begun(self, command: Command) -> None:
+        """The host has taken in orders."""
+        if (command.epoch, command.link) != (self._epoch, self._link):
+            self._epoch, self._link = command.epoch, command.link
+            self._trouble = self._apart_since = None
+            self._peers.clear()
+            self._early.clear()
+            self._host.sender.confirmed.clear()
+            if command.link:
+                self._links.attach(command.link)
+        for target in command.resend:  # it may begin anew
+            self._host.sender.confirmed.pop(target, None)
+        early, self._early = self._early, []
+        for stamp, body in early:
+            self._messages(stamp, body, command)
+        self.wake.set()
+
+    def checked(self) -> None:
+        """DataPlaneError: messages may be lost, so that only another exchange helps."""
+        if self._trouble is not None:
+            raise self._trouble
+
+    def round(self) -> bool:
+        """One piece of work; says whether there may be more to do at once."""
+        command = self._host.command
+        if command is None or not self._link or not self._host.begun or self._trouble is not None:
+            return False
+        try:
+            came = self._take(command)
+            moved = self._host.run(SLICE_S)
+            if not self._connected():
+                return came or moved
+            sent = self._send(command)
+            self._confirm(command)
+        except Exception as error:
+            self._trouble = DataPlaneError(f"exchange {self._link}: {type(error).__name__}: {error}")
+            return False
+        return came or moved or sent
+
+    def _take(self, command: Command) -> bool:
+        came = False
+        while self._heard:
+            number, frame = self._heard.popleft()
+            if number != self._link:
+                continue
+            kind, stamp, body = decode_frame(frame)
+            peer = self._peers.setdefault(stamp.slot, _Peer())
+            if kind is FrameKind.CONFIRMATION:
+                self._confirmed(peer, Confirmation.decode(body), stamp, command)
+            else:
+                came = True
+                peer.came += 1
+                self._messages(stamp, body, command)
+        return came
+
+    def _messages(self, stamp: Stamp, body: bytes, command: Command) -> None:
+        if (stamp.epoch, stamp.job) > command.order:
+            self._early.append((stamp, body))
+        elif (stamp.epoch, stamp.generation) == (command.epoch, command.generation):
+            readers = self._peers.setdefault(stamp.slot, _Peer()).readers
+            for message in unpack(body):
+                readers.setdefault(message.target, -1)
+                self._host.deliver(message)
+
+    def _connected(self) -> bool:
+        """DataPlaneError: not for so long that it will not be."""
+        if self._links.ready:
+            self._apart_since = None
+            return True
+        now = self._clock()
+        if self._apart_since is None:
+            self._apart_since = now
+        if now - self._apart_since > CONNECT_S:
+            raise DataPlaneError(f"this host is not connected, for {CONNECT_S:.0f} s by now")
+        return False
+
+    def _confirmed(self, peer: _Peer, told: Confirmation, stamp: Stamp, command: Command) -> None:
+        if told.frames > peer.confirmed:
+            peer.confirmed, peer.silent_since = told.frames, None
+        if (stamp.epoch, stamp.generation) == (command.epoch, command.generation):
+            known = self._host.sender.confirmed
+            known.update({p: k for p, k in told.applied.items() if k > known.get(p, -1)})
+
+    def _send(self, command: Command) -> bool:
+        """Send what can be sent; says whether anything was."""
+        sent = False
+        for slot, peer in self._peers.items():
+            while peer.unsent and self._links.send(slot, peer.unsent[0]):
+                peer.unsent.popleft()
+                sent = True
+            self._require_answers(slot, peer)
+        full = {slot for slot, peer in self._peers.items() if peer.unsent}
+        stamp = Stamp(command.epoch, command.generation, command.job, command.slot)
+        for slot, messages in self._host.sender.outgoing(command, full).items():
+            peer = self._peers.setdefault(slot, _Peer())
+            for part in _parts(messages):
+                frame = encode_frame(FrameKind.MESSAGES, stamp, pack(part))
+                if peer.unsent or not self._links.send(slot, frame):
+                    peer.unsent.append(frame)
+                peer.sent += 1
+                sent = True
+        return sent
+
+    def _require_answers(self, slot: int, peer: _Peer) -> None:
+        now = self._clock()
+        if peer.confirmed >= peer.sent:
+            peer.silent_since = None
+        elif peer.silent_since is None:
+            peer.silent_since = now
+        elif now - peer.silent_since > SILENT_S:
+            raise DataPlaneError(f"slot {slot} has confirmed nothing for {SILENT_S:.0f} s")
+
+    def _confirm(self, command: Command) -> None:
+        """Tell those that send here what has come and what is applied, where that is new."""
+        stamp = Stamp(command.epoch, command.generation, command.job, command.slot)
+        at = {p: runtime.position for p, runtime in self._host.runtimes.items()}
+        for slot, peer in self._peers.items():
+            applied = {p: at[p] for p, told in peer.readers.items() if p in at and at[p] != told}
+            if not applied and peer.told == peer.came:
+                continue
+            body = Confirmation(peer.came, applied).encode()
+            if self._links.send(slot, encode_frame(FrameKind.CONFIRMATION, stamp, body)):
+                peer.readers.update(applied)
+                peer.told = peer.came
+
+
+def _parts(messages: Sent) -> Iterator[Sent]:
+    """Messages of about `FRAME` bytes together, in order."""
+    part: Sent = []
+    size = 0
+    for message, body in messages:
+        part.append((message, body))
+        size += len(body)
+        if size >= FRAME:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+def start(host: Host, links: Callable[[Heard], Links], turn: Turn) -> Pump:
+    """A pump with a thread of its own."""
+    pump = Pump(host, links)
+    threading.Thread(target=keep_pumping, args=(pump, turn), daemon=True).start()
+    return pump
+
+
+def keep_pumping(pump: Pump, turn: Turn) -> None:
+    """Rounds for ever, as long as there is work at once, else when something comes."""
+    while True:
+        with turn.work():
+            pump.wake.clear()
+            more = pump.round()
+        if not more:
+            pump.wake.wait(TICK_S)

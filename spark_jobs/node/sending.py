@@ -1,0 +1,74 @@
+"""What the partitions of a node send: to those of the same node by hand, to others as messages for their nodes' slots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+from reprise.spark_jobs.errors import NotYetError, SinkError, SourceError
+from reprise.spark_jobs.node.busy import Activity, Note
+from reprise.spark_jobs.node.command import Command
+from reprise.spark_jobs.node.runtime import OperatorRuntime, Runtime, SourceRuntime
+from reprise.spark_jobs.node.wire import Message, decode_table
+
+Sent = list[tuple[Message, bytes]]
+"""Messages with their encoded rows."""
+
+_WAITS = (NotYetError, SinkError, SourceError, BufferError, OSError)
+
+
+@dataclass(slots=True)
+class Sender:
+    """Reads the output buffers of `runtimes`, the partitions of a node."""
+
+    runtimes: Mapping[str, Runtime]
+    guard: Callable[[str, int], AbstractContextManager[None]]
+    """Ends the partition that raises within, at a batch, and nobody else."""
+    say: Callable[[str], None]
+    busy: Note
+    confirmed: dict[str, int] = field(default_factory=dict)
+    """Targets elsewhere -> the last batch that they have applied, as their nodes have said since the driver last did."""
+
+    def hand_over(self, partition: str, command: Command) -> None:
+        """Messages for partitions of this very node need no shuffle."""
+        runtime = self.runtimes.get(partition)
+        if runtime is None:
+            return
+        for target in runtime.buffers:
+            if partition not in self.runtimes:
+                break
+            reader = self.runtimes.get(target)
+            if isinstance(reader, OperatorRuntime) and command.routes.get(target) == command.slot:
+                for message, body in self._pending(runtime, target, reader.position, command.window):
+                    reader.deliver(
+                        Message(message.source, target, message.batch, message.watermark, decode_table(body))
+                    )
+
+    def outgoing(self, command: Command, without: Collection[int] = ()) -> dict[int, Sent]:
+        """What can be sent now, by slot; nothing for the slots in `without`."""
+        by_slot: dict[int, Sent] = {}
+        for runtime in list(self.runtimes.values()):
+            for target in runtime.buffers:
+                slot = command.routes.get(target)
+                if slot is None or slot == command.slot or slot in without:
+                    continue
+                applied = max(command.positions.get(target, 0), self.confirmed.get(target, 0))
+                by_slot.setdefault(slot, []).extend(self._pending(runtime, target, applied, command.window))
+                if runtime.partition.id not in self.runtimes:
+                    break
+        return {slot: messages for slot, messages in by_slot.items() if messages}
+
+    def _pending(
+        self, runtime: Runtime, target: str, applied: int, window: int
+    ) -> Iterator[tuple[Message, bytes]]:
+        """What can be sent now; rows that a source must read again may have to wait, or be lost."""
+        if isinstance(runtime, SourceRuntime):  # what it does not have any more it reads again
+            self.busy.begin(Activity.STEP, runtime.partition.id, runtime.buffers[target].cursor)
+        with self.guard(runtime.partition.id, runtime.buffers[target].cursor):
+            try:
+                yield from runtime.pending(target, applied, window)
+            except NotYetError:
+                return
+            except _WAITS as error:  # of the source, or of the disk that output was spilled to
+                self.say(f"{runtime.partition.id}: rows for {target} wait: {error}")
