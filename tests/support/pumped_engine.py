@@ -1,0 +1,146 @@
+"""Partition hosts in one process whose messages travel by an exchange: frames are late, and lost with their exchange."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from reprise.spark_jobs.engine.chain import ChainError
+from reprise.spark_jobs.node.command import Order, Report
+from reprise.spark_jobs.node.pump import Heard, Pump
+from tests.support.local_engine import LocalJobs, LocalNodes
+
+
+@dataclass
+class Wire:
+    """One exchange: frames by sender's and receiver's slot; they stay in order."""
+
+    number: int
+    hosts: Sequence[str]
+    pairs: dict[tuple[int, int], deque[bytes]] = field(default_factory=dict)
+    over: bool = False
+    late: int = 0
+    """So many times it is not connected yet when somebody asks."""
+
+
+class WireEnd:
+    """A host's end of all exchanges."""
+
+    def __init__(self, nodes: PumpedNodes, node: str, heard: Heard) -> None:
+        self.nodes, self.node, self.heard = nodes, node, heard
+        self.wire: Wire | None = None
+
+    @property
+    def ready(self) -> bool:
+        if self.wire is None or self.wire.over:
+            return False
+        if self.wire.late:
+            self.wire.late -= 1
+            return False
+        return True
+
+    def attach(self, number: int) -> None:
+        assert self.wire is None or number >= self.wire.number
+        self.wire = self.nodes.wires[number]
+
+    def send(self, slot: int, frame: bytes) -> bool:
+        if self.wire is None or self.wire.over or self.nodes.dice.random() < 0.1:
+            return False
+        mine = self.wire.hosts.index(self.node)
+        assert slot != mine
+        self.wire.pairs.setdefault((mine, slot), deque()).append(frame)
+        return True
+
+    def close(self) -> None:
+        self.wire = None
+
+
+class PumpedNodes(LocalNodes):
+    """Jobs have one stage; before, between and after what they do, pumps move and frames arrive, in random order."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.dice = random.Random(int.from_bytes(folder.parent.name.encode()[-4:]))
+        self.wires: dict[int, Wire] = {}
+        self.pumps: dict[str, Pump] = {}
+        self.ends: dict[str, WireEnd] = {}
+        self.delivered = 0
+
+    def start(self, *nodes: str) -> None:
+        super().start(*nodes)
+        for node in nodes:
+
+            def links(heard: Heard, node: str = node) -> WireEnd:
+                self.ends[node] = WireEnd(self, node, heard)
+                return self.ends[node]
+
+            self.pumps[node] = Pump(self.hosts[node], links)
+
+    def lose(self, *nodes: str) -> None:
+        super().lose(*nodes)
+        for node in nodes:
+            del self.pumps[node], self.ends[node]
+        for wire in self.wires.values():
+            wire.over = wire.over or bool(set(nodes) & set(wire.hosts))
+
+    def connect(self, hosts: Sequence[str]) -> PumpedJobs:
+        wire = Wire(len(self.wires) + 1, tuple(hosts), late=self.dice.randrange(4))
+        self.wires[wire.number] = wire
+        return PumpedJobs(self, hosts, wire)
+
+    def move(self, rounds: int) -> None:
+        """So many times somebody's pump, or a frame, moves."""
+        for _ in range(rounds):
+            if self.pumps and self.dice.random() < 0.5:
+                self.pumps[self.dice.choice(sorted(self.pumps))].round()
+                continue
+            waiting = [(w, pair) for w in self.wires.values() for pair, frames in w.pairs.items() if frames]
+            if not waiting:
+                continue
+            wire, (source, target) = self.dice.choice(waiting)
+            frame = wire.pairs[source, target].popleft()
+            end = self.ends.get(wire.hosts[target])
+            if end is not None and end.wire is wire and not (wire.over and self.dice.random() < 0.5):
+                self.delivered += 1
+                end.heard(wire.number, frame)
+            elif end is not None and not wire.over and (end.wire is None or end.wire.number < wire.number):
+                wire.pairs[source, target].appendleft(frame)  # its reader has not changed over yet
+
+
+class PumpedJobs(LocalJobs):
+    def __init__(self, nodes: PumpedNodes, hosts: Sequence[str], wire: Wire) -> None:
+        super().__init__(nodes, hosts)
+        self.pumped, self.wire = nodes, wire
+        self.link = wire.number
+
+    def close(self) -> None:
+        self.wire.over = True
+
+    def run(
+        self, job: Order, orders: Sequence[bytes], stages: int, cancelled: threading.Event, patience_s: float
+    ) -> list[Report]:
+        assert stages == 1, "messages do not travel with the job"
+        dice, reports = self.pumped.dice, {}
+        self.pumped.move(dice.randrange(20))
+        if self.wire.over:
+            raise ChainError("the exchange is over")
+        for slot in dice.sample(range(len(orders)), len(orders)):
+            self.nodes.interrupt(job[1], dice.randrange(3), slot)
+            node = self.hosts[slot]
+            host, pump = self.nodes.hosts.get(node), self.pumped.pumps.get(node)
+            if host is None or pump is None:
+                raise ChainError(f"{node} is gone")
+            command = host.orders.read(orders[slot])
+            host.begin(command)
+            pump.begun(command)
+            pump.checked()
+            self.pumped.move(dice.randrange(30))
+            _, report = host.stage(job, 0, [], True)
+            assert report is not None
+            reports[slot] = Report.decode(report.encode())
+        self.pumped.move(dice.randrange(60))
+        return [reports[slot] for slot in range(len(orders))]

@@ -1,0 +1,75 @@
+"""Hosts whose messages travel by an exchange: whatever is late or lost, the sink output is what it would have been."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reprise.spark_jobs.topology import StreamTopology
+from tests.support import local_engine
+from tests.support.local_engine import World
+from tests.support.pumped_engine import PumpedNodes
+from tests.unit.spark_jobs.engine import test_recovery, test_scope
+from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
+
+FEEDBACK = Path("examples/feedback.yaml")
+
+
+@pytest.fixture(scope="module", params=["diamond", "feedback"])
+def text(request: pytest.FixtureRequest) -> str:
+    return DIAMOND if request.param == "diamond" else FEEDBACK.read_text()
+
+
+@pytest.fixture(scope="module")
+def resource(text: str) -> StreamTopology:
+    return test_scope.resource_of(text)
+
+
+@pytest.fixture(scope="module")
+def expected(resource: StreamTopology, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """By the chain, without any loss."""
+    world = test_scope.begun(resource, tmp_path_factory.mktemp("fault-free"))
+    world.run(lambda e: e.done)
+    return world.output()
+
+
+@pytest.fixture
+def exchange(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_engine, "LocalNodes", PumpedNodes)
+
+
+@pytest.mark.usefixtures("exchange")
+def test_output_is_the_same_as_by_the_chain(
+    resource: StreamTopology, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    world = test_scope.begun(resource, tmp_path)
+    world.run(lambda e: e.done)
+    assert world.output() == expected
+    assert isinstance(world.nodes, PumpedNodes) and world.nodes.delivered > 20
+
+
+@pytest.mark.usefixtures("exchange")
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.wide) for seed in range(2, 8))]
+)
+def test_losses_failed_jobs_partial_plans_and_new_drivers_change_no_byte(
+    resource: StreamTopology, expected: dict[str, bytes], tmp_path: Path, seed: int
+) -> None:
+    test_recovery.test_random_losses(resource, expected, tmp_path, seed)
+
+
+@pytest.mark.usefixtures("exchange")
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.wide) for seed in range(2, 8))]
+)
+def test_survivors_of_losses_at_any_moment_go_on(
+    text: str, expected: dict[str, bytes], tmp_path: Path, seed: int
+) -> None:
+    test_scope.test_random_losses_at_any_stage_change_no_byte_and_take_nobody_back(
+        text, expected, tmp_path, seed
+    )
+
+
+def test_worlds_are_of_the_kind_that_is_asked_for(resource: StreamTopology, tmp_path: Path) -> None:
+    assert not isinstance(World(resource, tmp_path, "w").nodes, PumpedNodes)
