@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,11 +18,14 @@ from reprise.controller.driver.output_events import OutputEvents
 from reprise.controller.observability.metrics.collect import serve
 from reprise.controller.observability.metrics.driver import DriverMetrics
 from reprise.controller.observability.metrics.errors import ServeError
-from reprise.spark_jobs.engine.chain import Chain, configuration
+from reprise.spark_jobs.engine.chain import configuration
+from reprise.spark_jobs.engine.continuous import Connector
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.engine.engine_spec import Sites
+from reprise.spark_jobs.engine.jobs import Jobs
 from reprise.spark_jobs.engine.punctuation import Punctuations
 from reprise.spark_jobs.errors import StoreError, SupersededError
+from reprise.spark_jobs.exchange.settings import SETTINGS
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.epochs import Fence, claim_epoch
 from reprise.spark_jobs.state.ledger import Ledger
@@ -80,6 +83,8 @@ class Driver:
             engine, revisions = started
             context = self._context = self._spark()
             ends.callback(context.stop)
+            said = engine.problems.append
+            self._connector = Connector(context, self.resource.spark.exchange, engine.epoch, said)
             metrics = DriverMetrics(engine, lambda: self.channel.session)
             ends.callback(self._serve_metrics(metrics))
             events = OutputEvents(self.config.events)
@@ -108,9 +113,13 @@ class Driver:
         }
         if self.config.python_path:  # else it is the image's
             settings["spark.executorEnv.PYTHONPATH"] = self.config.python_path
-        context = SparkContext(conf=configuration(self.config.master, self.resource.name, settings))
+        more = {} if self.resource.spark.exchange == "chained" else SETTINGS
+        context = SparkContext(conf=configuration(self.config.master, self.resource.name, settings, more))
         context.setLogLevel("ERROR")
         return context
+
+    def _connect(self, hosts: Sequence[str]) -> Jobs:
+        return self._connector.connect(hosts)
 
     def _started(self) -> tuple[Engine, Revisions] | None:
         """The engine, once the checkpoint store can be used; None when told to stop first, or a later driver has begun.  A
@@ -156,7 +165,7 @@ class Driver:
             topology=topology,
             sites=Sites(self.config.sink, location),
             epoch=fence.epoch,
-            connect=lambda hosts: Chain(self._context, hosts),
+            connect=self._connect,
             ledger=Ledger(location, self.resource, topology, fence),
             release=Release(location, self.resource.batch_interval_s, epoch=fence.epoch),
             store=store,

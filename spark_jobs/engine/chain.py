@@ -18,7 +18,8 @@ from __future__ import annotations
 import re
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from pyspark import SparkConf, SparkContext
@@ -200,9 +201,11 @@ def executors(context: SparkContext, driver: str) -> list[str]:
     return sorted(host for host in hosts if host not in (driver, "localhost"))
 
 
-def configuration(master: str, name: str, settings: dict[str, str]) -> SparkConf:
-    """Spark settings: ours, then the user's; a user cannot undo those that correctness rests on."""
+def configuration(
+    master: str, name: str, settings: dict[str, str], more: Mapping[str, str] = MappingProxyType({})
+) -> SparkConf:
+    """Spark settings: ours, with `more` of them, then the user's; a user cannot undo those that correctness rests on."""
     conf = SparkConf().setMaster(master).setAppName(name)
-    for key, value in {**settings, **SETTINGS}.items():
+    for key, value in {**settings, **SETTINGS, **more}.items():
         conf.set(key, value)
     return conf

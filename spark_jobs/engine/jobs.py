@@ -34,13 +34,16 @@ class Connection:
     def __init__(self) -> None:
         self._jobs: Jobs | None = None
         self._hosts: tuple[str, ...] = ()
+        self._left: list[Jobs] = []
+        """Those of other lists, which go on until the hosts have changed over."""
         self.link = 0
         """Number of the exchange that was used last."""
 
     def to(self, hosts: tuple[str, ...], connect: Callable[[Sequence[str]], Jobs]) -> bool:
         """Connect to these hosts, if that is not done; says whether messages travel by another exchange than before."""
-        if hosts != self._hosts:
-            self.end()
+        if hosts != self._hosts and self._jobs is not None:
+            self._left.append(self._jobs)
+            self._jobs = None
         if self._jobs is None:
             self._jobs, self._hosts = connect(hosts), hosts
         before, self.link = self.link, self._jobs.link
@@ -51,10 +54,18 @@ class Connection:
     ) -> list[Report]:
         """A job over the hosts; see `Chain.run`."""
         assert self._jobs is not None
-        return self._jobs.run(job, orders, 1 if self.link else STAGES, cancelled, patience_s)
+        reports = self._jobs.run(job, orders, 1 if self.link else STAGES, cancelled, patience_s)
+        self._leave()
+        return reports
 
     def end(self) -> None:
         """Leave these hosts."""
         if self._jobs is not None:
-            self._jobs.close()
+            self._left.append(self._jobs)
         self._jobs, self._hosts = None, ()
+        self._leave()
+
+    def _leave(self) -> None:
+        for jobs in self._left:
+            jobs.close()
+        self._left.clear()

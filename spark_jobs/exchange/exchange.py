@@ -17,18 +17,8 @@ from pyspark import SparkContext
 
 from reprise.spark_jobs.errors import JobError
 from reprise.spark_jobs.exchange.relays import Relays
+from reprise.spark_jobs.exchange.settings import READER_BYTES
 
-READER_BYTES = 32 << 20
-"""What one node takes in before its host has read it, from all others together."""
-SETTINGS = {
-    "spark.executor.cores": "5",  # two relays, two more while the next exchange starts, and one for other jobs
-    "spark.shuffle.streaming.networkBufferSize": "64",  # no frame is smaller: each is sent when it is written
-    "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "1000",  # of the thread that would send what waits
-    # below what Spark holds to be the least: two records on their way for each node, however many there are
-    "spark.shuffle.streaming.writerMaxMemory": "64",
-    "spark.shuffle.streaming.readerMaxMemory": str(READER_BYTES),
-}
-"""Spark's settings for an application with exchanges.  They are read when an executor starts."""
 STOP_S = 15.0
 """How long a cancelled job is waited for."""
 _TASK = re.compile(r"Lost task \S+ in stage \S+ \([^)]*\) \([^)]*\): ")

@@ -280,7 +280,7 @@ class Host:
             for target in runtime.buffers.keys() & command.positions.keys():
                 if not runtime.rewind(target, command.positions[target]):
                     self._gaps.add(target)
-            if self._begun:  # in the middle of a job
+            if self.begun:  # in the middle of a job
                 self._bring_in_line(runtime, command)
 
     def _drop(self, partition: str) -> None:

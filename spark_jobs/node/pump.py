@@ -36,6 +36,9 @@ TICK_S = 0.05
 """After so long without news what waits for a source, a sink or a disk is tried again."""
 FRAME = 64 * 1024
 """Bytes of rows after which another frame is begun: what is large does not hold up what is small for long."""
+WINDOW_BYTES = 256 * 1024
+"""What may be unconfirmed on its way to one node.  Below what an exchange holds for it without holding up others, with up to
+64 nodes (`reprise.spark_jobs.exchange.exchange.window_bytes`).  A frame that is larger goes alone."""
 SILENT_S = 10.0
 """A node that confirms nothing of what it was sent for so long is not reached any more."""
 CONNECT_S = 60.0
@@ -105,13 +108,19 @@ class Turn:
 class _Peer:
     """What has gone to and come from one slot over the exchange."""
 
-    sent: int = 0
-    """Frames with messages."""
+    under_way: deque[int] = field(default_factory=deque)
+    """Bytes of each frame with messages that it has not confirmed."""
     confirmed: int = 0
+    """Frames that it has confirmed."""
     silent_since: float | None = None
     """Since when something is not confirmed, and nothing was."""
     unsent: deque[bytes] = field(default_factory=deque)
     """Frames for which there was no room."""
+
+    def has_room(self, size: int) -> bool:
+        """Whether so many bytes may be sent beside those under way."""
+        return not self.under_way or sum(self.under_way) + size <= WINDOW_BYTES
+
     came: int = 0
     told: int = 0
     """Of those that came, how many it knows to have come."""
@@ -222,8 +231,10 @@ class Pump:
         return False
 
     def _confirmed(self, peer: _Peer, told: Confirmation, stamp: Stamp, command: Command) -> None:
-        if told.frames > peer.confirmed:
-            peer.confirmed, peer.silent_since = told.frames, None
+        while peer.confirmed < told.frames and peer.under_way:
+            peer.confirmed += 1
+            peer.silent_since = None
+            peer.under_way.popleft()
         if (stamp.epoch, stamp.generation) == (command.epoch, command.generation):
             known = self._host.sender.confirmed
             known.update({p: k for p, k in told.applied.items() if k > known.get(p, -1)})
@@ -232,25 +243,26 @@ class Pump:
         """Send what can be sent; says whether anything was."""
         sent = False
         for slot, peer in self._peers.items():
-            while peer.unsent and self._links.send(slot, peer.unsent[0]):
-                peer.unsent.popleft()
-                sent = True
+            sent = self._drained(slot, peer) or sent
             self._require_answers(slot, peer)
         full = {slot for slot, peer in self._peers.items() if peer.unsent}
         stamp = Stamp(command.epoch, command.generation, command.job, command.slot)
         for slot, messages in self._host.sender.outgoing(command, full).items():
             peer = self._peers.setdefault(slot, _Peer())
-            for part in _parts(messages):
-                frame = encode_frame(FrameKind.MESSAGES, stamp, pack(part))
-                if peer.unsent or not self._links.send(slot, frame):
-                    peer.unsent.append(frame)
-                peer.sent += 1
-                sent = True
+            peer.unsent += (encode_frame(FrameKind.MESSAGES, stamp, pack(part)) for part in _parts(messages))
+            sent = self._drained(slot, peer) or sent
         return sent
+
+    def _drained(self, slot: int, peer: _Peer) -> bool:
+        """Send of what waits for a node as much as there is room for; says whether anything was sent."""
+        before = len(peer.unsent)
+        while peer.unsent and peer.has_room(len(peer.unsent[0])) and self._links.send(slot, peer.unsent[0]):
+            peer.under_way.append(len(peer.unsent.popleft()))
+        return len(peer.unsent) < before
 
     def _require_answers(self, slot: int, peer: _Peer) -> None:
         now = self._clock()
-        if peer.confirmed >= peer.sent:
+        if not peer.under_way:
             peer.silent_since = None
         elif peer.silent_since is None:
             peer.silent_since = now

@@ -190,7 +190,9 @@ def _resource(model: s.StreamTopologyModel) -> r.StreamTopology:
         operators=tuple(_operator(x) for x in spec.operators),
         checkpoint=_checkpoint(spec),
         recovery=_recovery(spec.recovery),
-        spark=r.SparkSettings(parse_bytes(spec.spark.executor_memory), dict(spec.spark.conf)),
+        spark=r.SparkSettings(
+            parse_bytes(spec.spark.executor_memory), spec.spark.exchange, dict(spec.spark.conf)
+        ),
         nodes=r.NodeSettings(spec.nodes.count, parse_cpu(spec.nodes.cpu)),
         paused=spec.paused,
         upgrade=spec.upgrade,

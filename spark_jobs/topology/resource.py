@@ -133,6 +133,8 @@ class RecoveryPolicy:
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
     executor_memory_bytes: int
+    exchange: str
+    """`chained`, `continuous` or `auto`."""
     conf: Mapping[str, str]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from reprise.controller.local.cluster import ClusterConfig, EmbeddedCluster
-from reprise.spark_jobs.exchange.exchange import SETTINGS
+from reprise.spark_jobs.exchange.settings import SETTINGS
 from tests.support.exchange_lab import run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

@@ -7,13 +7,8 @@ import pytest
 from reprise.controller.agent.spark_secret import AUTHENTICATION
 from reprise.spark_jobs.engine import chain
 from reprise.spark_jobs.exchange import probe
-from reprise.spark_jobs.exchange.exchange import (
-    READER_BYTES,
-    SETTINGS,
-    ExchangeError,
-    first_line,
-    window_bytes,
-)
+from reprise.spark_jobs.exchange.exchange import ExchangeError, first_line, window_bytes
+from reprise.spark_jobs.exchange.settings import READER_BYTES, SETTINGS
 
 
 @pytest.mark.parametrize(
