@@ -29,7 +29,7 @@ class Jobs(Protocol):
 
 
 class Connection:
-    """To the hosts at which jobs are run; another list of them is connected anew, and so is everything after a failure."""
+    """Leads to the hosts at which jobs are run; another list of them is connected anew, and so is everything after a failure."""
 
     def __init__(self) -> None:
         self._jobs: Jobs | None = None

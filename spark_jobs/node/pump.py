@@ -76,7 +76,7 @@ class Turn:
 
     @contextmanager
     def request(self) -> Iterator[None]:
-        """For whoever waits for an answer."""
+        """The turn of somebody who waits for an answer."""
         with self._free:
             self._requests += 1
             self._free.wait_for(lambda: not self._taken)
@@ -89,7 +89,7 @@ class Turn:
 
     @contextmanager
     def work(self) -> Iterator[None]:
-        """For a piece of work that others follow."""
+        """The turn of a piece of work that others follow."""
         with self._free:
             self._free.wait_for(lambda: not self._taken and not self._requests)
             self._taken = True

@@ -191,7 +191,7 @@ def _resource(model: s.StreamTopologyModel) -> r.StreamTopology:
         checkpoint=_checkpoint(spec),
         recovery=_recovery(spec.recovery),
         spark=r.SparkSettings(
-            parse_bytes(spec.spark.executor_memory), spec.spark.exchange, dict(spec.spark.conf)
+            parse_bytes(spec.spark.executor_memory), dict(spec.spark.conf), spec.spark.exchange
         ),
         nodes=r.NodeSettings(spec.nodes.count, parse_cpu(spec.nodes.cpu)),
         paused=spec.paused,

@@ -133,9 +133,9 @@ class RecoveryPolicy:
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
     executor_memory_bytes: int
-    exchange: str
-    """`chained`, `continuous` or `auto`."""
     conf: Mapping[str, str]
+    exchange: str = "chained"
+    """`chained`, `continuous` or `auto`."""
 
 
 @dataclass(frozen=True, slots=True)
