@@ -29,7 +29,7 @@ class Jobs(Protocol):
 
 
 class Connection:
-    """Leads to the hosts at which jobs are run; another list of them is connected anew, and so is everything after a failure."""
+    """Leads to the hosts at which jobs are run; after a failure, or for another list of them, anew."""
 
     def __init__(self) -> None:
         self._jobs: Jobs | None = None

@@ -26,12 +26,14 @@ TIMEOUT_S = 420.0
 """A run takes about a minute on two idle cores; seven leave room for a busy machine and still end a hung one."""
 
 
-def cluster(nodes: int, cpu_milli: int = 200) -> EmbeddedCluster:
+def cluster(nodes: int, cpu_milli: int = 200, worker_cores: int = 1) -> EmbeddedCluster:
     """A cluster for scenarios, whose nodes announce `cpu_milli`; runs change how many there are.
 
     Plans count the greater of what is declared and what is measured.  So a test that says which queries a plan brings back
     takes large nodes, and declares far more than partitions use."""
-    return EmbeddedCluster(ClusterConfig(nodes=nodes, cpu_milli=cpu_milli, start_timeout_s=300.0))
+    return EmbeddedCluster(
+        ClusterConfig(nodes=nodes, cpu_milli=cpu_milli, worker_cores=worker_cores, start_timeout_s=300.0)
+    )
 
 
 def topology2(nodes: int = 10, **more: Any) -> StreamTopology:
