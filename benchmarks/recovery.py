@@ -1,7 +1,7 @@
 """Figures 12 and 15 of Su and Zhou done again: how fast queries come back after several nodes are lost at once.
 
     python -m benchmarks.recovery --out DIR [--seeds 3] [--nodes 10] [--kill 8] [--order nodes|topological|reverse]
-        [--scope auto|ancestors|global]
+        [--scope auto|ancestors|global] [--exchange chained|continuous]
 
 Topology 2, one cluster, the same schedule for every strategy of a seed.  Each run that does not end, and each output that
 differs from that of the first run of its seed by a byte, is named.  The exit code is 0 also when the expected order was not
@@ -32,6 +32,7 @@ from reprise.controller.local.faults.faults import parse_faults
 from reprise.controller.local.report.compare import compare
 from reprise.controller.local.run.config import Outcome, RunConfig, RunResult, load
 from reprise.controller.local.run.supervisor import run_topology
+from reprise.spark_jobs.exchange.settings import EXECUTOR_CORES
 from reprise.spark_jobs.topology import StreamTopology
 
 TOPOLOGY = Path(__file__).resolve().parents[1] / "examples" / "topology2.yaml"
@@ -72,7 +73,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _runs(options: argparse.Namespace, console: Console) -> list[Run]:
     resource = topology(options, "incremental", 0)
-    config = ClusterConfig(nodes=options.nodes, cpu_milli=cpu_milli(resource), start_timeout_s=400.0)
+    config = ClusterConfig(
+        nodes=options.nodes,
+        cpu_milli=cpu_milli(resource),
+        worker_cores=1 if options.exchange == "chained" else EXECUTOR_CORES,
+        start_timeout_s=400.0,
+    )
     found: list[Run] = []
     try:
         with EmbeddedCluster(config) as cluster:
@@ -127,6 +133,7 @@ def topology(options: argparse.Namespace, strategy: str, seed: int) -> StreamTop
             "sources[source].with.seed": 3 + seed,
             "batch.interval": options.interval,
             "recovery.scope": options.scope,
+            "spark.exchange": options.exchange,
             "nodes.cpu": f"{round(1000 * CORES / options.nodes)}m",
         },
     )
@@ -287,6 +294,12 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         choices=SCOPES,
         default="auto",
         help="what goes back with what was lost, where the strategy lets others go on",
+    )
+    parser.add_argument(
+        "--exchange",
+        choices=("chained", "continuous"),
+        default="chained",
+        help="whether messages travel with the stages of jobs, or all the time",
     )
     parser.add_argument("--strategies", nargs="+", choices=STRATEGIES, default=list(STRATEGIES))
     parser.add_argument(

@@ -21,7 +21,7 @@ from reprise.spark_jobs.node.command import Order, Report
 
 log = logging.getLogger("reprise.engine")
 
-EXCHANGES = 4096
+EXCHANGES = 1 << 14
 """Exchanges of one driver whose numbers are smaller than those of the next driver."""
 
 

@@ -24,6 +24,10 @@ class FrameKind(IntEnum):
     MESSAGES = 1
     """A bundle (`reprise.spark_jobs.node.wire`)."""
     CONFIRMATION = 2
+    PING = 3
+    """Asks whether frames arrive, of somebody who has not confirmed what it was sent; it may be busy."""
+    PONG = 4
+    """The answer, which waits for nothing."""
 
 
 class Stamp(NamedTuple):
@@ -71,3 +75,13 @@ def decode_frame(frame: bytes) -> tuple[FrameKind, Stamp, bytes]:
         return FrameKind(kind), Stamp(*stamp), frame[_HEAD.size :]
     except (struct.error, ValueError) as error:
         raise WireError(f"not a frame: {error}") from error
+
+
+def is_ping(frame: bytes) -> bool:
+    """Whether this is a whole ping."""
+    return len(frame) == _HEAD.size and frame[0] == FrameKind.PING
+
+
+def slot_of(frame: bytes) -> int:
+    """Slot of the sender of a whole frame."""
+    return int(_HEAD.unpack_from(frame)[4])

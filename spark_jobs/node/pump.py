@@ -8,7 +8,8 @@ Jobs then carry orders and reports alone.  What the stages of a chain gave for n
 - Nobody waits for the slowest.  Each reader's node confirms what came and what is applied, and at most so much is sent
   ahead of that (`IN_FLIGHT`, the command's window): who is slow holds up its own readers and upstreams.
 - Frames may be lost with an exchange.  Whoever begins with another exchange is sent everything again that is not applied;
-  a node from which no confirmation comes for `SILENT_S` makes the next job fail, and the driver begins another exchange.
+  a node that neither confirms anything nor answers a ping for `SILENT_S` makes the next job fail, and the driver begins
+  another exchange.  Pings are answered by the thread that reads them, so that user code which takes long is no loss.
 
 Invariant: frames of one exchange come from each node in the order in which they were sent, or not at all from some frame on.
 """
@@ -25,7 +26,15 @@ from typing import Protocol
 
 from reprise.spark_jobs.errors import DataPlaneError
 from reprise.spark_jobs.node.command import Command
-from reprise.spark_jobs.node.frames import Confirmation, FrameKind, Stamp, decode_frame, encode_frame
+from reprise.spark_jobs.node.frames import (
+    Confirmation,
+    FrameKind,
+    Stamp,
+    decode_frame,
+    encode_frame,
+    is_ping,
+    slot_of,
+)
 from reprise.spark_jobs.node.host import Host
 from reprise.spark_jobs.node.sending import Sent
 from reprise.spark_jobs.node.wire import pack, unpack
@@ -39,8 +48,10 @@ FRAME = 64 * 1024
 WINDOW_BYTES = 256 * 1024
 """What may be unconfirmed on its way to one node.  Below what an exchange holds for it without holding up others, with up to
 64 nodes (`reprise.spark_jobs.exchange.exchange.window_bytes`).  A frame that is larger goes alone."""
+PING_S = 2.0
+"""A node that confirms nothing for so long is asked, again and again, whether frames arrive."""
 SILENT_S = 10.0
-"""A node that confirms nothing of what it was sent for so long is not reached any more."""
+"""A node that has neither confirmed nor answered anything for so long is not reached any more."""
 CONNECT_S = 60.0
 """An exchange that has not connected this host for so long does not come."""
 
@@ -113,7 +124,9 @@ class _Peer:
     confirmed: int = 0
     """Frames that it has confirmed."""
     silent_since: float | None = None
-    """Since when something is not confirmed, and nothing was."""
+    """Since when something is not confirmed, and nothing was confirmed or answered."""
+    asked: float = 0.0
+    """When it was sent a ping last."""
     unsent: deque[bytes] = field(default_factory=deque)
     """Frames for which there was no room."""
 
@@ -144,6 +157,8 @@ class Pump:
         self._peers: dict[int, _Peer] = {}
         self._link = 0
         self._epoch = 0
+        self._stamp: Stamp | None = None
+        """Of the newest orders; read by the threads that hear of frames."""
         self._apart_since: float | None = None
         """Since when the exchange has not connected this host."""
         self._trouble: DataPlaneError | None = None
@@ -151,6 +166,10 @@ class Pump:
 
     def heard(self, number: int, frame: bytes) -> None:
         """A frame has come over an exchange."""
+        if is_ping(frame):
+            if (mine := self._stamp) is not None and number == self._link:
+                self._links.send(slot_of(frame), encode_frame(FrameKind.PONG, mine, b""))
+            return
         self._heard.append((number, frame))
         self.wake.set()
 
@@ -164,6 +183,7 @@ class Pump:
             self._host.sender.confirmed.clear()
             if command.link:
                 self._links.attach(command.link)
+        self._stamp = Stamp(command.epoch, command.generation, command.job, command.slot)
         for target in command.resend:  # it may begin anew
             self._host.sender.confirmed.pop(target, None)
         early, self._early = self._early, []
@@ -203,6 +223,8 @@ class Pump:
             peer = self._peers.setdefault(stamp.slot, _Peer())
             if kind is FrameKind.CONFIRMATION:
                 self._confirmed(peer, Confirmation.decode(body), stamp, command)
+            elif kind is FrameKind.PONG:
+                peer.silent_since = None
             else:
                 came = True
                 peer.came += 1
@@ -267,7 +289,12 @@ class Pump:
         elif peer.silent_since is None:
             peer.silent_since = now
         elif now - peer.silent_since > SILENT_S:
-            raise DataPlaneError(f"slot {slot} has confirmed nothing for {SILENT_S:.0f} s")
+            raise DataPlaneError(
+                f"slot {slot} has neither confirmed nor answered anything for {SILENT_S:.0f} s"
+            )
+        elif now - max(peer.silent_since, peer.asked) > PING_S and self._stamp is not None:
+            peer.asked = now
+            self._links.send(slot, encode_frame(FrameKind.PING, self._stamp, b""))
 
     def _confirm(self, command: Command) -> None:
         """Tell those that send here what has come and what is applied, where that is new."""

@@ -1,0 +1,239 @@
+"""What a pump makes of frames that come early, late, of another generation, or not at all."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from reprise.spark_jobs.errors import DataPlaneError, WireError
+from reprise.spark_jobs.node import pump as pump_module
+from reprise.spark_jobs.node.command import Command
+from reprise.spark_jobs.node.frames import Confirmation, FrameKind, Stamp, decode_frame, encode_frame
+from reprise.spark_jobs.node.pump import PING_S, SILENT_S, Pump, Turn
+from reprise.spark_jobs.node.sending import Sent
+from reprise.spark_jobs.node.wire import Message, pack
+
+COMMAND = Command(job=5, epoch=2, slot=0, topology="", sink="", checkpoints="", link=9, generation=3)
+THERE = Stamp(2, 3, 5, 1)
+
+
+class Ends:
+    """A host and its links, as far as a pump sees them."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.attached: list[int] = []
+        self.ready = True
+        self.sent: list[tuple[int, bytes]] = []
+        self.room = True
+        self.delivered: list[Message] = []
+        self.command: Command | None = None
+        self.begun = True
+        self.runtimes: dict[str, Any] = {"b.0": SimpleNamespace(position=4)}
+        self.sender = SimpleNamespace(confirmed={}, outgoing=self._outgoing)
+        self.waiting: dict[int, Sent] = {}
+        self.pump = Pump(cast(Any, self), lambda _: cast(Any, self), lambda: self.now)
+
+    def attach(self, number: int) -> None:
+        self.attached.append(number)
+
+    def send(self, slot: int, frame: bytes) -> bool:
+        if self.room:
+            self.sent.append((slot, frame))
+        return self.room
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def run(self, budget_s: float) -> bool:
+        return False
+
+    def deliver(self, message: Message) -> None:
+        self.delivered.append(message)
+
+    def _outgoing(self, command: Command, without: Collection[int]) -> dict[int, Sent]:
+        found = {slot: sent for slot, sent in self.waiting.items() if slot not in without}
+        for slot in found:
+            del self.waiting[slot]
+        return found
+
+    def begin(self, command: Command) -> None:
+        self.command = command
+        self.pump.begun(command)
+
+    def kinds(self) -> list[FrameKind]:
+        return [decode_frame(frame)[0] for _, frame in self.sent]
+
+
+@pytest.fixture
+def ends() -> Ends:
+    found = Ends()
+    found.begin(COMMAND)
+    return found
+
+
+def message(batch: int) -> tuple[Message, bytes]:
+    return Message("a.0", "b.0", batch, None, None), b""
+
+
+def frame(stamp: Stamp, batch: int) -> bytes:
+    return encode_frame(FrameKind.MESSAGES, stamp, pack([message(batch)]))
+
+
+def batches(ends: Ends) -> list[int]:
+    return [m.batch for m in ends.delivered]
+
+
+def test_what_comes_is_delivered_and_confirmed_with_what_is_applied(ends: Ends) -> None:
+    ends.pump.heard(9, frame(THERE, 5))
+    assert ends.pump.round()
+    assert batches(ends) == [5]
+    assert [slot for slot, _ in ends.sent] == [1]
+    kind, stamp, body = decode_frame(ends.sent[0][1])
+    assert (kind, stamp) == (FrameKind.CONFIRMATION, Stamp(2, 3, 5, 0))
+    assert Confirmation.decode(body) == Confirmation(1, {"b.0": 4})
+    ends.pump.round()
+    assert len(ends.sent) == 1, "nothing is new"
+    ends.runtimes["b.0"].position = 5
+    ends.pump.round()
+    assert Confirmation.decode(decode_frame(ends.sent[1][1])[2]) == Confirmation(1, {"b.0": 5})
+
+
+def test_messages_under_orders_that_are_not_here_wait_for_them(ends: Ends) -> None:
+    ends.pump.heard(9, frame(THERE._replace(job=6), 5))
+    ends.pump.round()
+    assert batches(ends) == []
+    assert ends.kinds() == [FrameKind.CONFIRMATION], "it has come all the same"
+    ends.begin(replace(COMMAND, job=6))
+    assert batches(ends) == [5]
+
+
+@pytest.mark.parametrize(
+    "stamp", [THERE._replace(generation=2), THERE._replace(epoch=1, job=90)], ids=["generation", "driver"]
+)
+def test_messages_of_an_earlier_generation_or_driver_are_dropped(ends: Ends, stamp: Stamp) -> None:
+    ends.pump.heard(9, frame(stamp, 5))
+    ends.pump.round()
+    assert batches(ends) == []
+
+
+def test_frames_of_an_exchange_that_was_left_are_dropped(ends: Ends) -> None:
+    ends.pump.heard(9, frame(THERE._replace(job=6), 5))
+    ends.pump.round()
+    ends.begin(replace(COMMAND, job=6, link=10))
+    assert ends.attached == [9, 10]
+    ends.pump.heard(9, frame(THERE, 6))
+    ends.pump.round()
+    assert batches(ends) == [], "all of it is sent again over the next one"
+
+
+def test_no_more_is_under_way_to_a_node_than_its_window(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = len(frame(THERE, 1))
+    monkeypatch.setattr(pump_module, "WINDOW_BYTES", 2 * size)
+    monkeypatch.setattr(pump_module, "FRAME", 0)
+    ends.waiting[1] = [message(k) for k in (1, 2, 3)]
+    ends.pump.round()
+    assert ends.kinds() == [FrameKind.MESSAGES] * 2
+    ends.waiting[1] = [message(4)]
+    ends.pump.round()
+    assert len(ends.sent) == 2 and ends.waiting, "what waits is bounded"
+    ends.pump.heard(9, encode_frame(FrameKind.CONFIRMATION, THERE, Confirmation(2, {"c.0": 2}).encode()))
+    ends.pump.round()
+    ends.pump.round()
+    assert len(ends.sent) == 4
+    assert ends.sender.confirmed == {"c.0": 2}
+
+
+def test_a_frame_without_room_is_sent_later_and_once(ends: Ends) -> None:
+    ends.waiting[1] = [message(1)]
+    ends.room = False
+    ends.pump.round()
+    ends.room = True
+    ends.pump.round()
+    ends.pump.round()
+    assert ends.kinds() == [FrameKind.MESSAGES]
+
+
+def test_who_neither_confirms_nor_answers_makes_the_next_job_fail(ends: Ends) -> None:
+    ends.waiting[1] = [message(1)]
+    for _ in range(2):
+        ends.pump.round()
+    ends.now += PING_S + 0.1
+    ends.pump.round()
+    assert ends.kinds() == [FrameKind.MESSAGES, FrameKind.PING]
+    ends.pump.checked()
+    ends.now += SILENT_S
+    ends.pump.round()
+    with pytest.raises(DataPlaneError, match="slot 1 has neither confirmed nor answered"):
+        ends.pump.checked()
+    ends.begin(replace(COMMAND, job=6, link=10))
+    ends.pump.checked()
+
+
+def test_who_is_busy_and_answers_is_waited_for(ends: Ends) -> None:
+    ends.waiting[1] = [message(1)]
+    for _ in range(10):
+        ends.pump.round()
+        ends.now += SILENT_S / 2
+        ends.pump.heard(9, encode_frame(FrameKind.PONG, THERE, b""))
+    ends.pump.checked()
+
+
+def test_a_ping_is_answered_by_whoever_reads_it(ends: Ends) -> None:
+    """Without the host's turn, which a step that takes minutes may have."""
+    ends.pump.heard(9, encode_frame(FrameKind.PING, THERE, b""))
+    assert [(slot, decode_frame(f)[0]) for slot, f in ends.sent] == [(1, FrameKind.PONG)]
+    ends.pump.heard(8, encode_frame(FrameKind.PING, THERE, b""))
+    assert len(ends.sent) == 1, "of another exchange"
+
+
+def test_what_cannot_be_read_makes_the_next_job_fail(ends: Ends) -> None:
+    ends.pump.heard(9, b"\xff")
+    ends.pump.round()
+    with pytest.raises(DataPlaneError, match="exchange 9: WireError"):
+        ends.pump.checked()
+    with pytest.raises(WireError):
+        Confirmation.decode(b"[]")
+
+
+def test_a_host_that_is_not_connected_says_so_after_a_while(ends: Ends) -> None:
+    ends.ready = False
+    ends.waiting[1] = [message(1)]
+    ends.pump.round()
+    assert ends.waiting, "nothing is taken off its buffer before"
+    ends.now += 61
+    ends.pump.round()
+    with pytest.raises(DataPlaneError, match="not connected"):
+        ends.pump.checked()
+
+
+def test_orders_that_were_not_taken_in_whole_move_nothing(ends: Ends) -> None:
+    ends.begun = False
+    ends.pump.heard(9, frame(THERE, 5))
+    assert not ends.pump.round()
+    assert batches(ends) == []
+
+
+def test_a_request_has_its_turn_before_the_next_piece_of_work() -> None:
+    turn, said = Turn(), list[str]()
+    asked, free = threading.Event(), threading.Event()
+
+    def request() -> None:
+        asked.set()
+        with turn.request():
+            said.append("request")
+        free.set()
+
+    with turn.work():
+        threading.Thread(target=request, daemon=True).start()
+        assert asked.wait(5)
+        while not turn._requests:
+            free.wait(0.01)
+    with turn.work():
+        said.append("work")
+    assert said == ["request", "work"]
