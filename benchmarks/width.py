@@ -149,10 +149,9 @@ def _engine(found: StreamTopology, wire: Wire, location: str, setting: Setting) 
         release=Release(location, 0.0, ahead=1 + (LAG if setting.scattered else 0), epoch=1),
         store=CheckpointStore(location),
         punctuations=Punctuations(found.checkpoint),
-        stages=OPERATORS + 2
-        if setting.full
-        else 3,  # so many hops has the row, and a batch is to pass it in one job
     )
+    if setting.full:
+        wire.stages = OPERATORS + 2  # so many hops has the row, and a batch is to pass it in one job
     engine.begin(0)
     return engine
 

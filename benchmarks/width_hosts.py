@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pyspark.serializers import CloudPickleSerializer
 
+from reprise.spark_jobs.engine.jobs import STAGES
 from reprise.spark_jobs.node.command import Order, Report, Usage
 from reprise.spark_jobs.node.host import Host
 from reprise.spark_jobs.node.orders import Orders
@@ -55,6 +56,8 @@ class Wire:
 
     def __init__(self, folder: Path, full: bool, scattered: int = 0) -> None:
         self.full = full
+        self.stages = STAGES
+        """Of a job."""
         self.hosts: dict[str, Light | Host] = {}
         self.orders = self.reports = self.functions = self.bundles = 0
         self.cpu_s = 0.0
@@ -89,7 +92,7 @@ class WiredJobs:
         self, job: Order, orders: Sequence[bytes], stages: int, cancelled: threading.Event, patience_s: float
     ) -> list[Report]:
         """See `reprise.spark_jobs.engine.chain.Chain.run`."""
-        began, wire = time.thread_time(), self._wire
+        began, wire, stages = time.thread_time(), self._wire, self._wire.stages
         functions = [Stage(job, number, number == stages - 1) for number in range(stages)]
         reports = self._exchange(job, orders, stages)
         wire.orders, wire.reports = sum(map(len, orders)), sum(map(len, reports))

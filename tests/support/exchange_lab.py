@@ -25,7 +25,6 @@ from pyspark import SparkContext
 from reprise.controller.local.cluster import EmbeddedCluster
 from reprise.spark_jobs.engine.chain import configuration
 from reprise.spark_jobs.exchange.exchange import (
-    SETTINGS,
     Exchange,
     ExchangeError,
     executor_ids,
@@ -33,6 +32,7 @@ from reprise.spark_jobs.exchange.exchange import (
 )
 from reprise.spark_jobs.exchange.probe import probe, refusal
 from reprise.spark_jobs.exchange.relays import Relays
+from reprise.spark_jobs.exchange.settings import SETTINGS
 from tests.support.exchange_host import HEAD
 from tests.support.waiting import until
 

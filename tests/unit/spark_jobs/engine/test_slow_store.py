@@ -160,7 +160,7 @@ def test_a_state_that_comes_after_messages_for_its_partition_is_sent_them_again(
 ) -> None:
     """What came before the state was not kept, and its senders count it as sent."""
     dropped = set[str]()
-    deliver = Host._deliver
+    deliver = Host.deliver
 
     def delivered(host: Host, message: Message) -> None:
         if message.target in host._attempts:
@@ -173,7 +173,7 @@ def test_a_state_that_comes_after_messages_for_its_partition_is_sent_them_again(
             for host in world.nodes.hosts.values():
                 let_all_come(host)
 
-    monkeypatch.setattr(Host, "_deliver", delivered)
+    monkeypatch.setattr(Host, "deliver", delivered)
     newest = restores(world)
     world.nodes.interrupt = comes
     tick(world)
