@@ -53,18 +53,23 @@ class Connector:
     def __init__(self, context: SparkContext, exchange: str, epoch: int, say: Callable[[str], None]) -> None:
         self._context, self._exchange, self._say = context, exchange, say
         self._last = epoch * EXCHANGES
-        self._works = False
+        self._probed = False
+        self._why: str | None = None
+        """Why no exchange is used, once that was found out."""
 
     def connect(self, hosts: Sequence[str]) -> Jobs:
         """Jobs over these hosts.  ChainError where an exchange is insisted on and does not work."""
         if self._exchange == "chained":
             return Chain(self._context, hosts)
-        if not self._works and (reason := self._refused(hosts)):
-            if self._exchange == "continuous":
-                raise ChainError(f"spark.exchange is `continuous`, and that does not work here: {reason}")
-            self._say(f"messages travel with the stages of jobs, and not by an exchange: {reason}")
-            return Chain(self._context, hosts)
-        self._works = True
+        if not self._probed:
+            self._why, self._probed = self._refused(hosts), True
+            if self._why and self._exchange == "auto":
+                self._say(f"messages travel with the stages of jobs, and not by an exchange: {self._why}")
+        if self._why:
+            if self._exchange == "auto":
+                return Chain(self._context, hosts)
+            self._probed = False  # it is insisted on, so it is asked again
+            raise ChainError(f"spark.exchange is `continuous`, and that does not work here: {self._why}")
         self._last += 1
         log.info("event=exchange number=%d nodes=%d", self._last, len(hosts))
         return ContinuousJobs(self._context, hosts, self._last)

@@ -104,7 +104,7 @@ class Host:
         self._owed: dict[str, int] = {}
         """Partition -> punctuation that it has applied and that its sink does not show yet: nothing is stored before."""
         self._copies = LocalCopies(folder / "states")
-        """States that were stored from here; they outlive a driver, whose successor goes back to them."""
+        """States that were stored from here."""
         self._busy_s = 0.0
         self._text = ""
 
@@ -126,7 +126,6 @@ class Host:
         self.command = command
         self._keeps = command.retain or self._resource.recovery.keeps_output
         self._replies.clear()
-        self._busy_s = 0.0
         self._gaps.clear()
         self._missed.clear()
         if command.confirmed >= self._reported:  # else the last report was lost with its job: say it again
@@ -171,6 +170,7 @@ class Host:
         self._problems += problems + self._restorer.slow()
         counters = counters_of(self.runtimes, self._problems)
         self._reported = command.job
+        busy_s, self._busy_s = self._busy_s, 0.0
         return Report(
             slot=command.slot,
             host=self.name,
@@ -184,7 +184,7 @@ class Host:
             memory=self._budget.memory,
             disk=self._budget.disk,
             spilled=self._budget.spilled,
-            busy_s=self._busy_s,
+            busy_s=busy_s,
             staged=sum(len(r.staged or ()) for r in self.runtimes.values() if isinstance(r, OperatorRuntime)),
             gaps=tuple(sorted(self._gaps)),
             counters=counters,
@@ -192,6 +192,11 @@ class Host:
             states_here=self._copies.read_here,
             states_there=self._copies.read_there,
         )
+
+    def worked(self, seconds: float) -> None:
+        """A piece of work between two requests is over."""
+        self._busy_s += seconds
+        self.busy.clear()
 
     def close(self, wait: bool = True) -> None:
         """Drop everything.  `wait`: for checkpoints that are being written; else what is queued is not written any more."""

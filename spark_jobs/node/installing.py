@@ -116,8 +116,8 @@ def installed(
     topology: Topology,
     budget: Budget,
 ) -> Runtime:
-    """The runtime of a partition at the position of its snapshot.  Calls `initial` and `restore` of user code, on the thread
-    that works for all partitions of the node, as nothing says that they may run on another.  Raises what they raise; what
+    """The runtime of a partition at the position of its snapshot.  Calls `initial` and `restore` of user code, while
+    nothing else of the node runs, as nothing says that they may be called beside `step`.  Raises what they raise; what
     was opened is closed then."""
     try:
         if prepared.source is not None:

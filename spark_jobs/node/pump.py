@@ -48,10 +48,14 @@ FRAME = 64 * 1024
 WINDOW_BYTES = 256 * 1024
 """What may be unconfirmed on its way to one node.  Below what an exchange holds for it without holding up others, with up to
 64 nodes (`reprise.spark_jobs.exchange.exchange.window_bytes`).  A frame that is larger goes alone."""
+BURST = 4 * WINDOW_BYTES
+"""Bytes of rows that are taken out of buffers for one node at once: they count for no budget until they are confirmed."""
+LOOK_S = 0.5
+"""How often buffers are looked through where nothing is new."""
 PING_S = 2.0
-"""A node that confirms nothing for so long is asked, again and again, whether frames arrive."""
+"""A node that confirms nothing for so long is asked whether frames arrive."""
 SILENT_S = 10.0
-"""A node that has neither confirmed nor answered anything for so long is not reached any more."""
+"""A node that does not answer that for so long, nor confirms anything, is not reached any more."""
 CONNECT_S = 60.0
 """An exchange that has not connected this host for so long does not come."""
 
@@ -125,10 +129,14 @@ class _Peer:
     """Frames that it has confirmed."""
     silent_since: float | None = None
     """Since when something is not confirmed, and nothing was confirmed or answered."""
-    asked: float = 0.0
-    """When it was sent a ping last."""
+    asked_at: float | None = None
+    """Since then it has been asked whether frames arrive, and has said nothing."""
     unsent: deque[bytes] = field(default_factory=deque)
     """Frames for which there was no room."""
+
+    def heard(self) -> None:
+        """It has confirmed or answered something."""
+        self.silent_since = self.asked_at = None
 
     def has_room(self, size: int) -> bool:
         """Whether so many bytes may be sent beside those under way."""
@@ -161,6 +169,11 @@ class Pump:
         """Of the newest orders; read by the threads that hear of frames."""
         self._apart_since: float | None = None
         """Since when the exchange has not connected this host."""
+        self._since: dict[str, int] = {}
+        """Targets that were sent everything again, and by which job."""
+        self._fresh = False
+        """Orders or confirmations have come since what can be sent was looked for."""
+        self._looked = 0.0
         self._trouble: DataPlaneError | None = None
         self._links = links(self.heard)
 
@@ -176,16 +189,19 @@ class Pump:
     def begun(self, command: Command) -> None:
         """The host has taken in orders."""
         if (command.epoch, command.link) != (self._epoch, self._link):
+            if command.link:
+                self._links.attach(command.link)
             self._epoch, self._link = command.epoch, command.link
             self._trouble = self._apart_since = None
+            self._since.clear()
             self._peers.clear()
             self._early.clear()
             self._host.sender.confirmed.clear()
-            if command.link:
-                self._links.attach(command.link)
         self._stamp = Stamp(command.epoch, command.generation, command.job, command.slot)
-        for target in command.resend:  # it may begin anew
+        for target in command.resend:  # it may begin anew: what was confirmed before says nothing
             self._host.sender.confirmed.pop(target, None)
+            self._since[target] = command.job
+        self._fresh = True
         early, self._early = self._early, []
         for stamp, body in early:
             self._messages(stamp, body, command)
@@ -201,16 +217,24 @@ class Pump:
         command = self._host.command
         if command is None or not self._link or not self._host.begun or self._trouble is not None:
             return False
+        began = time.monotonic()
         try:
             came = self._take(command)
+            for (
+                slot,
+                peer,
+            ) in self._peers.items():  # before any step that takes long: what came meanwhile is read first
+                self._require_answers(slot, peer)
             moved = self._host.run(SLICE_S)
             if not self._connected():
                 return came or moved
-            sent = self._send(command)
+            sent = self._send(command, came or moved)
             self._confirm(command)
-        except Exception as error:
+        except BaseException as error:  # also of user code that would end its process: told with the next job
             self._trouble = DataPlaneError(f"exchange {self._link}: {type(error).__name__}: {error}")
             return False
+        finally:
+            self._host.worked(time.monotonic() - began)
         return came or moved or sent
 
     def _take(self, command: Command) -> bool:
@@ -224,7 +248,7 @@ class Pump:
             if kind is FrameKind.CONFIRMATION:
                 self._confirmed(peer, Confirmation.decode(body), stamp, command)
             elif kind is FrameKind.PONG:
-                peer.silent_since = None
+                peer.heard()
             else:
                 came = True
                 peer.came += 1
@@ -255,21 +279,28 @@ class Pump:
     def _confirmed(self, peer: _Peer, told: Confirmation, stamp: Stamp, command: Command) -> None:
         while peer.confirmed < told.frames and peer.under_way:
             peer.confirmed += 1
-            peer.silent_since = None
+            peer.heard()
             peer.under_way.popleft()
         if (stamp.epoch, stamp.generation) == (command.epoch, command.generation):
-            known = self._host.sender.confirmed
-            known.update({p: k for p, k in told.applied.items() if k > known.get(p, -1)})
+            known, since = self._host.sender.confirmed, self._since
+            for partition, position in told.applied.items():
+                if position > known.get(partition, -1) and stamp.job >= since.get(partition, -1):
+                    known[partition] = position
+            self._fresh = True
 
-    def _send(self, command: Command) -> bool:
-        """Send what can be sent; says whether anything was."""
+    def _send(self, command: Command, news: bool) -> bool:
+        """Send what can be sent; says whether anything was.  Without `news` there is nothing new but what a source or a disk
+        has kept waiting, which is looked for from time to time."""
         sent = False
         for slot, peer in self._peers.items():
             sent = self._drained(slot, peer) or sent
-            self._require_answers(slot, peer)
+        now = self._clock()
+        if not (news or sent or self._fresh or now - self._looked > LOOK_S):
+            return False
+        self._fresh, self._looked = False, now
         full = {slot for slot, peer in self._peers.items() if peer.unsent}
         stamp = Stamp(command.epoch, command.generation, command.job, command.slot)
-        for slot, messages in self._host.sender.outgoing(command, full).items():
+        for slot, messages in self._host.sender.outgoing(command, full, BURST).items():
             peer = self._peers.setdefault(slot, _Peer())
             peer.unsent += (encode_frame(FrameKind.MESSAGES, stamp, pack(part)) for part in _parts(messages))
             sent = self._drained(slot, peer) or sent
@@ -285,16 +316,15 @@ class Pump:
     def _require_answers(self, slot: int, peer: _Peer) -> None:
         now = self._clock()
         if not peer.under_way:
-            peer.silent_since = None
+            peer.heard()
         elif peer.silent_since is None:
             peer.silent_since = now
-        elif now - peer.silent_since > SILENT_S:
-            raise DataPlaneError(
-                f"slot {slot} has neither confirmed nor answered anything for {SILENT_S:.0f} s"
-            )
-        elif now - max(peer.silent_since, peer.asked) > PING_S and self._stamp is not None:
-            peer.asked = now
-            self._links.send(slot, encode_frame(FrameKind.PING, self._stamp, b""))
+        elif peer.asked_at is not None:
+            if now - peer.asked_at > SILENT_S:
+                raise DataPlaneError(f"slot {slot} has not answered for {SILENT_S:.0f} s")
+        elif now - peer.silent_since > PING_S and self._stamp is not None:
+            ping = encode_frame(FrameKind.PING, self._stamp, b"")
+            peer.asked_at = now if self._links.send(slot, ping) else None
 
     def _confirm(self, command: Command) -> None:
         """Tell those that send here what has come and what is applied, where that is new."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ class Sender:
     """Ends the partition that raises within, at a batch, and nobody else."""
     say: Callable[[str], None]
     busy: Note
+    _turn: int = 0
+    """Who sends first next time, so that nobody waits behind the same ones for ever."""
     confirmed: dict[str, int] = field(default_factory=dict)
     """Targets elsewhere -> the last batch that they have applied, as their nodes have said since the driver last did."""
 
@@ -45,19 +48,33 @@ class Sender:
                         Message(message.source, target, message.batch, message.watermark, decode_table(body))
                     )
 
-    def outgoing(self, command: Command, without: Collection[int] = ()) -> dict[int, Sent]:
-        """What can be sent now, by slot; nothing for the slots in `without`."""
+    def outgoing(
+        self, command: Command, without: Collection[int] = (), limit: float = math.inf
+    ) -> dict[int, Sent]:
+        """What can be sent now, by slot; nothing for the slots in `without`, and to each other one no more than reaches
+        `limit` bytes of rows.  A message at which that was reached may come once more the next time."""
         by_slot: dict[int, Sent] = {}
-        for runtime in list(self.runtimes.values()):
+        left: dict[int, float] = {}
+        for runtime in self._ordered():
             for target in runtime.buffers:
                 slot = command.routes.get(target)
-                if slot is None or slot == command.slot or slot in without:
+                if slot is None or slot == command.slot or slot in without or left.get(slot, limit) <= 0:
                     continue
                 applied = max(command.positions.get(target, 0), self.confirmed.get(target, 0))
-                by_slot.setdefault(slot, []).extend(self._pending(runtime, target, applied, command.window))
+                taken = by_slot.setdefault(slot, [])
+                for message, body in self._pending(runtime, target, applied, command.window):
+                    taken.append((message, body))
+                    left[slot] = left.get(slot, limit) - len(body)
+                    if left[slot] <= 0:
+                        break
                 if runtime.partition.id not in self.runtimes:
                     break
         return {slot: messages for slot, messages in by_slot.items() if messages}
+
+    def _ordered(self) -> list[Runtime]:
+        found = list(self.runtimes.values())
+        self._turn = (self._turn + 1) % max(len(found), 1)
+        return found[self._turn :] + found[: self._turn]
 
     def _pending(
         self, runtime: Runtime, target: str, applied: int, window: int

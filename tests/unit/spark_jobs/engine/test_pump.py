@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
 
-from reprise.spark_jobs.topology import StreamTopology
+from reprise.spark_jobs.topology import StreamTopology, load_text
 from tests.support import local_engine
 from tests.support.local_engine import World
 from tests.support.pumped_engine import PumpedNodes
@@ -73,3 +74,27 @@ def test_survivors_of_losses_at_any_moment_go_on(
 
 def test_worlds_are_of_the_kind_that_is_asked_for(resource: StreamTopology, tmp_path: Path) -> None:
     assert not isinstance(World(resource, tmp_path, "w").nodes, PumpedNodes)
+
+
+@pytest.mark.usefixtures("exchange")
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.wide) for seed in range(1, 4))])
+def test_output_that_a_replay_could_change_is_shown_once(tmp_path: Path, seed: int) -> None:
+    """An operator that is not deterministic: its output waits for a checkpoint, and what was shown stands."""
+    world = World(load_text(test_recovery.COIN), tmp_path / f"{seed}", "w")
+    world.nodes.start("a", "b", "c")
+    world.want(1, 0, world.spread("a", "b", "c"))
+    dice = random.Random(seed)
+    shown: dict[str, bytes] = {}
+    for generation in (2, 3):
+        wanted = 15 * (generation - 1) + dice.randrange(5)
+        before = len(shown)
+        world.run(lambda e, n=wanted, m=before: e.horizon > n and len(world.output()) > m)
+        shown = world.output()
+        world.nodes.lose(dice.choice(sorted(world.nodes.hosts)))
+        world.nodes.start(f"new{generation}")
+        world.want(generation, world.engine.punctuations.newest, world.spread(*world.nodes.hosts))
+    world.run(lambda e: e.done)
+    after = world.output()
+    assert shown and all(after[name] == rows for name, rows in shown.items())
+    assert world.engine.final is not None
+    assert len(after) == world.engine.final * len(world.topology.queries)

@@ -53,10 +53,13 @@ class Ends:
     def run(self, budget_s: float) -> bool:
         return False
 
+    def worked(self, seconds: float) -> None:
+        assert seconds >= 0
+
     def deliver(self, message: Message) -> None:
         self.delivered.append(message)
 
-    def _outgoing(self, command: Command, without: Collection[int]) -> dict[int, Sent]:
+    def _outgoing(self, command: Command, without: Collection[int], limit: float) -> dict[int, Sent]:
         found = {slot: sent for slot, sent in self.waiting.items() if slot not in without}
         for slot in found:
             del self.waiting[slot]
@@ -167,9 +170,9 @@ def test_who_neither_confirms_nor_answers_makes_the_next_job_fail(ends: Ends) ->
     ends.pump.round()
     assert ends.kinds() == [FrameKind.MESSAGES, FrameKind.PING]
     ends.pump.checked()
-    ends.now += SILENT_S
+    ends.now += SILENT_S + 0.1
     ends.pump.round()
-    with pytest.raises(DataPlaneError, match="slot 1 has neither confirmed nor answered"):
+    with pytest.raises(DataPlaneError, match="slot 1 has not answered"):
         ends.pump.checked()
     ends.begin(replace(COMMAND, job=6, link=10))
     ends.pump.checked()
@@ -182,6 +185,47 @@ def test_who_is_busy_and_answers_is_waited_for(ends: Ends) -> None:
         ends.now += SILENT_S / 2
         ends.pump.heard(9, encode_frame(FrameKind.PONG, THERE, b""))
     ends.pump.checked()
+
+
+def test_a_step_of_its_own_that_takes_long_convicts_nobody(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What came meanwhile is read before anybody is asked or convicted."""
+    ends.waiting[1] = [message(1)]
+
+    def long_step(_budget_s: float) -> bool:
+        ends.now += 5 * SILENT_S
+        ends.pump.heard(9, encode_frame(FrameKind.CONFIRMATION, THERE, Confirmation(1, {}).encode()))
+        return False
+
+    ends.pump.round()
+    monkeypatch.setattr(ends, "run", long_step)
+    for _ in range(3):
+        ends.pump.round()
+    ends.pump.checked()
+
+
+def test_a_confirmation_from_before_its_target_began_anew_is_not_believed(ends: Ends) -> None:
+    ends.begin(replace(COMMAND, job=7, resend=("c.0",)))
+    told = Confirmation(0, {"c.0": 500}).encode()
+    ends.pump.heard(9, encode_frame(FrameKind.CONFIRMATION, THERE._replace(job=6), told))
+    ends.pump.round()
+    assert ends.sender.confirmed == {}
+    ends.pump.heard(9, encode_frame(FrameKind.CONFIRMATION, THERE._replace(job=7), told))
+    ends.pump.round()
+    assert ends.sender.confirmed == {"c.0": 500}
+
+
+def test_code_that_would_end_the_process_makes_the_next_job_fail(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leaves(_budget_s: float) -> bool:
+        raise SystemExit("bye")
+
+    monkeypatch.setattr(ends, "run", leaves)
+    ends.pump.round()
+    with pytest.raises(DataPlaneError, match="SystemExit: bye"):
+        ends.pump.checked()
 
 
 def test_a_ping_is_answered_by_whoever_reads_it(ends: Ends) -> None:
