@@ -41,7 +41,7 @@ class Gate:
     def __init__(self) -> None:
         self.begun, self.open, self.doors = [], threading.Event(), dict[str, threading.Event]()
 
-    def prepares(self, name: str, error: Exception | None = None) -> Callable[[], Prepared]:
+    def prepares(self, name: str, error: BaseException | None = None) -> Callable[[], Prepared]:
         door = self.doors[name] = threading.Event()
 
         def prepare() -> Prepared:
@@ -96,6 +96,22 @@ def test_what_it_raises_is_raised_once_and_then_it_is_tried_anew(gate: Gate) -> 
     until(refused)
     assert restorer.ask("a.0", "1.1.1", 1, prepare) is None
     until(lambda: gate.begun == ["a.0", "a.0"])
+
+
+def test_code_that_would_end_the_process_fails_what_it_prepares_alone(gate: Gate) -> None:
+    """Its thread is given back, and whoever asked is told; else the partition would be prepared for ever."""
+    restorer = Restorer()
+    prepare = gate.prepares("a.0", SystemExit("bye"))
+    gate.doors["a.0"].set()
+
+    def refused() -> bool:
+        try:
+            return restorer.ask("a.0", "1.1.1", 1, prepare) is not None
+        except RuntimeError as error:
+            return str(error) == "SystemExit: bye"
+
+    until(refused)
+    assert restorer._threads == 0
 
 
 @pytest.mark.parametrize("how", ["other installation", "forgotten", "closed"])
