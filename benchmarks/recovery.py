@@ -32,7 +32,7 @@ from reprise.controller.local.faults.faults import parse_faults
 from reprise.controller.local.report.compare import compare
 from reprise.controller.local.run.config import Outcome, RunConfig, RunResult, load
 from reprise.controller.local.run.supervisor import run_topology
-from reprise.spark_jobs.exchange.settings import EXECUTOR_CORES
+from reprise.spark_jobs.exchange.settings import executor_cores
 from reprise.spark_jobs.topology import StreamTopology
 
 TOPOLOGY = Path(__file__).resolve().parents[1] / "examples" / "topology2.yaml"
@@ -76,7 +76,7 @@ def _runs(options: argparse.Namespace, console: Console) -> list[Run]:
     config = ClusterConfig(
         nodes=options.nodes,
         cpu_milli=cpu_milli(resource),
-        worker_cores=1 if options.exchange == "chained" else EXECUTOR_CORES,
+        worker_cores=executor_cores(options.exchange),
         start_timeout_s=400.0,
     )
     found: list[Run] = []

@@ -109,3 +109,7 @@ class StepError(DataPlaneError):
         )
         self.partition = partition
         self.batch = batch
+
+
+WAITS = (NotYetError, SinkError, SourceError, BufferError, OSError)
+"""Trouble of a source, a sink, a buffer or a disk that passes: what it has stopped is tried again."""

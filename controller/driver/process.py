@@ -25,7 +25,7 @@ from reprise.spark_jobs.engine.engine_spec import Sites
 from reprise.spark_jobs.engine.jobs import Jobs
 from reprise.spark_jobs.engine.punctuation import Punctuations
 from reprise.spark_jobs.errors import StoreError, SupersededError
-from reprise.spark_jobs.exchange.settings import SETTINGS
+from reprise.spark_jobs.exchange.settings import settings_of
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.epochs import Fence, claim_epoch
 from reprise.spark_jobs.state.ledger import Ledger
@@ -113,7 +113,7 @@ class Driver:
         }
         if self.config.python_path:  # else it is the image's
             settings["spark.executorEnv.PYTHONPATH"] = self.config.python_path
-        more = {} if self.resource.spark.exchange == "chained" else SETTINGS
+        more = settings_of(self.resource.spark.exchange)
         context = SparkContext(conf=configuration(self.config.master, self.resource.name, settings, more))
         context.setLogLevel("ERROR")
         return context

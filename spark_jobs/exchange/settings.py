@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 READER_BYTES = 32 << 20
 """What one node takes in before its host has read it, from all others together."""
 EXECUTOR_CORES = 5
@@ -15,3 +17,13 @@ SETTINGS = {
     "spark.shuffle.streaming.readerMaxMemory": str(READER_BYTES),
 }
 """Spark's settings for an application with exchanges.  They are read when an executor starts."""
+
+
+def settings_of(exchange: str) -> Mapping[str, str]:
+    """Spark's settings for what `spark.exchange` says; nothing more for `chained`."""
+    return {} if exchange == "chained" else SETTINGS
+
+
+def executor_cores(exchange: str) -> int:
+    """Cores by name of an executor, and so of a standalone Worker, for what `spark.exchange` says."""
+    return 1 if exchange == "chained" else EXECUTOR_CORES

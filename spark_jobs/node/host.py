@@ -23,6 +23,7 @@ from polars.exceptions import PanicException
 
 from reprise.algorithms.failure import Failure, FailureKind
 from reprise.spark_jobs.errors import (
+    WAITS,
     CheckpointError,
     DataPlaneError,
     EncodeError,
@@ -39,7 +40,7 @@ from reprise.spark_jobs.node.buffers import Budget
 from reprise.spark_jobs.node.busy import Activity, Note
 from reprise.spark_jobs.node.command import Ack, Command, Order, Report, Usage, size_of
 from reprise.spark_jobs.node.counters import counters_of
-from reprise.spark_jobs.node.installing import Attempt, Preparing, installed
+from reprise.spark_jobs.node.installing import Attempt, Preparing
 from reprise.spark_jobs.node.kept import kept_since, relieve, wanted
 from reprise.spark_jobs.node.orders import Orders
 from reprise.spark_jobs.node.restoring import Prepared, Restorer
@@ -58,8 +59,6 @@ JOIN_S = 0.1
 """How much of a stage may go into installing partitions whose states have come, and then those at work have their turn.  A
 state that user code takes longer for is installed all the same, alone."""
 
-WAITS = (NotYetError, SinkError, SourceError, BufferError, OSError)
-"""Trouble that passes."""
 ENDS: Mapping[type[DataPlaneError], FailureKind] = {
     StepError: FailureKind.POISON,
     FencedError: FailureKind.FENCED,
@@ -265,7 +264,7 @@ class Host:
             if prepared is None:
                 return
             self.busy.begin(Activity.INSTALL, partition, install.position)
-            runtime = installed(spec, install, prepared, self._resource, self._topology, self._budget)
+            runtime = prepare.installed(prepared, self._topology, self._budget)
         except (StoreError, SinkError, SourceError, NotYetError) as error:
             self._attempts[partition] = attempt.later(self.clock())
             self._problems.append(
@@ -351,9 +350,8 @@ class Host:
         partition = runtime.partition.id
         if isinstance(runtime, SourceRuntime):
             readers = [command.positions[t] for t in runtime.buffers.keys() & command.positions.keys()]
-            reach = (
-                max(readers, default=command.horizon) + command.window
-            )  # who lags is sent the rest when it comes
+            # who lags behind the fastest is sent the rest when it comes there
+            reach = max(readers, default=command.horizon) + command.window
             runtime.horizon, runtime.final = min(command.horizon, reach), command.final
             runtime.ranges.update(command.ranges.get(partition, {}))
             runtime.forget(command.covered.least((partition, *runtime.buffers)))
@@ -407,9 +405,8 @@ class Host:
         runtime = self.runtimes[partition]
         if partition in self._owed and not self._freeze(partition):
             return False
-        if (
-            runtime.position >= command.horizon
-        ):  # what others know already: a checkpoint may be asked for behind it
+        # others may know a later one already, and a checkpoint that is asked for behind this one
+        if runtime.position >= command.horizon:
             return False
         moved = False
         self.busy.begin(Activity.STEP, partition, runtime.position + 1)

@@ -52,8 +52,8 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Preparing:
-    """What one installation of a partition begins with, made by whoever calls it: it may wait for a store or for brokers, so
-    a host has it called beside its own thread (`reprise.spark_jobs.node.restoring`)."""
+    """One installation of a partition.  Who calls it makes what that begins with, and may wait for a store or for brokers: a
+    host has it called beside its own thread (`reprise.spark_jobs.node.restoring`), and makes the runtime of it by itself."""
 
     partition: Partition
     installation: str
@@ -83,6 +83,37 @@ class Preparing:
             return Prepared(tables, make_source(self.resource.source(self.partition.place.operator)))
         return Prepared(tables, sink=None if self._shows is None else self._sink(self._shows, tables or {}))
 
+    def installed(self, prepared: Prepared, topology: Topology, budget: Budget) -> Runtime:
+        """The runtime of the partition at the position of its snapshot.  Calls `initial` and `restore` of user code, while
+        nothing else of the node runs, as nothing says that they may be called beside `step`.  Raises what they raise; what
+        was opened is closed then."""
+        try:
+            if prepared.source is None:
+                return self._operator(prepared, topology, budget)
+            reader = SourceRuntime(self.partition, prepared.source, self.install.position, budget)
+            if prepared.tables is not None:
+                reader.restore(prepared.tables)
+            return reader
+        except BaseException:
+            prepared.close()
+            raise
+
+    def _operator(self, prepared: Prepared, topology: Topology, budget: Budget) -> OperatorRuntime:
+        partition, position = self.partition, self.install.position
+        operator = make_operator(self.resource.operator(partition.place.operator))
+        tables, sink = prepared.tables, prepared.sink
+        state = operator.initial(partition.place) if tables is None else None  # `restore` gives it
+        runtime = OperatorRuntime(partition, operator, state, position, budget, sink)
+        held_back = any(name.startswith(STAGED) for name in tables or {})
+        if sink is not None and (held_back or not replayable(partition.id, self.resource, topology)):
+            runtime.staged = {}  # also where other code, now replayable, goes on from output that was not shown yet
+        if tables is not None:
+            runtime.restore(tables)
+        elif position:
+            for target in runtime.feedback:
+                runtime.buffers[target].put(position, None, b"")
+        return runtime
+
     def _sink(self, operator: OperatorSpec, tables: Tables) -> Sink:
         assert operator.output is not None
         place, position = self.partition.place, self.install.position
@@ -106,52 +137,6 @@ def state_tables(store: CheckpointStore, install: Install) -> Tables | None:
         raise
     except Exception as error:  # a store's client library raises what it likes
         raise StoreError(f"{install.file['path']}: {type(error).__name__}: {error}") from error
-
-
-def installed(
-    partition: Partition,
-    install: Install,
-    prepared: Prepared,
-    resource: StreamTopology,
-    topology: Topology,
-    budget: Budget,
-) -> Runtime:
-    """The runtime of a partition at the position of its snapshot.  Calls `initial` and `restore` of user code, while
-    nothing else of the node runs, as nothing says that they may be called beside `step`.  Raises what they raise; what
-    was opened is closed then."""
-    try:
-        if prepared.source is not None:
-            reader = SourceRuntime(partition, prepared.source, install.position, budget)
-            if prepared.tables is not None:
-                reader.restore(prepared.tables)
-            return reader
-        return _operator(partition, install, prepared, resource, topology, budget)
-    except BaseException:
-        prepared.close()
-        raise
-
-
-def _operator(
-    partition: Partition,
-    install: Install,
-    prepared: Prepared,
-    resource: StreamTopology,
-    topology: Topology,
-    budget: Budget,
-) -> OperatorRuntime:
-    operator = make_operator(resource.operator(partition.place.operator))
-    tables, sink = prepared.tables, prepared.sink
-    state = operator.initial(partition.place) if tables is None else None  # `restore` gives it
-    runtime = OperatorRuntime(partition, operator, state, install.position, budget, sink)
-    held_back = any(name.startswith(STAGED) for name in tables or {})
-    if sink is not None and (held_back or not replayable(partition.id, resource, topology)):
-        runtime.staged = {}  # also where other code, now replayable, goes on from output that was not shown yet
-    if tables is not None:
-        runtime.restore(tables)
-    elif install.position:
-        for target in runtime.feedback:
-            runtime.buffers[target].put(install.position, None, b"")
-    return runtime
 
 
 def replayable(output: str, resource: StreamTopology, topology: Topology) -> bool:

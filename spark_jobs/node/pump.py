@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -77,9 +77,6 @@ class Links(Protocol):
     def send(self, slot: int, frame: bytes) -> bool:
         """Take a frame for another slot; False where there is no room now."""
 
-    def close(self) -> None:
-        """End all connections."""
-
 
 class Turn:
     """Who may touch the host: a request as soon as the piece of work that runs is over, before any other piece."""
@@ -125,6 +122,8 @@ class _Peer:
 
     under_way: deque[int] = field(default_factory=deque)
     """Bytes of each frame with messages that it has not confirmed."""
+    bytes_under_way: int = 0
+    """Of all of them: asked for with each frame."""
     confirmed: int = 0
     """Frames that it has confirmed."""
     silent_since: float | None = None
@@ -133,6 +132,11 @@ class _Peer:
     """Since then it has been asked whether frames arrive, and has said nothing."""
     unsent: deque[bytes] = field(default_factory=deque)
     """Frames for which there was no room."""
+    came: int = 0
+    told: int = 0
+    """Of those that came, how many it knows to have come."""
+    readers: dict[str, int] = field(default_factory=dict)
+    """Partitions here that it sends to, with the position of each that it was told; -1: of none."""
 
     def heard(self) -> None:
         """It has confirmed or answered something."""
@@ -140,13 +144,19 @@ class _Peer:
 
     def has_room(self, size: int) -> bool:
         """Whether so many bytes may be sent beside those under way."""
-        return not self.under_way or sum(self.under_way) + size <= WINDOW_BYTES
+        return not self.under_way or self.bytes_under_way + size <= WINDOW_BYTES
 
-    came: int = 0
-    told: int = 0
-    """Of those that came, how many it knows to have come."""
-    readers: dict[str, int] = field(default_factory=dict)
-    """Partitions here that it sends to, with the position of each that it was told; -1: of none."""
+    def left(self, size: int) -> None:
+        """A frame is on its way to it."""
+        self.under_way.append(size)
+        self.bytes_under_way += size
+
+    def has(self, frames: int) -> None:
+        """It says how many frames with messages have come there so far."""
+        while self.confirmed < frames and self.under_way:
+            self.confirmed += 1
+            self.bytes_under_way -= self.under_way.popleft()
+            self.heard()
 
 
 class Pump:
@@ -162,10 +172,9 @@ class Pump:
         self._heard: deque[tuple[int, bytes]] = deque()
         self._early: list[tuple[Stamp, bytes]] = []
         """Messages under orders that have not come here yet."""
-        self._peers: dict[int, _Peer] = {}
+        self._peers: defaultdict[int, _Peer] = defaultdict(_Peer)
         self._link = 0
-        self._epoch = 0
-        self._stamp: Stamp | None = None
+        self._stamp = Stamp(0, 0, 0, 0)
         """Of the newest orders; read by the threads that hear of frames."""
         self._apart_since: float | None = None
         """Since when the exchange has not connected this host."""
@@ -180,18 +189,18 @@ class Pump:
     def heard(self, number: int, frame: bytes) -> None:
         """A frame has come over an exchange."""
         if is_ping(frame):
-            if (mine := self._stamp) is not None and number == self._link:
-                self._links.send(slot_of(frame), encode_frame(FrameKind.PONG, mine, b""))
+            if number == self._link:
+                self._links.send(slot_of(frame), encode_frame(FrameKind.PONG, self._stamp, b""))
             return
         self._heard.append((number, frame))
         self.wake.set()
 
     def begun(self, command: Command) -> None:
         """The host has taken in orders."""
-        if (command.epoch, command.link) != (self._epoch, self._link):
+        if (command.epoch, command.link) != (self._stamp.epoch, self._link):
             if command.link:
                 self._links.attach(command.link)
-            self._epoch, self._link = command.epoch, command.link
+            self._link = command.link
             self._trouble = self._apart_since = None
             self._since.clear()
             self._peers.clear()
@@ -220,16 +229,14 @@ class Pump:
         began = time.monotonic()
         try:
             came = self._take(command)
-            for (
-                slot,
-                peer,
-            ) in self._peers.items():  # before any step that takes long: what came meanwhile is read first
+            # before any step, as that may take long: what comes meanwhile is read before anybody is asked again
+            for slot, peer in self._peers.items():
                 self._require_answers(slot, peer)
             moved = self._host.run(SLICE_S)
             if not self._connected():
                 return came or moved
             sent = self._send(command, came or moved)
-            self._confirm(command)
+            self._confirm()
         except BaseException as error:  # also of user code that would end its process: told with the next job
             self._trouble = DataPlaneError(f"exchange {self._link}: {type(error).__name__}: {error}")
             return False
@@ -244,7 +251,7 @@ class Pump:
             if number != self._link:
                 continue
             kind, stamp, body = decode_frame(frame)
-            peer = self._peers.setdefault(stamp.slot, _Peer())
+            peer = self._peers[stamp.slot]
             if kind is FrameKind.CONFIRMATION:
                 self._confirmed(peer, Confirmation.decode(body), stamp, command)
             elif kind is FrameKind.PONG:
@@ -259,7 +266,7 @@ class Pump:
         if (stamp.epoch, stamp.job) > command.order:
             self._early.append((stamp, body))
         elif (stamp.epoch, stamp.generation) == (command.epoch, command.generation):
-            readers = self._peers.setdefault(stamp.slot, _Peer()).readers
+            readers = self._peers[stamp.slot].readers
             for message in unpack(body):
                 readers.setdefault(message.target, -1)
                 self._host.deliver(message)
@@ -277,10 +284,7 @@ class Pump:
         return False
 
     def _confirmed(self, peer: _Peer, told: Confirmation, stamp: Stamp, command: Command) -> None:
-        while peer.confirmed < told.frames and peer.under_way:
-            peer.confirmed += 1
-            peer.heard()
-            peer.under_way.popleft()
+        peer.has(told.frames)
         if (stamp.epoch, stamp.generation) == (command.epoch, command.generation):
             known, since = self._host.sender.confirmed, self._since
             for partition, position in told.applied.items():
@@ -299,10 +303,9 @@ class Pump:
             return False
         self._fresh, self._looked = False, now
         full = {slot for slot, peer in self._peers.items() if peer.unsent}
-        stamp = Stamp(command.epoch, command.generation, command.job, command.slot)
         for slot, messages in self._host.sender.outgoing(command, full, BURST).items():
-            peer = self._peers.setdefault(slot, _Peer())
-            peer.unsent += (encode_frame(FrameKind.MESSAGES, stamp, pack(part)) for part in _parts(messages))
+            peer, parts = self._peers[slot], _parts(messages)
+            peer.unsent += (encode_frame(FrameKind.MESSAGES, self._stamp, pack(part)) for part in parts)
             sent = self._drained(slot, peer) or sent
         return sent
 
@@ -310,7 +313,7 @@ class Pump:
         """Send of what waits for a node as much as there is room for; says whether anything was sent."""
         before = len(peer.unsent)
         while peer.unsent and peer.has_room(len(peer.unsent[0])) and self._links.send(slot, peer.unsent[0]):
-            peer.under_way.append(len(peer.unsent.popleft()))
+            peer.left(len(peer.unsent.popleft()))
         return len(peer.unsent) < before
 
     def _require_answers(self, slot: int, peer: _Peer) -> None:
@@ -322,20 +325,19 @@ class Pump:
         elif peer.asked_at is not None:
             if now - peer.asked_at > SILENT_S:
                 raise DataPlaneError(f"slot {slot} has not answered for {SILENT_S:.0f} s")
-        elif now - peer.silent_since > PING_S and self._stamp is not None:
+        elif now - peer.silent_since > PING_S:
             ping = encode_frame(FrameKind.PING, self._stamp, b"")
             peer.asked_at = now if self._links.send(slot, ping) else None
 
-    def _confirm(self, command: Command) -> None:
+    def _confirm(self) -> None:
         """Tell those that send here what has come and what is applied, where that is new."""
-        stamp = Stamp(command.epoch, command.generation, command.job, command.slot)
         at = {p: runtime.position for p, runtime in self._host.runtimes.items()}
         for slot, peer in self._peers.items():
             applied = {p: at[p] for p, told in peer.readers.items() if p in at and at[p] != told}
             if not applied and peer.told == peer.came:
                 continue
             body = Confirmation(peer.came, applied).encode()
-            if self._links.send(slot, encode_frame(FrameKind.CONFIRMATION, stamp, body)):
+            if self._links.send(slot, encode_frame(FrameKind.CONFIRMATION, self._stamp, body)):
                 peer.readers.update(applied)
                 peer.told = peer.came
 

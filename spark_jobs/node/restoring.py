@@ -165,9 +165,8 @@ class Restorer:
             prepared = found.prepare()
         except (Exception, PanicException) as raised:  # of a store's or a broker's client, or of user code
             error = raised
-        except (
-            BaseException
-        ) as raised:  # user code that ends its process, as it thinks: its partition alone fails
+        except BaseException as raised:
+            # user code that ends its process, as it thinks: its partition alone fails
             error = RuntimeError(f"{type(raised).__name__}: {raised}")
         with self._changed:
             self._threads -= 1

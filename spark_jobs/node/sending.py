@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from reprise.spark_jobs.errors import NotYetError, SinkError, SourceError
+from reprise.spark_jobs.errors import WAITS, NotYetError
 from reprise.spark_jobs.node.busy import Activity, Note
 from reprise.spark_jobs.node.command import Command
 from reprise.spark_jobs.node.runtime import OperatorRuntime, Runtime, SourceRuntime
@@ -15,8 +15,6 @@ from reprise.spark_jobs.node.wire import Message, decode_table
 
 Sent = list[tuple[Message, bytes]]
 """Messages with their encoded rows."""
-
-_WAITS = (NotYetError, SinkError, SourceError, BufferError, OSError)
 
 
 @dataclass(slots=True)
@@ -87,5 +85,5 @@ class Sender:
                 yield from runtime.pending(target, applied, window)
             except NotYetError:
                 return
-            except _WAITS as error:  # of the source, or of the disk that output was spilled to
+            except WAITS as error:  # of the source, or of the disk that output was spilled to
                 self.say(f"{runtime.partition.id}: rows for {target} wait: {error}")

@@ -55,9 +55,6 @@ class WireEnd:
         self.wire.pairs.setdefault((mine, slot), deque()).append(frame)
         return True
 
-    def close(self) -> None:
-        self.wire = None
-
 
 class PumpedNodes(LocalNodes):
     """Jobs have one stage; before, between and after what they do, pumps move and frames arrive, in random order."""

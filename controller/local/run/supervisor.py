@@ -30,7 +30,7 @@ from reprise.controller.status.loop_watch import LoopWatch
 from reprise.controller.status.query_state import RunState, run_state
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.observer import Observer
-from reprise.spark_jobs.exchange.settings import EXECUTOR_CORES
+from reprise.spark_jobs.exchange.settings import executor_cores
 from reprise.spark_jobs.topology import expand
 
 log = logging.getLogger("reprise.run")
@@ -128,7 +128,7 @@ class _Run:
             executor_memory_mb=memory,
             worker_memory_mb=memory + memory // 2,
             cpu_milli=milli_cpu(resource.nodes.cpu_cores),
-            worker_cores=1 if resource.spark.exchange == "chained" else EXECUTOR_CORES,
+            worker_cores=executor_cores(resource.spark.exchange),
             session_timeout_ms=self.config.session_timeout_ms,
             log_dir=self.layout.out / "logs" / "cluster",
             start_timeout_s=90.0 + 10 * wanted,

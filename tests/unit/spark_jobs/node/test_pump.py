@@ -47,9 +47,6 @@ class Ends:
             self.sent.append((slot, frame))
         return self.room
 
-    def close(self) -> None:
-        """Nothing is open."""
-
     def run(self, budget_s: float) -> bool:
         return False
 

@@ -63,6 +63,18 @@ def comes(restorer: Restorer, gate: Gate, name: str, installation: str = "1.1.1"
     return until(lambda: restorer.ask(name, installation, size, gate.prepares(name)), f"{name} prepared")
 
 
+def raised(restorer: Restorer, prepare: Callable[[], Prepared], kind: type[Exception], text: str) -> None:
+    """Waits until who asks for `a.0` is told what its preparation has raised."""
+
+    def refused() -> bool:
+        try:
+            return restorer.ask("a.0", "1.1.1", 1, prepare) is not None
+        except kind as error:
+            return str(error) == text
+
+    until(refused)
+
+
 def opened(prepared: Prepared | None) -> Opened:
     assert prepared is not None
     assert isinstance(prepared.source, Opened)
@@ -86,14 +98,7 @@ def test_what_it_raises_is_raised_once_and_then_it_is_tried_anew(gate: Gate) -> 
     restorer = Restorer()
     prepare = gate.prepares("a.0", StoreError("away"))
     gate.doors["a.0"].set()
-
-    def refused() -> bool:
-        try:
-            return restorer.ask("a.0", "1.1.1", 1, prepare) is not None
-        except StoreError as error:
-            return str(error) == "away"
-
-    until(refused)
+    raised(restorer, prepare, StoreError, "away")
     assert restorer.ask("a.0", "1.1.1", 1, prepare) is None
     until(lambda: gate.begun == ["a.0", "a.0"])
 
@@ -103,14 +108,7 @@ def test_code_that_would_end_the_process_fails_what_it_prepares_alone(gate: Gate
     restorer = Restorer()
     prepare = gate.prepares("a.0", SystemExit("bye"))
     gate.doors["a.0"].set()
-
-    def refused() -> bool:
-        try:
-            return restorer.ask("a.0", "1.1.1", 1, prepare) is not None
-        except RuntimeError as error:
-            return str(error) == "SystemExit: bye"
-
-    until(refused)
+    raised(restorer, prepare, RuntimeError, "SystemExit: bye")
     assert restorer._threads == 0
 
 
