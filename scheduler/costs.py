@@ -10,7 +10,7 @@ During an incident: what was computed when it was opened, as a failure changes w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import floor
 
 from reprise.scheduler.incident import Incident
@@ -45,8 +45,8 @@ def normal_costs(view: View) -> dict[str, int]:
 
 
 def free_capacity(view: View, costs: Mapping[str, int], held: Mapping[str, str]) -> dict[str, int]:
-    """Milli-CPU left under the cap of each usable node when it runs what `held` gives it; not below 0."""
-    return free_on(view.usable, view.policy, costs, held)
+    """Milli-CPU left under the cap of each node that may be given more, when it runs what `held` gives it; not below 0."""
+    return free_on(view.open_nodes, view.policy, costs, held)
 
 
 def free_on(
@@ -59,6 +59,18 @@ def free_on(
         if node in room:
             room[node] -= costs.get(partition, 1)
     return {node: max(0, left) for node, left in room.items()}
+
+
+def over_the_cap(view: View, costs: Mapping[str, int], assignment: Mapping[str, str]) -> Iterator[str]:
+    """Usable nodes that `assignment` gives more than their cap, in words, of those to which it adds something."""
+    load = {n: 0 for p, n in assignment.items() if view.survivors.get(p) != n and n in view.usable_ids}
+    for partition, node in assignment.items():
+        if node in load:
+            load[node] += costs[partition]
+    for node, used in sorted(load.items()):
+        cap = view.policy.cap_of(view.alive[node].cpu_milli)
+        if used > cap:
+            yield f"{node} would run {used} milli-CPU under a cap of {cap}"
 
 
 def _normal(

@@ -12,7 +12,7 @@ from enum import StrEnum
 from math import inf
 
 from reprise.algorithms import PlanningError
-from reprise.scheduler import rules, start
+from reprise.scheduler import moves, rules, start
 from reprise.scheduler.errors import InvariantViolation
 from reprise.scheduler.incident import Incident, Phase
 from reprise.scheduler.invariants import check
@@ -41,7 +41,9 @@ TABLE: Mapping[State, tuple[Rule, ...]] = {
         rules.checkpoint_damaged,
         rules.quarantine,
         rules.failure_detected,
+        rules.buffers_dropped,
         rules.pause_changed,
+        moves.emptied,
     ),
     State.SETTLING: (
         rules.driver_restarted,

@@ -7,13 +7,15 @@ the topology goes on as it is, which is always safer than a wrong assignment.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from reprise.scheduler.costs import normal_costs
+from reprise.scheduler.costs import normal_costs, over_the_cap
 from reprise.scheduler.errors import InvariantViolation
 from reprise.scheduler.eviction import blocked
-from reprise.scheduler.incident import Phase, PlanRecord, Trigger
+from reprise.scheduler.incident import Phase, Trigger
 from reprise.scheduler.model import Desired, Strategy
-from reprise.scheduler.steps import CloseIncident, Decision
+from reprise.scheduler.moves import may_move
+from reprise.scheduler.steps import CloseIncident, Decision, RuleName
 from reprise.scheduler.view import View
 
 
@@ -31,13 +33,15 @@ def _violations(view: View, decision: Decision) -> Iterator[tuple[str, str]]:
     yield from _flags(view, decision, after)
     known = {p.id for p in view.snapshot.topology.partitions}
     old = before.assignment if before else {}
-    usable = view.usable_ids
+    usable, leaving = view.usable_ids, view.leaving
     for partition, node in after.assignment.items():
         if partition not in known:
             yield "known-partitions", f"{partition} is no partition of the topology"
         if old.get(partition) != node and node not in usable:
             yield "E3", f"{partition} is given to {node}, which is not usable"
-    yield from _survivors_stay(view, after, decision.plan)
+        if old.get(partition) != node and node in leaving and not may_move(view, partition, node):
+            yield "emptied", f"{partition} is given to {node}, which is to be emptied"
+    yield from _survivors_stay(view, after, decision)
     yield from _cap(view, decision, after)
 
 
@@ -52,16 +56,16 @@ def _flags(view: View, decision: Decision, after: Desired) -> Iterator[tuple[str
     incident = decision.incident or view.snapshot.incident
     closing = any(isinstance(step, CloseIncident) for step in decision.steps)
     is_open = incident is not None and incident.phase is not Phase.CLOSED and not closing
-    if after.retain and not is_open:
-        yield "M1", "buffering without an incident"
+    if after.retain and not is_open and after.moving is None:
+        yield "M1", "buffering without an incident or a move"
     if after.punctuate and is_open and incident is not None and incident.phase is not Phase.VERIFYING:
         yield "flags", f"global checkpoints in phase {incident.phase}"
 
 
-def _survivors_stay(view: View, after: Desired, plan: PlanRecord | None) -> Iterator[tuple[str, str]]:
-    """O1. Only the blocking strategy stops what still runs; after a restart of the driver nothing does.  What a first plan
-    (also that of an incident that has become correlated) or a rollback takes from its node could not run, or everything is
-    at work after the rollback."""
+def _survivors_stay(view: View, after: Desired, decision: Decision) -> Iterator[tuple[str, str]]:
+    """O1. A planned move takes what is to leave its node to another one.  Only the blocking strategy stops what still runs;
+    after a restart of the driver nothing does.  What a first plan (also that of an incident that has become correlated) or a
+    rollback takes from its node could not run, or everything is at work after the rollback."""
     if view.driver_changed or view.policy.strategy is Strategy.BLOCKING:
         return
     before = view.snapshot.desired
@@ -69,10 +73,12 @@ def _survivors_stay(view: View, after: Desired, plan: PlanRecord | None) -> Iter
     everything = {p.id for p in view.snapshot.topology.partitions} <= after.assignment.keys()
     if rollback and everything and view.policy.strategy.whole_queries:
         return
+    plan, moved = decision.plan, decision.rule is RuleName.MOVED
     first = plan is not None and plan.trigger == Trigger.FIRST
     idle = blocked(view) if (rollback or first) and view.policy.strategy.whole_queries else frozenset[str]()
     for partition, node in view.survivors.items():
-        if after.assignment.get(partition) != node and partition not in idle:
+        new = after.assignment.get(partition)
+        if new != node and partition not in idle and not (moved and new and may_move(view, partition, new)):
             yield "O1", f"{partition} survived on {node} and is taken from it"
 
 
@@ -81,12 +87,5 @@ def _cap(view: View, decision: Decision, after: Desired) -> Iterator[tuple[str, 
     incident = decision.incident or view.snapshot.incident
     costs = incident.costs if incident else normal_costs(view)
     old = view.snapshot.desired.assignment if view.snapshot.desired else {}
-    grown = {node for p, node in after.assignment.items() if old.get(p) != node}
-    load = dict.fromkeys(sorted(grown & view.usable_ids), 0)
-    for partition, node in after.assignment.items():
-        if node in load:
-            load[node] += costs[partition]
-    for node, used in load.items():
-        cap = view.policy.cap_of(view.alive[node].cpu_milli)
-        if used > cap:
-            yield "C1", f"{node} would run {used} milli-CPU under a cap of {cap}"
+    before = replace(view, survivors=old)
+    yield from (("C1", excess) for excess in over_the_cap(before, costs, after.assignment))

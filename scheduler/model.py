@@ -110,6 +110,27 @@ class TopologyView:
 
 
 @dataclass(frozen=True, slots=True)
+class Leaving:
+    """Why a node is to be emptied, for people, and when it will be gone, seconds since the epoch (None: nobody says)."""
+
+    reason: str
+    by: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """Partitions on their way to other nodes, without a rollback."""
+
+    to: Mapping[str, str] = field(default_factory=dict)
+    """Partition -> `node#incarnation` to which it goes with a checkpoint behind `after`; empty: all have been given theirs,
+    and are waited for."""
+    after: int = 0
+    considered: frozenset[str] = frozenset()
+    """Nodes that are there, with a mark on those to be emptied, when nothing more could be moved before a deadline: for
+    these no plan is made again."""
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """A living node."""
 
@@ -118,6 +139,8 @@ class Node:
     cpu_milli: int
     start: NodeStart = field(default_factory=NodeStart, compare=False)
     """What its agent says of its start; it makes no difference to what the node can do."""
+    leaving: Leaving | None = None
+    """It is to be emptied, and given nothing more."""
 
     @property
     def id(self) -> str:
@@ -208,6 +231,13 @@ class Desired(Line):
     paused: bool = False
     lines: Mapping[str, Origin] = field(default_factory=dict)
     """Partitions that do not go on from (generation, checkpoint), with what they go on from."""
+    moving: Moving | None = None
+    """What goes to another node next (`reprise.scheduler.moves`)."""
+
+    @property
+    def checkpoint_after(self) -> int | None:
+        """The driver is to take a checkpoint behind this batch as soon as it can: a move waits for it."""
+        return self.moving.after if self.moving is not None and self.moving.to else None
 
     @property
     def next_generation(self) -> int:
@@ -215,7 +245,10 @@ class Desired(Line):
         return 1 + max([self.generation, *(origin.generation for origin in self.lines.values())])
 
     def next(self, **changes: Any) -> Desired:
-        """The following one: `seq` grows by one with each."""
+        """The following one: `seq` grows by one with each.  A move that was prepared is given up, and what is kept for it,
+        unless `changes` say otherwise: it begins anew when nothing else is to be done."""
+        if self.moving is not None:
+            changes = {"moving": None, "retain": False, **changes}
         return replace(self, seq=self.seq + 1, **changes)
 
     def back_to(self, checkpoint: Positions) -> Desired:

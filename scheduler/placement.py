@@ -1,8 +1,8 @@
-"""The first placement of a topology: everything, spread evenly.
+"""Placements without a planner: of everything, spread evenly, or of as much as there is room for.
 
 Worst fit in topological order: each partition goes to the node with most free capacity, the partitions of one
 operator one after the other, so that neither an operator nor a query sits on one node. No planner is needed
-where everything fits.
+where everything fits, or where it makes no difference what is left out.
 """
 
 from __future__ import annotations
@@ -26,4 +26,16 @@ def spread(
         room[node] -= costs[partition]
         count[node] += 1
         placed[partition] = node
+    return placed
+
+
+def fill(partitions: Iterable[str], costs: Mapping[str, int], free: Mapping[str, int]) -> dict[str, str]:
+    """A node for as many partitions as find room in this order, each on the one with most of it."""
+    room = dict(free)
+    placed: dict[str, str] = {}
+    for partition in partitions:
+        one = spread([partition], costs, room)
+        if one:
+            placed |= one
+            room[one[partition]] -= costs[partition]
     return placed

@@ -17,7 +17,7 @@ from reprise.scheduler.costs import free_capacity
 from reprise.scheduler.incident import Candidate
 from reprise.scheduler.missing import Missing
 from reprise.scheduler.model import Strategy
-from reprise.scheduler.placement import spread
+from reprise.scheduler.placement import fill
 from reprise.scheduler.precomputed import Planner, Question
 from reprise.scheduler.view import View
 
@@ -71,7 +71,7 @@ def plan_recovery(
     left_over = free_capacity(view, costs, {**held, **added})
     left_out |= {e.query: _reason(e, costs, left_over) for e in answer.excluded}
     if len(answer.queries) == len(candidates):
-        added |= _unneeded([p for p in wanted if p not in added], costs, left_over)
+        added |= fill([p for p in wanted if p not in added], costs, left_over)
     return Planned(free, candidates, answer, added, left_out, sum(costs[p] for p in wanted), wanted)
 
 
@@ -143,15 +143,3 @@ def _instance(
         nodes=tuple(NodeCapacity(node, room) for node, room in free.items()),
         edges=tuple(edges),
     )
-
-
-def _unneeded(partitions: list[str], costs: Mapping[str, int], free: Mapping[str, int]) -> dict[str, str]:
-    """Place as many as find room, each on the node with most of it."""
-    room = dict(free)
-    placed: dict[str, str] = {}
-    for partition in partitions:
-        one = spread([partition], costs, room)
-        if one:
-            placed |= one
-            room[one[partition]] -= costs[partition]
-    return placed

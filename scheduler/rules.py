@@ -98,8 +98,12 @@ def buffers_dropped(s: Situation) -> Decision | None:
     view, progress = s.view, s.view.snapshot.progress
     if progress is None or not view.acked or not progress.gaps or progress.generation != s.desired.generation:
         return None
-    after = _back_to(s, punctuate=False)
     reason = f"buffers were full: no output is left for {', '.join(sorted(progress.gaps))}"
+    if s.incident is None:
+        if s.desired.moving is None:
+            return None
+        return act(RuleName.BUFFERS_DROPPED, reason, WriteDesired(_back_to(s)))
+    after = _back_to(s, punctuate=False)
     incident = replace(
         s.open,
         phase=Phase.RECOVERING,

@@ -51,9 +51,7 @@ class Situation:
     def nothing_more(self, candidates: Iterable[str]) -> bool:
         """Whether the last plan of the incident looked at all of these failed partitions and usable nodes."""
         last = self.open.considered
-        return (
-            last is not None and last.waiting >= frozenset(candidates) and last.nodes >= self.view.usable_ids
-        )
+        return last is not None and last.waiting >= frozenset(candidates) and last.nodes >= self.view.open_ids
 
     def plan_id(self) -> str:
         """The id of the next plan."""
@@ -89,7 +87,7 @@ class Situation:
 
     def considered(self, candidates: Iterable[str], added: Mapping[str, str]) -> Considered:
         """What a plan for `candidates` that adds `added` leaves to later ones."""
-        return Considered(self.view.usable_ids, frozenset(candidates) - frozenset(added))
+        return Considered(self.view.open_ids, frozenset(candidates) - frozenset(added))
 
 
 def answer_on_record(plan: Plan) -> dict[str, object]:

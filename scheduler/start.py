@@ -43,7 +43,7 @@ def left_open(s: Situation) -> Decision | None:
 
 def nodes_awaited(s: Situation) -> Decision | None:
     """Not before the wanted number of nodes is ready."""
-    ready, wanted = len(s.view.usable), s.view.policy.nodes_wanted
+    ready, wanted = len(s.view.open_nodes), s.view.policy.nodes_wanted
     return wait(RuleName.START_WAITS, f"{ready} of {wanted} nodes are ready") if ready < wanted else None
 
 
@@ -51,7 +51,7 @@ def placed(s: Situation) -> Decision | None:
     """Everything, on the first nodes; those beyond the wanted number stand by."""
     view, progress = s.view, s.view.snapshot.progress
     assert progress is not None
-    few = replace(view, usable=view.usable[: view.policy.nodes_wanted])
+    few = replace(view, usable=view.open_nodes[: view.policy.nodes_wanted])
     costs = normal_costs(few)
     free = free_capacity(few, costs, {})
     generation = max(progress.generation, 0) + 1

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from reprise.algorithms.failure import Failure
 from reprise.algorithms.positions import Positions
-from reprise.scheduler.model import Desired, Node, Policy, Progress, QueryView, Snapshot
+from reprise.scheduler.model import Desired, Leaving, Node, Policy, Progress, QueryView, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,20 @@ class View:
     @property
     def usable_ids(self) -> frozenset[str]:
         return frozenset(node.id for node in self.usable)
+
+    @property
+    def leaving(self) -> dict[str, Leaving]:
+        """Living nodes that are to be emptied, by id."""
+        return {node.id: node.leaving for node in self.alive.values() if node.leaving is not None}
+
+    @property
+    def open_nodes(self) -> tuple[Node, ...]:
+        """Those that may be given partitions: usable, and not to be emptied."""
+        return tuple(node for node in self.usable if node.leaving is None)
+
+    @property
+    def open_ids(self) -> frozenset[str]:
+        return frozenset(node.id for node in self.open_nodes)
 
     @property
     def failed_queries(self) -> tuple[QueryView, ...]:

@@ -28,6 +28,7 @@ def wanted(desired: Desired) -> EngineSpec:
         paused=desired.paused,
         driver=desired.driver,
         plan=desired.plan or "",
+        checkpoint_after=desired.checkpoint_after,
         lines=desired.lines,
     )
 

@@ -28,7 +28,7 @@ from reprise.controller.zookeeper.fields import (
     shallow,
 )
 from reprise.controller.zookeeper.node_record import NodeRecord
-from reprise.scheduler.model import Desired, Node, PartitionStats, Poison, Progress
+from reprise.scheduler.model import Desired, Moving, Node, PartitionStats, Poison, Progress
 from reprise.scheduler.node_start import NodeStart, StartPhase
 
 
@@ -194,7 +194,22 @@ def parse_stats(raw: bytes, path: str = paths.STATS) -> dict[str, PartitionStats
 def encode_desired(x: Desired) -> bytes:
     # `ordered`: drivers of version 0.1.0 do not read a record without it; in others nothing does
     lines = encode_lines(x.lines)
-    return dumps({**shallow(x), "assignment": dict(x.assignment), "lines": lines, "ordered": x.retain})
+    moving = None
+    if x.moving is not None:
+        moving = {
+            **shallow(x.moving),
+            "to": dict(x.moving.to),
+            "considered": sorted(x.moving.considered),
+        }
+    return dumps(
+        {
+            **shallow(x),
+            "assignment": dict(x.assignment),
+            "lines": lines,
+            "ordered": x.retain,
+            "moving": moving,
+        }
+    )
 
 
 def parse_desired(raw: bytes, path: str = paths.DESIRED) -> Desired:
@@ -210,6 +225,18 @@ def parse_desired(raw: bytes, path: str = paths.DESIRED) -> Desired:
         plan=f.maybe_text("plan"),
         paused=f.flag("paused", False),
         lines=f.mapping("lines", as_origin, {}),
+        moving=_moving(f, f.value.get("moving")),
+    )
+
+
+def _moving(f: Fields, value: Any) -> Moving | None:
+    if value is None:
+        return None
+    inner = as_object(f, "moving", value)
+    return Moving(
+        inner.mapping("to", _node_id, {}),
+        inner.integer("after", 0),
+        frozenset(inner.items("considered", as_text, [])),
     )
 
 

@@ -294,7 +294,8 @@ class Engine:
         self.ledger.problems.clear()
         if self.ledger.ended_at is not None and due > self.ledger.ended_at:
             reach = self.ledger.ended_at + 1
-        self.punctuations.announce(self.horizon, reach, self.final, everyone, time.monotonic())
+        now, after = time.monotonic(), self.desired.checkpoint_after
+        self.punctuations.announce(self.horizon, reach, self.final, everyone, now, after)
         self.figures.announced(self.punctuations.open, time.monotonic())
         self.horizon = max(self.horizon, reach)
 

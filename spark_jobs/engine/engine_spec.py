@@ -29,6 +29,8 @@ class EngineSpec(Line):
     """The driver's life for which this was decided; another one has none of the states that it speaks of."""
     plan: str = ""
     """Id of the recovery plan that it carries out, for the log."""
+    checkpoint_after: int | None = None
+    """A checkpoint behind this batch is wanted as soon as it can be taken, and no other before: a move waits for it."""
     lines: Mapping[str, Origin] = field(default_factory=dict)
     """Partitions that do not go on from (generation, checkpoint), with what they go on from."""
 

@@ -50,13 +50,26 @@ class Punctuations:
         """Make a batch that has not been released a punctuation, whatever the policy says."""
         self._acks.setdefault(position, {})
 
-    def announce(self, horizon: int, reach: int, final: int | None, everyone: bool, now: float) -> None:
-        """Decide which of the batches horizon < b <= reach are punctuations; `everyone`: all partitions are at work."""
+    def announce(
+        self,
+        horizon: int,
+        reach: int,
+        final: int | None,
+        everyone: bool,
+        now: float,
+        after: int | None = None,
+    ) -> None:
+        """Decide which of the batches horizon < b <= reach are punctuations; `everyone`: all partitions are at work;
+        `after`: one behind this batch is wanted at once, and then none until somebody wants something else."""
         if reach <= horizon:
             return
         if final is not None and horizon < final <= reach:
             self._acks.setdefault(final, {})
         if not everyone or len(self._acks) >= UNDER_WAY:
+            return
+        if after is not None:
+            if max((self.newest, *self._acks)) <= after:
+                self._acks.setdefault(horizon + 1, {})
             return
         every = self.policy.every_batches
         if every is not None:

@@ -6,6 +6,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from reprise.algorithms.positions import Origin
@@ -133,12 +134,13 @@ class World:
         assignment: Mapping[str, str],
         retain: bool = False,
         lines: Mapping[str, Origin] | None = None,
+        after: int | None = None,
     ) -> None:
+        """`after`: a checkpoint behind this batch is wanted, for a move."""
         complete = len(assignment) == len(self.topology.partitions)
         seq = self.engine.desired.seq + 1
-        self.engine.want(
-            EngineSpec(seq, generation, checkpoint, assignment, retain, complete, lines=lines or {})
-        )
+        spec = EngineSpec(seq, generation, checkpoint, assignment, retain, complete, lines=lines or {})
+        self.engine.want(replace(spec, checkpoint_after=after))
 
     def run(self, until: Callable[[Engine], bool], limit: int = 2000) -> None:
         for _ in range(limit):

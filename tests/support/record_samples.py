@@ -22,6 +22,7 @@ from reprise.scheduler import (
     TopologyView,
 )
 from reprise.scheduler.incident import Candidate, Considered
+from reprise.scheduler.model import Moving
 
 TOPOLOGY = TopologyView(
     "pair",
@@ -52,7 +53,18 @@ PROGRESS = Progress(
     due=11,
     counters={"sink": {"keys": 5, "late_rows": 2}},
 )
-DESIRED = Desired(3, 2, 4, "1", {"source.0": "n1#1", "sink.0": "n2#1"}, True, False, "inc-000002-p1", False)
+DESIRED = Desired(
+    3,
+    2,
+    4,
+    "1",
+    {"source.0": "n1#1", "sink.0": "n2#1"},
+    True,
+    False,
+    "inc-000002-p1",
+    False,
+    moving=Moving({"sink.0": "n1#1"}, 9, frozenset({"n1#1", "n2#1 leaves"})),
+)
 POISON = Poison("1", {"sink.0": "poison: operator sink, batch 9: ValueError"})
 INCIDENT = Incident(
     id="inc-000002",

@@ -31,6 +31,7 @@ from reprise.scheduler import (
     decide,
 )
 from reprise.scheduler.incident import Trigger, number_in
+from reprise.scheduler.model import Leaving
 
 
 def diamond(parallelism: int = 2, cpu: int = 100, deterministic: bool = True) -> TopologyView:
@@ -225,6 +226,18 @@ class World:
         for name in names:
             self.nodes.pop(f"{name}#{self.incarnations[name]}", None)
 
+    def empty(self, *names: str, by: float | None = None) -> None:
+        """Nodes are to be emptied, until a time if there is one."""
+        for name in names:
+            node = f"{name}#{self.incarnations[name]}"
+            self.nodes[node] = replace(self.nodes[node], leaving=Leaving("drain", by))
+
+    def keep(self, *names: str) -> None:
+        """They may stay after all."""
+        for name in names:
+            node = f"{name}#{self.incarnations[name]}"
+            self.nodes[node] = replace(self.nodes[node], leaving=None)
+
     def names(self) -> list[str]:
         return sorted(node.name for node in self.nodes.values())
 
@@ -392,6 +405,8 @@ class World:
         for p in alive:
             if desired.assignment.get(p) == assignment[p]:
                 continue
+            if desired.moving is not None and p in desired.assignment:
+                continue  # a planned move
             assert rollback or first, f"O1: {p} runs on {assignment[p]}"
             assert self.policy.strategy is not Strategy.OPERATOR_CENTRIC, f"O1: {p} survived"
             if len(desired.assignment) == len(self.topology.partitions):
@@ -417,7 +432,9 @@ class World:
     def check_flags(self) -> None:
         d = self.desired
         if d is not None:
-            assert not (d.retain and self.incident is None), "buffering without an incident"
+            assert not (d.retain and self.incident is None and d.moving is None), (
+                "buffering without an incident"
+            )
 
     def healthy(self) -> bool:
         """Everything that can be at work is, and nothing of a recovery is left."""

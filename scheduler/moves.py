@@ -1,0 +1,247 @@
+"""Planned moves: a node that is to be emptied gives its partitions to others while it lives, and nothing is lost with it.
+
+A move is a recovery without a failure.  First a checkpoint is asked for, and from then on outputs are kept (`Moving.to`).
+When it is complete the partitions go on from it elsewhere: their upstreams send again what is behind it, and their readers
+skip what they have seen.  Nobody else goes back.  Until then everything runs as before, so a move can be given up at any
+moment; afterwards a loss is an ordinary one.  Where an operator is not deterministic its output could differ from what was
+seen, so everything goes back to that checkpoint, which is some batches old.
+
+Without a deadline partitions go by the value of what needs them, the least valuable first: who is worth most is disturbed
+last.  With a deadline all that the planner would bring back after the loss goes from one checkpoint, the most valuable
+first.  What has no place stays, and is an ordinary loss.
+
+Invariant: all of this follows from the desired state and from `Node.leaving`; a coordinator that dies in the middle is
+missed by nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import inf
+
+from reprise.scheduler.costs import free_capacity, free_on, normal_costs, over_the_cap
+from reprise.scheduler.eviction import blocked, plan_first
+from reprise.scheduler.model import Moving
+from reprise.scheduler.placement import fill
+from reprise.scheduler.planning import plan_recovery
+from reprise.scheduler.scope import behind_newest
+from reprise.scheduler.situation import Situation
+from reprise.scheduler.steps import Decision, RuleName, WriteDesired, act, wait
+from reprise.scheduler.view import View
+
+SWITCH_S = 3.0
+"""So long before a node goes its partitions move from the checkpoint that there is: a driver's report and orders take about
+a second each, and after the loss they would go on from the same one, later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What of the nodes that are to be emptied finds a place on the others, and what does not."""
+
+    placed: Mapping[str, str]
+    """Partition -> node; the most valuable first."""
+    staying: tuple[str, ...]
+    needed: int
+    """Milli-CPU of those that stay."""
+    free: int
+    """Milli-CPU that the others have left beside what is placed, in pieces that are too small."""
+
+    def __str__(self) -> str:
+        named = ", ".join(self.staying[:5]) + (", ..." if len(self.staying) > 5 else "")
+        return (
+            f"{len(self.staying)} partitions stay for want of room ({named}): they need {self.needed} milli-CPU, and "
+            f"{self.free} are left on the other nodes"
+        )
+
+
+def emptied(s: Situation) -> Decision | None:
+    """The next step of emptying nodes, while nothing is failed."""
+    view, moving = s.view, s.desired.moving
+    if moving is None and not _on_leaving(view):
+        return None
+    if not view.acked:
+        return wait(RuleName.MOVES_WAIT, "the driver has not taken over the last step yet")
+    if moving is not None and moving.to:
+        return _switched(s, moving)
+    if not _settled(view):
+        return wait(RuleName.MOVES_WAIT, "not everything is at work yet")
+    return _prepared(s)
+
+
+def room(view: View) -> Room:
+    """Room for what is on nodes that are to be emptied."""
+    costs, worth = normal_costs(view), _worth(view)
+    going = sorted(_on_leaving(view), key=lambda p: (-worth[p], -costs[p], p))
+    held = {p: n for p, n in view.survivors.items() if n not in view.leaving}
+    placed = fill(going, costs, free_capacity(view, costs, held))
+    staying = tuple(p for p in going if p not in placed)
+    left = sum(free_capacity(view, costs, {**held, **placed}).values())
+    return Room(placed, staying, sum(costs[p] for p in staying), left)
+
+
+def after_the_loss(view: View) -> View:
+    """How things would stand if the nodes with a deadline were gone."""
+    doomed = {p for p, n in view.survivors.items() if _deadline(view, n) is not None}
+    if not doomed:
+        return view
+    return replace(
+        view,
+        usable=view.open_nodes,
+        survivors={p: n for p, n in view.survivors.items() if p not in doomed},
+        failed={p.id: "its node goes" for p in view.snapshot.topology.partitions if p.id in doomed},
+    )
+
+
+def may_move(view: View, partition: str, node: str) -> bool:
+    """Whether a running partition may go to this node: one that has to leave, to a node that stays; one that could not run
+    after the loss, to any."""
+    if node in view.open_ids and view.survivors.get(partition) in view.leaving:
+        return True
+    lost = after_the_loss(view)
+    return node in view.usable_ids and lost is not view and partition in blocked(lost)
+
+
+def _prepared(s: Situation) -> Decision | None:
+    """Ask for a checkpoint for what goes next, and keep outputs from now on; end what is over."""
+    view, desired = s.view, s.desired
+    progress = view.snapshot.progress
+    assert progress is not None
+    to, reason = _next(s)
+    if to:
+        moving = Moving(to, progress.horizon)
+        after = desired.next(moving=moving, retain=True).covered_by(view.newest)
+        return act(RuleName.MOVE_PREPARED, f"{_said(view, to)} after a checkpoint", WriteDesired(after))
+    done = Moving(considered=_considered(view)) if _urgent(view) else None
+    if desired.moving != done or desired.retain:
+        reason = reason or "everything that was to be moved is at work elsewhere"
+        return act(RuleName.MOVES_OVER, reason, WriteDesired(desired.next(moving=done, retain=False)))
+    return wait(RuleName.MOVES_WAIT, reason) if reason else None
+
+
+def _switched(s: Situation, moving: Moving) -> Decision:
+    """The partitions go on elsewhere, as soon as there is a checkpoint from which they have little to do again."""
+    view, desired, progress = s.view, s.desired, s.view.snapshot.progress
+    assert progress is not None
+    whole = {**desired.assignment, **moving.to}
+    why = _void(view, moving) or next(over_the_cap(view, normal_costs(view), whole), "")
+    if why:
+        return act(RuleName.MOVE_GIVEN_UP, why, WriteDesired(desired.next()))
+    if not moving.to.keys() <= view.at_work:
+        return wait(RuleName.MOVES_WAIT, "not everything is at work yet")
+    newest, deterministic = view.newest, view.snapshot.topology.deterministic
+    fresh = newest.everybody > moving.after or newest.everybody >= progress.horizon
+    switch_at = min((x.by for x in view.leaving.values() if x.by is not None), default=inf) - SWITCH_S
+    if not fresh and s.now < switch_at:
+        until = 0.0 if switch_at == inf else switch_at
+        said = "the topology is paused" if desired.paused else f"a checkpoint behind batch {moving.after}"
+        return wait(RuleName.MOVES_WAIT, f"{said} is waited for", until)
+    kept = progress.kept_since is not None and progress.kept_since <= newest.everybody and not newest.others
+    if deterministic and not kept:
+        if not fresh:
+            return wait(RuleName.MOVES_WAIT, "output behind the newest checkpoint is not kept")
+        again = desired.next(moving=replace(moving, after=progress.horizon), retain=True).covered_by(newest)
+        return act(
+            RuleName.MOVE_PREPARED, "no memory was left to keep output; once more", WriteDesired(again)
+        )
+    now = _first_of(view, moving) if deterministic else moving.to
+    rest = {p: n for p, n in moving.to.items() if p not in now}
+    assignment = {**desired.assignment, **now}
+    after = desired.next(assignment=assignment, moving=replace(moving, to=rest), retain=True)
+    after = after.covered_by(newest) if deterministic else after.back_to(newest)
+    said = f"{_said(view, now)} from checkpoint {newest.everybody}"
+    if not deterministic:
+        said += ", and everything goes back to it, as an operator is not deterministic"
+    return act(RuleName.MOVED, said, WriteDesired(after))
+
+
+def _first_of(view: View, moving: Moving) -> Mapping[str, str]:
+    """With a deadline the most valuable have a step of their own, and the others follow as soon as the driver has taken
+    that: what gives its room to them goes with them."""
+    if not _urgent(view):
+        return moving.to
+    worth = _worth(view)
+    most = max(worth[p] for p in moving.to)
+    return {p: n for p, n in moving.to.items() if worth[p] == most or n not in view.open_ids}
+
+
+def _next(s: Situation) -> tuple[Mapping[str, str], str]:
+    """What is moved next, or why nothing more is."""
+    view = s.view
+    if not _on_leaving(view):
+        return {}, ""
+    if _urgent(view):
+        moving = s.desired.moving
+        if moving is not None and moving.considered == _considered(view):
+            return {}, str(room(view))
+        return _brought_to_safety(s), str(room(view))
+    found, worth = room(view), _worth(view)
+    least = min((worth[p] for p in found.placed), default=0)
+    to = {p: n for p, n in found.placed.items() if worth[p] == least}
+    return to, str(found) if found.staying else ""
+
+
+def _brought_to_safety(s: Situation) -> Mapping[str, str]:
+    """What a plan would restore of the partitions on nodes with a deadline, if these were gone already.  Survivors that give
+    their room, as what they read is lost, go in exchange to the nodes that will be gone: there they run until then."""
+    view, worth, costs = s.view, _worth(s.view), normal_costs(s.view)
+    nodes, lost = len(set(s.desired.assignment.values())), after_the_loss(view)
+    placed = plan_first(lost, costs, s.planner, nodes)
+    evicted = [p for p in lost.survivors if p not in placed.held and p not in placed.planned.added]
+    moved = {p: n for p, n in placed.planned.added.items() if view.survivors.get(p) != n}
+    stay = {p: n for p, n in view.survivors.items() if p not in moved and p not in evicted}
+    doomed = [node for node in view.usable if _deadline(view, node.id) is not None]
+    exchanged = fill(evicted, costs, free_on(doomed, view.policy, costs, stay))
+    if len(exchanged) < len(evicted):  # then what is free beside everybody
+        beside = plan_recovery(lost, costs, lost.survivors, lost.failed, s.planner)
+        moved, exchanged = dict(beside.added), {}
+    order = {p.id: k for k, p in enumerate(view.snapshot.topology.partitions)}
+    to = {**moved, **exchanged}
+    return {p: to[p] for p in sorted(to, key=lambda p: (-worth[p], order[p]))}
+
+
+def _on_leaving(view: View) -> list[str]:
+    leaving = view.leaving
+    return [p for p, n in view.survivors.items() if n in leaving] if leaving else []
+
+
+def _deadline(view: View, node: str) -> float | None:
+    leaving = view.leaving.get(node)
+    return None if leaving is None else leaving.by
+
+
+def _urgent(view: View) -> bool:
+    """Whether a node with partitions has a deadline."""
+    return any(_deadline(view, n) is not None for n in view.survivors.values())
+
+
+def _considered(view: View) -> frozenset[str]:
+    return frozenset({*view.open_ids, *(f"{node} leaves" for node in view.leaving)})
+
+
+def _settled(view: View) -> bool:
+    """Whether everything is at work and no older than the newest checkpoint."""
+    wanted = {p.id for p in view.snapshot.topology.partitions} - set(view.poison)
+    return wanted <= view.at_work and not behind_newest(view)
+
+
+def _void(view: View, moving: Moving) -> str:
+    """Why a move is not what is wanted any more; empty while it is."""
+    for partition, node in moving.to.items():
+        if not may_move(view, partition, node):
+            return f"{partition} is not to go to {node} any more"
+    return ""
+
+
+def _worth(view: View) -> dict[str, int]:
+    """The greatest priority of a query that needs it, of each partition; 0 where none does."""
+    worth = dict.fromkeys((p.id for p in view.snapshot.topology.partitions), 0)
+    for query in view.snapshot.topology.queries:
+        for partition in query.partitions:
+            worth[partition] = max(worth[partition], query.priority)
+    return worth
+
+
+def _said(view: View, to: Mapping[str, str]) -> str:
+    sources = sorted({view.survivors.get(p, "?") for p in to})
+    return f"{len(to)} partitions of {', '.join(sources)} go to {', '.join(sorted(set(to.values())))}"
