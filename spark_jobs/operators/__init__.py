@@ -3,7 +3,9 @@
 from reprise.spark_jobs.operators.frames import ColumnError
 from reprise.spark_jobs.operators.joins import StreamTableJoin, WindowedJoin
 from reprise.spark_jobs.operators.keyed import KeyedAggregate, KeyedCount, Latest
+from reprise.spark_jobs.operators.pairs import Join
 from reprise.spark_jobs.operators.rowwise import Filter, FlatMap, Map, Sink, Union
+from reprise.spark_jobs.operators.running import RunningAggregate
 from reprise.spark_jobs.operators.topk import TopK
 from reprise.spark_jobs.operators.windows import SlidingWindow, TumblingWindow
 
@@ -11,10 +13,12 @@ __all__ = [
     "ColumnError",
     "Filter",
     "FlatMap",
+    "Join",
     "KeyedAggregate",
     "KeyedCount",
     "Latest",
     "Map",
+    "RunningAggregate",
     "Sink",
     "SlidingWindow",
     "StreamTableJoin",

@@ -31,6 +31,7 @@ _FORM = re.compile(r"^\s*(count|sum|mean|min|max)\s*\(\s*([^()]*?)\s*\)\s*$")
 _LIMIT = 1 << 63
 _TOO_LARGE = "a sum of integers is beyond 64 bits; make them floats first, e.g. `x * 1.0 AS x` in a Map"
 _COMBINE: dict[str, Callable[[Array, Array], Array]] = {"min": np.minimum, "max": np.maximum}
+_SCAN: dict[str, np.ufunc] = {"seen": np.add, "sum": np.add, "min": np.minimum, "max": np.maximum}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,47 @@ def partials(table: pa.Table, codes: Ints, size: int, aggregates: Sequence[Aggre
     return result
 
 
+def running(table: pa.Table, codes: Ints, aggregates: Sequence[Aggregate]) -> Partials:
+    """Accumulators of one batch as they are after each row: for each name an array with one value a row, over the
+    rows with the same code up to and with this one."""
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    lengths = np.diff(starts, append=len(order))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    count = np.arange(1, len(order) + 1) - np.repeat(starts, lengths)
+    result: Partials = {ROWS: count[place]}
+    for each in aggregates:
+        if not each.column or (each.accumulators[-1] in result and each.accumulators[0] in result):
+            continue
+        values, valid = _numbers(table, each.column)
+        for accumulator in each.accumulators:
+            function = accumulator.partition(":")[0]
+            if function == "seen":
+                own: Array = np.ones(len(codes), np.int64) if valid is None else valid.astype(np.int64)
+            elif values is None:
+                raise ColumnError(
+                    f"{function} of {each.column!r} needs numbers or times; the column holds {table[each.column].type}"
+                )
+            else:
+                own = np.full(len(codes), identity(function, values.dtype), values.dtype)
+                own[slice(None) if valid is None else valid] = values
+            if function == "sum" and own.dtype == np.int64 and _large(own):
+                halves = own[order] & 0xFFFFFFFF, own[order] >> 32
+                low, high = (_scanned(np.add, half, starts, lengths) for half in halves)
+                _require_64_bits(accumulator, low, high)
+            result[accumulator] = _scanned(_SCAN[function], own[order], starts, lengths)[place]
+    return result
+
+
+def _scanned(ufunc: np.ufunc, values: Array, starts: Ints, lengths: Ints) -> Array:
+    """Each run of values accumulated from its start, in order."""
+    found = values.copy()
+    for start, length in zip(starts[lengths > 1].tolist(), lengths[lengths > 1].tolist(), strict=True):
+        ufunc.accumulate(values[start : start + length], out=found[start : start + length])
+    return found
+
+
 def _numbers(table: pa.Table, name: str) -> tuple[Array | None, Bools | None]:
     """Non-null values of a column as int64 or float64 (None: not numbers), and which rows they are (None:
     all)."""
@@ -142,12 +184,22 @@ def _reduce(accumulator: str, values: Array, codes: Ints, size: int) -> Array:
 
 def _require_room(accumulator: str, values: Ints, codes: Ints, size: int) -> None:
     """ColumnError when a sum of integers does not fit into 64 bits; numpy would wrap around without a word."""
-    if not len(values) or max(-int(values.min()), int(values.max())) * len(values) < _LIMIT:
+    if not _large(values):
         return
     low, high = np.zeros(size, np.int64), np.zeros(size, np.int64)
     np.add.at(low, codes, values & 0xFFFFFFFF)
     np.add.at(high, codes, values >> 32)
-    high += low >> 32
+    _require_64_bits(accumulator, low, high)
+
+
+def _large(values: Ints) -> bool:
+    """Whether a sum of some of these may be beyond 64 bits."""
+    return bool(len(values)) and max(-int(values.min()), int(values.max())) * len(values) >= _LIMIT
+
+
+def _require_64_bits(accumulator: str, low: Ints, high: Ints) -> None:
+    """ColumnError for sums, as sums of their lower and their upper halves, that are too large."""
+    high = high + (low >> 32)
     if np.any((high < -(1 << 31)) | (high >= 1 << 31)):
         raise ColumnError(f"{accumulator}: {_TOO_LARGE}")
 

@@ -2,7 +2,16 @@
 
 from reprise.spark_jobs.operators.frames import END_OF_TIME
 from reprise.spark_jobs.sources.generator import GeneratorSource, HashtagSource
+from reprise.spark_jobs.sources.nexmark import NexmarkSource
 from reprise.spark_jobs.sources.replay import EventTimeReplay, FileSource
 from reprise.spark_jobs.sources.tables import TableError
 
-__all__ = ["END_OF_TIME", "EventTimeReplay", "FileSource", "GeneratorSource", "HashtagSource", "TableError"]
+__all__ = [
+    "END_OF_TIME",
+    "EventTimeReplay",
+    "FileSource",
+    "GeneratorSource",
+    "HashtagSource",
+    "NexmarkSource",
+    "TableError",
+]

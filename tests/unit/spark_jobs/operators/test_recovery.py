@@ -53,6 +53,16 @@ OPERATORS: dict[str, Callable[[], Operator]] = {
     "top-per": lambda: lib.TopK(k=1, by="zone", keys=["key"], per=["value"], positive=False),
     "top-of-batch": lambda: lib.TopK(k=2, by="value", keys=["key"], per=["zone"], scope="batch"),
     "join": lambda: lib.WindowedJoin(left="input", right="other", keys=["key"], within="1s"),
+    "pairs": lambda: lib.Join(left="input", right="other", keys=["key", "zone"]),
+    "pairs-windowed": lambda: lib.Join(
+        left="input", right="other", keys=["key"], size="3s", interval="1s", first="2s"
+    ),
+    "running": lambda: lib.RunningAggregate(
+        keys=["key"], aggregate={"n": "count()", "m": "mean(value)", "low": "min(value)"}, keep=["time"]
+    ),
+    "running-windowed": lambda: lib.RunningAggregate(
+        keys=[], aggregate={"s": "sum(value)", "high": "max(zone)"}, size="2s", interval="1s"
+    ),
     "lookup": lambda: lib.StreamTableJoin(stream="input", table="other", keys=["key"], how="left"),
     "map": lambda: lib.Map(select=["*", "value * 2 AS twice"], where="zone > 0"),
     "union": lambda: lib.Union(columns=["key", "time"]),
