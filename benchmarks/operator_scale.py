@@ -39,7 +39,6 @@ from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
 from reprise.controller.operator.settings import OperatorSettings
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.client import make_client
-from reprise.controller.zookeeper.session import ZooKeeperSession
 from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.rest import RestError
 
@@ -92,7 +91,7 @@ class World:
             namespace=NAMESPACE, identity="op", zk=self.zookeeper.hosts, image="load:1", settle_s=SETTLE_S
         )
         self._shape = topologies, per
-        self._clients: list[Drivers | ZooKeeperSession] = []
+        self._ending: list[Callable[[], None]] = []
 
     def start(self) -> None:
         self.zookeeper.launch()
@@ -106,9 +105,9 @@ class World:
         self.fleet = Fleet(self.rest, self.settings, *self._shape)
         self.fleet.create()
         self.drivers = Drivers(self.zookeeper.hosts, self.fleet.members.values())
-        self._clients.append(self.drivers)
+        self._ending.append(self.drivers.stop)
         self.client = make_client(self.zookeeper.hosts, 30.0)
-        self._clients.append(self.client)
+        self._ending.append(self.client.close)
         self.client.start(timeout=30)
 
     def _serves_topologies(self) -> bool:
@@ -154,8 +153,8 @@ class World:
 
     def stop(self) -> None:
         """Clients before their server: one that is left without it waits for ever when the interpreter ends."""
-        for part in self._clients:
-            part.stop()
+        for end in self._ending:
+            end()
         self.reaper.close()
 
 

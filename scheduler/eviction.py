@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from reprise.scheduler.costs import free_capacity
 from reprise.scheduler.model import Order, Policy
@@ -36,21 +37,30 @@ def plan_first(view: View, costs: Mapping[str, int], planner: Planner, nodes: in
     a node where the rest would not fit beside the plan on as many nodes as before: the room would be filled in a way that
     leaves a large partition without a place, and the recovery without an end.
     """
-    beside = _planned(view, costs, view.survivors, planner)
     idle = blocked(view)
-    if not beside.planned.left_out or not idle or not view.policy.strategy.whole_queries:
-        return beside
+    movable = bool(idle) and view.policy.strategy.whole_queries
+    beside = cache(lambda: _planned(view, costs, view.survivors, planner))
+    if not movable or not (_cannot_fit(view, costs) or beside().planned.left_out):
+        return beside()
     running = {p: n for p, n in view.survivors.items() if p not in idle}
     anew = _planned(view, costs, running, planner)
-    if _worth(anew.planned, view.policy) < _worth(beside.planned, view.policy):
-        return beside  # a planner that does not promise the best
+    best = anew.planned.plan.optimal and view.policy.order is Order.VALUE
+    if not best and _worth(anew.planned, view.policy) < _worth(beside().planned, view.policy):
+        return beside()  # a planner that does not promise the best
     wanted = idle & anew.planned.added.keys()
     staying = {p: n for p, n in view.survivors.items() if p not in idle or p in wanted}
     there = _planned(view, costs, staying, planner) if wanted else anew
     if _worth(there.planned, view.policy) < _worth(anew.planned, view.policy):
         there = anew
-    choices = (there, anew, beside)
-    return next((one for one in choices if _rest_fits(view, costs, one, nodes)), beside)
+    return next((one for one in (there, anew) if _rest_fits(view, costs, one, nodes)), None) or beside()
+
+
+def _cannot_fit(view: View, costs: Mapping[str, int]) -> bool:
+    """Whether what is failed and wanted by some query is more than all nodes have free, so that no plan is needed to know
+    that one beside all survivors leaves queries out."""
+    wanted = frozenset[str]().union(*(q.partitions for q in view.snapshot.topology.queries))
+    lost = sum(costs[p] for p in wanted.intersection(view.failed))
+    return lost > sum(free_capacity(view, costs, view.survivors).values())
 
 
 def _rest_fits(view: View, costs: Mapping[str, int], placed: Placed, nodes: int) -> bool:

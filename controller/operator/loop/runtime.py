@@ -31,7 +31,7 @@ from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.controller.zookeeper.users import keep_server_closed
 
 log = logging.getLogger("reprise.operator")
-DECIDING, RECONCILING = 4, 6
+DECIDING, RECONCILING = 12, 6
 """Looks that may run at once: enough that one decides while others wait for answers; more only take turns."""
 SWITCHES_S = 5.0
 STUCK_S = 60.0
