@@ -25,8 +25,6 @@ from tests.kubernetes.rest import MERGE, Rest
 NAMESPACE = "load"
 THREADS = 8
 NODE_CPU_MILLI = 1000
-FOLDER = f"/apis/{GROUP}/{VERSION}/namespaces/{NAMESPACE}/streamtopologies"
-PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 T = TypeVar("T")
 
 
@@ -43,7 +41,12 @@ class Member:
     """Executor pod by machine."""
 
 
-def topology_body(name: str, nodes: int) -> dict[str, Any]:
+def folder_of(namespace: str) -> str:
+    """Path of the topologies of a namespace."""
+    return f"/apis/{GROUP}/{VERSION}/namespaces/{namespace}/streamtopologies"
+
+
+def topology_body(name: str, nodes: int, namespace: str = NAMESPACE) -> dict[str, Any]:
     """A hundred partitions: 20 sources, 40 parsers, 40 counts, of which each is a query."""
     source = {
         "name": "tweets", "class": "reprise.spark_jobs.sources:HashtagSource", "parallelism": 20,
@@ -63,7 +66,7 @@ def topology_body(name: str, nodes: int) -> dict[str, Any]:
     return {
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": "StreamTopology",
-        "metadata": {"name": name, "namespace": NAMESPACE, "finalizers": [FINALIZER]},
+        "metadata": {"name": name, "namespace": namespace, "finalizers": [FINALIZER]},
         "spec": {
             "batch": {"interval": "500ms"},
             "sources": [source],
@@ -101,17 +104,22 @@ def executor_body(member: Member, pod: str, machine: str) -> dict[str, Any]:
 class Fleet:
     """Creates it all, with `THREADS` connections."""
 
-    def __init__(self, rest: Rest, settings: OperatorSettings, topologies: int, per: int) -> None:
+    def __init__(
+        self, rest: Rest, settings: OperatorSettings, topologies: int, per: int, shares: int = 1
+    ) -> None:
+        """`shares`: namespaces among which the topologies are dealt out in turn."""
         self._rest, self._settings, self._per = rest, settings, per
+        self.namespaces = [NAMESPACE, *(f"{NAMESPACE}-{number}" for number in range(2, shares + 1))]
         self.names = [f"t{number:04d}" for number in range(topologies)]
         self.members: dict[str, Member] = {}
 
     def create(self) -> None:
-        self._rest.post("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-        for account in ("default", self._settings.driver_account):
-            self._rest.post(
-                f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", {"metadata": {"name": account}}
-            )
+        for namespace in self.namespaces:
+            self._rest.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
+            for account in ("default", self._settings.driver_account):
+                self._rest.post(
+                    f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": account}}
+                )
         each(self._machine, (f"m-{name}-{i}" for name in self.names for i in range(self._per)))
         for member in each(self._topology, self.names):
             self.members[member.name] = member
@@ -122,7 +130,8 @@ class Fleet:
         self._rest.post("/api/v1/nodes", machine_body(name))
 
     def _topology(self, name: str) -> Member:
-        found = self._rest.post(FOLDER, topology_body(name, self._per))
+        namespace = self.namespaces[int(name[1:]) % len(self.namespaces)]
+        found = self._rest.post(folder_of(namespace), topology_body(name, self._per, namespace))
         resource = from_json(json.dumps(document_of(found)))
         return Member(name, found["metadata"]["uid"], resource, expand(resource), found)
 
@@ -130,7 +139,7 @@ class Fleet:
         belongs = manifests.owner(member.body)
         pod = manifests.driver_pod(member.resource, self._settings, belongs, f"{member.name}-exec")
         pod["spec"]["nodeName"] = f"m-{member.name}-0"
-        self._run(pod)
+        self._run(member, pod)
 
     def _executors(self, member: Member) -> None:
         for i in range(self._per):
@@ -138,7 +147,7 @@ class Fleet:
 
     def executor(self, member: Member, pod: str, machine: str) -> None:
         """A pod that runs."""
-        self._run(executor_body(member, pod, machine))
+        self._run(member, executor_body(member, pod, machine))
         member.pods[machine] = pod
 
     def add_machine(self, name: str) -> None:
@@ -154,12 +163,13 @@ class Fleet:
             machines,
         )
 
-    def _run(self, pod: dict[str, Any]) -> None:
-        self._rest.post(PODS, pod)
+    def _run(self, member: Member, pod: dict[str, Any]) -> None:
+        pods = f"/api/v1/namespaces/{member.resource.namespace}/pods"
+        self._rest.post(pods, pod)
         status = {
             "status": {"phase": "Running", "startTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
         }
-        self._rest.patch(f"{PODS}/{pod['metadata']['name']}/status", status, MERGE)
+        self._rest.patch(f"{pods}/{pod['metadata']['name']}/status", status, MERGE)
 
 
 def each(work: Callable[[Any], T], items: Iterable[Any]) -> Iterator[T]:

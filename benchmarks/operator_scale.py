@@ -1,7 +1,9 @@
 """`python -m benchmarks.operator_scale`: an operator with a thousand topologies on five thousand machines.
 
-With `--operators 2` a second process waits for the Lease meanwhile, and the cold start is its taking over.  With `--without`
-the operator lacks one or more of what makes it fast, so that each can be measured alone.
+With `--operators 2` a second process waits for the Lease meanwhile, and the cold start is its taking over.  With
+`--shares 2` two operators lead at once, each with a Lease and half of the topologies in a namespace of its own; the writes
+of all are counted together.  With `--without` the operator lacks one or more of what makes it fast, so that each can be
+measured alone.
 
 Real: the operator, API server, etcd, ZooKeeper.  Not there: Spark, kubelets and Kubernetes' controllers; `operator_fleet`
 and `operator_drivers` write what they would.  Bursts end the heartbeats of hundreds of machines at once, and their Nodes
@@ -27,7 +29,7 @@ from typing import Any
 import yaml
 
 from benchmarks.operator_drivers import Drivers
-from benchmarks.operator_fleet import FOLDER, NAMESPACE, Fleet
+from benchmarks.operator_fleet import NAMESPACE, Fleet, folder_of
 from benchmarks.operator_variant import SWITCHES
 from benchmarks.operator_watch import AUDIT_POLICY, Cost, by_kind, cost, most_in, writes
 from benchmarks.overhead_report import judge, ranges
@@ -63,11 +65,35 @@ class Results:
         print(time.strftime("%H:%M:%S"), text, flush=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Leaders:
+    """The operators that lead at once, each for its share of the topologies."""
+
+    processes: Sequence[subprocess.Popen[bytes]]
+
+    @property
+    def cost(self) -> Cost:
+        """CPU of all of them, memory of the largest."""
+        each = [cost(process) for process in self.processes]
+        return Cost(
+            *(sum(c.cpu_s for c in each), max(c.rss_mib for c in each), max(c.peak_mib for c in each))
+        )
+
+    def end(self) -> None:
+        """In order: each gives its Lease back."""
+        for process in self.processes:
+            process.terminate()
+        for process in self.processes:
+            process.wait(60)
+
+
 class World:
     """Everything but the operator."""
 
-    def __init__(self, folder: Path, topologies: int, per: int, without: Sequence[str] = ()) -> None:
-        """`without`: what of `operator_variant.SWITCHES` the operators lack."""
+    def __init__(
+        self, folder: Path, topologies: int, per: int, without: Sequence[str] = (), shares: int = 1
+    ) -> None:
+        """`without`: what of `operator_variant.SWITCHES` the operators lack; `shares`: operators that lead at once."""
         self.folder = folder
         self.without = tuple(without)
         prefix, claim = addresses.claim_prefix()
@@ -90,7 +116,7 @@ class World:
         self.settings = OperatorSettings(
             namespace=NAMESPACE, identity="op", zk=self.zookeeper.hosts, image="load:1", settle_s=SETTLE_S
         )
-        self._shape = topologies, per
+        self._shape = topologies, per, shares
         self._ending: list[Callable[[], None]] = []
 
     def start(self) -> None:
@@ -112,16 +138,20 @@ class World:
 
     def _serves_topologies(self) -> bool:
         try:
-            self.rest.get(FOLDER)
+            self.rest.get(folder_of(NAMESPACE))
         except RestError:  # the definitions are there, their storage is not yet
             return False
         return True
 
-    def operator(self, identity: str) -> subprocess.Popen[bytes]:
+    def operators(self, name: str) -> Leaders:
+        """One for each share."""
+        return Leaders([self.operator(f"{name}-{ns}", ns) for ns in self.fleet.namespaces])
+
+    def operator(self, identity: str, namespace: str = NAMESPACE) -> subprocess.Popen[bytes]:
         command = [
             sys.executable, "-m", "benchmarks.operator_variant", *self.without, "--",
-            "--namespace", NAMESPACE, "--identity", identity,
-            "--zk", self.zookeeper.hosts, "--image", "load:1", "--watch", NAMESPACE, "--health-port", "0",
+            "--namespace", namespace, "--identity", identity,
+            "--zk", self.zookeeper.hosts, "--image", "load:1", "--watch", namespace, "--health-port", "0",
             "--settle", str(SETTLE_S), "--own-namespace",
         ]  # fmt: skip
         config = self.plane.write_kubeconfig(self.folder / "operator.kubeconfig", "operator")
@@ -175,46 +205,45 @@ def until(condition: Callable[[], object], what: str, seconds: float, poll_s: fl
     return time.monotonic() - began
 
 
-def first_sight(world: World, results: Results) -> subprocess.Popen[bytes]:
-    """An operator that has never seen these topologies: it writes a status to each."""
-    began, process = time.time(), world.operator("op-1")
+def first_sight(world: World, results: Results) -> Leaders:
+    """Operators that have never seen these topologies: they write a status to each."""
+    began, leaders = time.time(), world.operators("op-1")
     names = world.fleet.names
     took = until(lambda: world.decided() == len(names), "all looked at", 600)
-    results.note(f"first sight: all decided after {took:.1f} s, {cost(process).cpu_s:.1f} CPU s")
+    results.note(f"first sight: all decided after {took:.1f} s, {leaders.cost.cpu_s:.1f} CPU s")
     told = until(lambda: _told(world) == len(names), "all have a status", 900, 2.0)
     found = writes(world.audit, began, time.time())
     results.note(f"first sight: every status written after {took + told:.1f} s; writes: {by_kind(found)}")
-    return process
+    return leaders
 
 
 def _told(world: World) -> int:
-    items = world.rest.get(FOLDER)["items"]
+    items = [item for ns in world.fleet.namespaces for item in world.rest.get(folder_of(ns))["items"]]
     return sum(bool((item.get("status") or {}).get("conditions")) for item in items)
 
 
 def cold(
-    world: World, results: Results, process: subprocess.Popen[bytes], waiting: subprocess.Popen[bytes] | None
-) -> subprocess.Popen[bytes]:
-    """The operator ends in order and another one starts: from its first instruction to the last topology.  `waiting`: one
+    world: World, results: Results, leaders: Leaders, waiting: subprocess.Popen[bytes] | None
+) -> Leaders:
+    """The operators end in order and others start: from their first instruction to the last topology.  `waiting`: one
     that takes over instead, and what it took is counted from the end of the first."""
-    process.terminate()
-    process.wait(60)
+    leaders.end()
     if waiting is None:
         until(lambda: world.decided() == 0, "nobody leads", 30)
-    process = world.operator("op-2") if waiting is None else waiting
+    leaders = world.operators("op-2") if waiting is None else Leaders([waiting])
     took = until(lambda: world.decided() == len(world.fleet.names), "all looked at", 600, 0.2)
-    now = cost(process)
+    now = leaders.cost
     results.values["cold list to all reconciled, s"] = took
     results.note(f"cold start: {took:.1f} s, {now.cpu_s:.1f} CPU s, {now.rss_mib:.0f} MiB")
-    return process
+    return leaders
 
 
-def steady(world: World, results: Results, process: subprocess.Popen[bytes], seconds: float) -> None:
+def steady(world: World, results: Results, leaders: Leaders, seconds: float) -> None:
     """Nothing happens."""
     time.sleep(10)  # the start's own work is over
-    before, began = cost(process), time.time()
+    before, began = leaders.cost, time.time()
     time.sleep(seconds)
-    now, found = cost(process), writes(world.audit, began, time.time())
+    now, found = leaders.cost, writes(world.audit, began, time.time())
     results.note(
         f"steady {seconds:.0f} s: {(now.cpu_s - before.cpu_s) / seconds:.2f} cores, {now.rss_mib:.0f} MiB, "
         f"{len(found) / seconds:.1f} writes/s ({by_kind(found)})"
@@ -237,16 +266,16 @@ class Burst:
         return [f"m-{name}-{i}" for name in self.names for i in range(PER_TOPOLOGY)]
 
 
-def strike(world: World, results: Results, process: subprocess.Popen[bytes], burst: Burst) -> list[float]:
+def strike(world: World, results: Results, leaders: Leaders, burst: Burst) -> list[float]:
     """One burst, to the end of its incidents; seconds from the failure to each topology's plan."""
-    before = cost(process)
+    before = leaders.cost
     at = world.drivers.cut(burst.group, burst.pods)
     after = threading.Timer(NOT_READY_AFTER_S, world.fleet.not_ready, (burst.machines,))
     after.start()
     # records say when they were made, and asking for them takes its share of two cores
     time.sleep(LOOK_AFTER_S)
     until(lambda: len(world.plans(burst.names, at)) == len(burst.names), "plans", 120, 1.0)
-    planned = cost(process)
+    planned = leaders.cost
     delays = sorted(t - at for t in world.plans(burst.names, at).values())
     time.sleep(max(0.0, at + NEW_AFTER_S - time.time()))
     for name in burst.names:
@@ -257,7 +286,7 @@ def strike(world: World, results: Results, process: subprocess.Popen[bytes], bur
             world.drivers.join(name, pod)
     closed = until(lambda: world.open_incidents(burst.names) == 0, "incidents closed", 240, 1.0)
     time.sleep(5)
-    now, found = cost(process), writes(world.audit, at, time.time())
+    now, found = leaders.cost, writes(world.audit, at, time.time())
     rate = most_in(found, 5.0)
     results.values["writes/s in a burst, over 5 s"] = max(
         rate, results.values.get("writes/s in a burst, over 5 s", 0)
@@ -277,25 +306,23 @@ def _p99(values: list[float]) -> float:
 
 
 def run(world: World, results: Results, bursts: list[Burst], steady_s: float, operators: int) -> None:
-    process = first_sight(world, results)
+    leaders = first_sight(world, results)
     waiting = [world.operator(f"op-waits-{number}") for number in range(1, operators)]
     for other in waiting:
         until(lambda other=other: cost(other).cpu_s > 0.0, "an operator that waits", 60)  # type: ignore[misc]
-    process = cold(world, results, process, waiting.pop(0) if waiting else None)
+    leaders = cold(world, results, leaders, waiting.pop(0) if waiting else None)
     if operators > 1:
         waiting.append(world.operator("op-again"))
-    steady(world, results, process, steady_s)
-    delays = [d for burst in bursts for d in strike(world, results, process, burst)]
-    end: Cost = cost(process)
+    steady(world, results, leaders, steady_s)
+    delays = [d for burst in bursts for d in strike(world, results, leaders, burst)]
     results.values["failure to plan beyond settling, p99 s"] = _p99(delays) - SETTLE_S
-    results.values["peak memory, MiB"] = end.peak_mib
+    results.values["peak memory, MiB"] = leaders.cost.peak_mib
     for other in waiting:
         results.note(
             f"an operator that waited: {cost(other).cpu_s:.1f} CPU s, {cost(other).peak_mib:.0f} MiB"
         )
-    for one in (*waiting, process):  # those that wait first, so that none of them takes over
-        one.terminate()
-        one.wait(60)
+    Leaders(waiting).end()  # first, so that none of them takes over
+    leaders.end()
 
 
 def show(results: Results) -> str:
@@ -319,6 +346,9 @@ def main() -> int:
     parser.add_argument("--steady", type=float, default=60.0, help="seconds in which nothing happens")
     parser.add_argument("--operators", type=int, default=1, help="processes; all but one wait for the Lease")
     parser.add_argument(
+        "--shares", type=int, default=1, help="operators that lead at once, a Lease and a namespace each"
+    )
+    parser.add_argument(
         "--without",
         action="append",
         default=[],
@@ -327,11 +357,13 @@ def main() -> int:
     )
     parser.add_argument("--out", type=Path, default=Path("out/bench-operator"))
     options = parser.parse_args()
+    if options.shares > 1 and options.operators > 1:
+        parser.error("--shares: with --operators this is not measured; give one of them")
     options.out.mkdir(parents=True, exist_ok=True)
     results, load = Results(), os.getloadavg()[0]
     sizes, bursts, taken = [int(size) for size in options.bursts.split(",")], [], 0
     folder = Path(tempfile.mkdtemp(prefix="run-", dir=options.out)).resolve()
-    world = World(folder, options.topologies, options.per, options.without)
+    world = World(folder, options.topologies, options.per, options.without, options.shares)
     try:
         began = time.monotonic()
         world.start()
@@ -350,7 +382,7 @@ def main() -> int:
         results.note(
             f"{len(every)} machines, {options.topologies} topologies, {partitions} partitions, made in "
             f"{time.monotonic() - began:.0f} s; load {load:.1f} on {os.cpu_count()} cores; "
-            f"operators: {options.operators}{lacks}; logs in {folder}"
+            f"operators: {options.operators}, shares: {options.shares}{lacks}; logs in {folder}"
         )
         run(world, results, bursts, options.steady, options.operators)
     finally:
