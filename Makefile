@@ -11,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE :=
 MOSTLY_WAITING := tests/unit tests/kafka
 
 .PHONY: help setup lock sbom demo demo-kafka test test-fast test-soak mutants control-plane lint generate \
-	bench-recovery bench-calm bench-node-start bench-overhead bench-pace bench-width bench-exchange bench-planners bench-kafka \
+	bench-recovery bench-calm bench-notice bench-node-start bench-overhead bench-pace bench-width bench-exchange bench-planners bench-kafka \
 	bench-operator clean
 
 help:  ## this list
@@ -92,6 +92,9 @@ bench-recovery: setup  ## figs. 12 and 15: incremental, blocking, operator-centr
 
 bench-calm: setup  ## half of a topology restores from a store that sleeps, and catches up: what the other half notices
 	$(BIN)/python -m benchmarks.calm --out out/bench-calm
+
+bench-notice: setup  ## 4 of 8 nodes are lost: with ten seconds of notice against unannounced
+	$(BIN)/python -m benchmarks.notice --out out/bench-notice
 
 bench-node-start: setup  ## how long a node takes from the request for it to its first work, by phase
 	$(BIN)/python -m benchmarks.node_start --out out/bench-node-start

@@ -125,6 +125,8 @@ class Moving:
     """Partition -> `node#incarnation` to which it goes with a checkpoint behind `after`; empty: all have been given theirs,
     and are waited for."""
     after: int = 0
+    begun: bool = False
+    """The most valuable of them have been given theirs already, before a deadline."""
     considered: frozenset[str] = frozenset()
     """Nodes that are there, with a mark on those to be emptied, when nothing more could be moved before a deadline: for
     these no plan is made again."""

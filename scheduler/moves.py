@@ -140,14 +140,14 @@ def _switched(s: Situation, moving: Moving) -> Decision:
     if deterministic and not kept:
         if not fresh:
             return wait(RuleName.MOVES_WAIT, "output behind the newest checkpoint is not kept")
-        again = desired.next(moving=replace(moving, after=progress.horizon), retain=True).covered_by(newest)
+        again = desired.next(moving=Moving(moving.to, progress.horizon), retain=True).covered_by(newest)
         return act(
             RuleName.MOVE_PREPARED, "no memory was left to keep output; once more", WriteDesired(again)
         )
-    now = _first_of(view, moving) if deterministic else moving.to
+    now = _first_of(view, moving, s.now >= switch_at) if deterministic else moving.to
     rest = {p: n for p, n in moving.to.items() if p not in now}
     assignment = {**desired.assignment, **now}
-    after = desired.next(assignment=assignment, moving=replace(moving, to=rest), retain=True)
+    after = desired.next(assignment=assignment, moving=replace(moving, to=rest, begun=True), retain=True)
     after = after.covered_by(newest) if deterministic else after.back_to(newest)
     said = f"{_said(view, now)} from checkpoint {newest.everybody}"
     if not deterministic:
@@ -155,10 +155,10 @@ def _switched(s: Situation, moving: Moving) -> Decision:
     return act(RuleName.MOVED, said, WriteDesired(after))
 
 
-def _first_of(view: View, moving: Moving) -> Mapping[str, str]:
-    """With a deadline the most valuable have a step of their own, and the others follow as soon as the driver has taken
-    that: what gives its room to them goes with them."""
-    if not _urgent(view):
+def _first_of(view: View, moving: Moving, hurry: bool) -> Mapping[str, str]:
+    """With a deadline the most valuable have a step of their own, if there is time for two, and all others follow as soon as
+    the driver has taken that.  What gives its room to them goes with them."""
+    if not _urgent(view) or moving.begun or hurry:
         return moving.to
     worth = _worth(view)
     most = max(worth[p] for p in moving.to)

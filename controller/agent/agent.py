@@ -15,6 +15,7 @@ Invariants
   confirms
   the session: between thaw and verdict a zombie would otherwise have time to write. Its znode stays meanwhile: while the
   session lives, nobody has seen the node leave.
+- SIGTERM is a notice: the node says so in ZooKeeper, works on for its grace, and then ends with all that it runs.
 """
 
 import argparse
@@ -22,6 +23,7 @@ import contextlib
 import logging
 import os
 import queue
+import signal
 import sys
 import threading
 import time
@@ -44,6 +46,8 @@ log = logging.getLogger("reprise.node_agent")
 T = TypeVar("T")
 TICK_S = 0.1
 """How soon a thawed node stops its zombies."""
+GRACE = "grace"
+LEFT = 143
 _IDLE_LOOK_S = 0.3
 """How soon a dead Worker is noticed while nothing else happens."""
 
@@ -66,6 +70,10 @@ class NodeAgent:
         self._requested: float | None = getattr(options, "requested", None)
         self._heartbeat: float | None = None
         """When this incarnation was first registered; its record says the same in every session."""
+        self._scratch: Path | None = getattr(options, "scratch", None)
+        self._grace_s: float = getattr(options, "grace", 0.0)
+        self._leaves_at: float | None = None
+        """When the node ends, seconds since the epoch, once it was told that it will."""
         self._roots: frozenset[str] = frozenset()
         self._registered_in: frozenset[str] = frozenset()
         self._held = False
@@ -85,8 +93,10 @@ class NodeAgent:
         self._zk.start(timeout=60)
         self._join()
         threading.Thread(target=self._tick_forever, name="ticker", daemon=True).start()
+        signal.signal(signal.SIGTERM, lambda *_: self._events.put("leaving"))
         while True:
             self._next_event()
+            self._leave_in_time()
 
     def _next_event(self) -> None:
         try:
@@ -134,8 +144,23 @@ class NodeAgent:
                 self._life.connected()
         elif event == "woke":
             self._held = True
+        elif event == "leaving" and self._leaves_at is None:
+            self._leaves_at = _now() + self._grace()
         self._dirty = True
         self._look_around()
+
+    def _grace(self) -> float:
+        """Seconds between SIGTERM and the end: `--grace`, or what stands in the file `grace` of the scratch folder, as only
+        whoever gives notice may know how soon it will be."""
+        try:
+            return float((self._scratch / GRACE).read_text()) if self._scratch else self._grace_s
+        except (OSError, ValueError):
+            return self._grace_s
+
+    def _leave_in_time(self) -> None:
+        if self._leaves_at is not None and _now() >= self._leaves_at:
+            log.info("event=left node=%s incarnation=%d", self._node, self._incarnation)
+            raise SystemExit(LEFT)
 
     def _lost(self) -> None:
         with self._life_lock:
@@ -204,6 +229,8 @@ class NodeAgent:
             self._store_incarnation()
         for root in sorted(wanted):
             self._write(root)
+            if self._leaves_at is not None and root != node_tree.CONTROL:
+                self._give_notice(root, self._leaves_at)
         self._registered_in = wanted
         self._dirty = False
 
@@ -251,6 +278,14 @@ class NodeAgent:
                 self._erase(root)
                 self._create(path)
 
+    def _give_notice(self, root: str, by: float) -> None:
+        """Say that this incarnation will be gone, so that what it has moves while it lives."""
+        path = node_tree.leaving_path(root, f"{self._node}#{self._incarnation}")
+        self._zk.ensure_path(node_tree.leaving_path(root, "").rstrip("/"))
+        with contextlib.suppress(NodeExistsError):
+            data = node_tree.encode_notice("SIGTERM", by)
+            self._wait(self._zk.create_async(path, data, ephemeral=True))
+
     def _create(self, path: str) -> None:
         self._wait(self._zk.create_async(path, self._record(), ephemeral=True))
 
@@ -288,6 +323,12 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--session-timeout-ms", type=int, required=True)
     parser.add_argument(
         "--requested", type=float, help="when the node was asked for, seconds since the epoch"
+    )
+    parser.add_argument(
+        "--grace",
+        type=float,
+        default=0.0,
+        help="seconds between SIGTERM and the end, in which the node is emptied",
     )
     parser.add_argument("--scratch", type=Path, required=True)
     parser.add_argument("--log", type=Path, required=True)

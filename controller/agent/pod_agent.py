@@ -25,7 +25,7 @@ from pathlib import Path
 
 from reprise.controller import logs
 from reprise.controller.agent import processes
-from reprise.controller.agent.agent import NodeAgent
+from reprise.controller.agent.agent import LEFT, NodeAgent
 from reprise.controller.agent.executor import ExecutorProcess
 from reprise.controller.agent.worker import WorkerProcess
 from reprise.controller.zookeeper import membership
@@ -40,7 +40,7 @@ from reprise.controller.zookeeper.node_record import SESSION_S
 from reprise.controller.zookeeper.session import Stat
 
 log = logging.getLogger("reprise.node_agent")
-FENCED, LEFT, EXECUTOR_ENDED = 3, 143, 1
+FENCED, EXECUTOR_ENDED = 3, 1
 ALIVE = "alive"
 """File that is touched by the deciding thread: the probe asks for its age, and for nothing outside of the pod."""
 _NO_MEMBER = (BadVersionError, NoNodeError)

@@ -25,6 +25,7 @@ COMMANDS = {
     "incident": "Post-mortem of an incident as Markdown with plots.",
     "pause": "Stop reading further batches.",
     "resume": "Go on after a pause.",
+    "drain": "Empty a node before it is taken away.",
     "report": "A bundle for a bug report, without secrets.",
     "checkpoints": "List the global checkpoints of a run and verify their files.",
     "records": "Copy a topology's ZooKeeper records to a second site, and put them back.",

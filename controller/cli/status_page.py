@@ -26,6 +26,8 @@ NODE_STYLES = {
     NodeState.READY: "green",
     NodeState.STANDBY: "cyan",
     NodeState.JOINING: "yellow",
+    NodeState.DRAINING: "yellow",
+    NodeState.DRAINED: "cyan",
     NodeState.LOST: "bold red",
 }
 PHASE_STYLES: Mapping[str, str] = {

@@ -6,7 +6,7 @@
 | a ZooKeeper that can be reached | `--zk HOSTS --root PATH -f FILE` | everything |
 | Kubernetes | `NAME -n NAMESPACE` | everything where the controller's page can be reached, else what the resources say |
 
-Nobody but `pause` and `resume` writes anything.
+Nobody but `pause`, `resume` and `drain` writes anything.
 """
 
 from __future__ import annotations
@@ -48,6 +48,9 @@ class Target(Protocol):
 
     def pause(self, paused: bool) -> str:
         """Ask for a pause, or for its end; what was written where."""
+
+    def drain(self, node: str, wanted: bool) -> str:
+        """Ask for a node to be emptied, or take the wish back; what was written where."""
 
     def actions(self) -> list[str]:
         """Newest things that a fault file did."""

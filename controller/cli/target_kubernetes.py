@@ -21,7 +21,7 @@ import click
 import urllib3
 
 from reprise.controller.cli import exits
-from reprise.controller.crd.convert import TOPOLOGY_LABEL
+from reprise.controller.crd.convert import DRAIN, TOPOLOGY_LABEL, drained_by_hand
 from reprise.controller.crd.crds import GROUP, VERSION
 from reprise.controller.kubernetes.api import Api, collection
 from reprise.controller.kubernetes.budget import WriteBudget
@@ -100,6 +100,15 @@ class KubernetesTarget:
         path = f"{self._path('streamtopologies')}/{self.name}"
         self.api.merge(path, {"spec": {"paused": paused}})
         return f"spec.paused of {self.namespace}/{self.name} is {json.dumps(paused)}"
+
+    def drain(self, node: str, wanted: bool) -> str:
+        """An annotation of the topology, which its operator reads."""
+        path = f"{self._path('streamtopologies')}/{self.name}"
+        notes = self.api.get(path)["metadata"].get("annotations") or {}
+        nodes = set(drained_by_hand(notes))
+        nodes = nodes | {node} if wanted else nodes - {node}
+        self.api.merge(path, {"metadata": {"annotations": {DRAIN: ",".join(sorted(nodes)) or None}}})
+        return f"{DRAIN} of {self.namespace}/{self.name} is {','.join(sorted(nodes)) or 'gone'}"
 
     def actions(self) -> list[str]:
         return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,10 +18,13 @@ from reprise.controller.local.report.layout import is_running, read_record
 from reprise.controller.status import StatusDocument, document
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.access import AUTH
-from reprise.controller.zookeeper.errors import NoNodeError
+from reprise.controller.zookeeper.errors import NodeExistsError, NoNodeError
+from reprise.controller.zookeeper.leaving import encode_leaving
+from reprise.controller.zookeeper.node_record import leaving_path
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.observer import Observer
 from reprise.controller.zookeeper.process_records import encode_paused
+from reprise.scheduler.model import Leaving
 from reprise.spark_jobs.topology import StreamTopology, Topology, expand, from_json, load_topology
 
 CONNECT_S = 8.0
@@ -88,6 +92,18 @@ class ZooKeeperTarget:
             except NoNodeError:
                 session.create(path, value, makepath=True)
         return f"{path} is {value.decode()}"
+
+    def drain(self, node: str, wanted: bool) -> str:
+        """A znode below `leaving`, which any coordinator sees."""
+        path = leaving_path(self.root, node)
+        with zookeeper_session(self.hosts, self.access) as session:
+            if not wanted:
+                with contextlib.suppress(NoNodeError):
+                    session.delete(path)
+                return f"{path} is gone"
+            with contextlib.suppress(NodeExistsError):
+                session.create(path, encode_leaving(Leaving("reprise drain")), makepath=True)
+        return f"{path} asks for it to be emptied"
 
     def actions(self) -> list[str]:
         record = read_record(self.out) if self.out is not None else None

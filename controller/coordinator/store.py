@@ -32,6 +32,7 @@ from reprise.controller.zookeeper.errors import (
     SessionError,
     StaleError,
 )
+from reprise.controller.zookeeper.leaving import LeavingList
 from reprise.controller.zookeeper.node_record import absence_counts_after_s
 from reprise.controller.zookeeper.observation import Observation, snapshot_of
 from reprise.controller.zookeeper.process_records import Leader, encode_leader, parse_paused
@@ -40,7 +41,7 @@ from reprise.controller.zookeeper.recovery_records import parse_incident
 from reprise.controller.zookeeper.session import ANSWER_S, Answer, SessionState, Stat, Watch, ZooKeeperSession
 from reprise.controller.zookeeper.znode import check_all
 from reprise.scheduler.incident import Incident, number_in
-from reprise.scheduler.model import Desired, Node, PartitionStats, Progress, Snapshot, TopologyView
+from reprise.scheduler.model import Desired, Leaving, Node, PartitionStats, Progress, Snapshot, TopologyView
 from reprise.scheduler.node_start import StartPhase
 from reprise.scheduler.steps import Decision
 
@@ -96,11 +97,14 @@ class Store:
     """Set in place of `changed` by a report of the driver; None: `changed` stands for that as well."""
     requests: Mapping[str, float] = field(default_factory=dict)
     """When nodes were asked for, by name, where their agents cannot know: unix seconds, from whoever sees their pods."""
+    notices: Mapping[str, Leaving] = field(default_factory=dict)
+    """Nodes that are to be emptied, by name, as whoever sees their pods knows it."""
     answer_s: float = ANSWER_S
     """Longest wait for one answer, seconds."""
     _connections: int = 0
     _trusted_from: float = float("-inf")
     _nodes: NodeList = field(init=False)
+    _leaving: LeavingList = field(init=False)
     _suspects: Suspects = field(init=False)
     _leads: bool = False
     """By the last answer in this session."""
@@ -116,6 +120,8 @@ class Store:
     def __post_init__(self) -> None:
         folder = self._path(paths.NODES)
         self._nodes = NodeList(self.client, folder, self.changed.set, self._await)
+        leaving = self._path(paths.LEAVING)
+        self._leaving = LeavingList(self.client, leaving, self.changed.set, self._await)
         self._suspects = Suspects(self.grace_s, self.elapsed)
 
     def open(self) -> None:
@@ -187,7 +193,8 @@ class Store:
         leader = self.client.exists_async(self._path(paths.COORDINATOR))
         kept = dict(self._kept)
         first = {name: self._ask(name) for name in _WRITTEN if name not in kept}
-        nodes = tuple(self._with_request(node) for node in self._nodes.read())
+        wishes = self._leaving.read()
+        nodes = tuple(wishes.of(self._with_request(node), self.notices) for node in self._nodes.read())
         folder = self.client.get_children_async(f"{self.root}/{paths.CHECKPOINTS}")
         asked, commands = self._ask(paths.STATS), self._ask(paths.PAUSED)
         progress = self._await(self._ask(paths.PROGRESS, self._saw_report))  # with the last all are there
@@ -359,6 +366,7 @@ class Store:
         self._connections += 1
         self._leads = False
         self._nodes.forget()
+        self._leaving.forget()
         self._suspects.forget()
         self._kept.clear()
         if state == SessionState.CONNECTED:

@@ -35,6 +35,14 @@ from reprise.scheduler.incident import Incident, PlanRecord
 
 TOPOLOGY_LABEL = f"{GROUP}/topology"
 INCIDENT_LABEL = f"{GROUP}/incident"
+DRAIN = f"{GROUP}/drain"
+"""Annotation of a topology: names of its executor pods that are to be emptied, with commas between them."""
+
+
+def drained_by_hand(annotations: Mapping[str, str]) -> frozenset[str]:
+    """The pods that the annotation of a topology names."""
+    names = (name.strip() for name in annotations.get(DRAIN, "").split(","))
+    return frozenset(name for name in names if name)
 
 
 def object_name(topology: str, record: str) -> str:

@@ -162,6 +162,7 @@ def _settings(options: argparse.Namespace) -> OperatorSettings:
         lease=options.lease, lease_s=options.lease_s,
         session_s=options.session_timeout, settle_s=options.settle, driver_grace_s=options.driver_grace,
         driver_silent_s=options.driver_silent, machine_lost_s=options.machine_lost,
+        leaving_taints=_words(options.leaving_taints),
         switches=options.switches, health_port=options.health_port,
         metrics_port=options.metrics_port, log_format=options.log_format, keep_incidents=options.keep_incidents,
         keep_records=options.keep_records, keep_records_mi=options.keep_records_mi,
@@ -263,6 +264,10 @@ def _recovery_options(add: _Add, base: OperatorSettings) -> None:
     add(
         "--driver-silent", type=float, default=base.driver_silent_s,
         help="seconds without a report after which a driver is ended and started anew",
+    )  # fmt: skip
+    add(
+        "--leaving-taints", default=",".join(base.leaving_taints), metavar="KEY[=SECONDS],...",
+        help="taints of machines that will be taken away, whose pods are emptied meanwhile, and how soon",
     )  # fmt: skip
     add(
         "--machine-lost", type=int, default=base.machine_lost_s,

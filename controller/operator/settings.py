@@ -14,6 +14,18 @@ METADATA_SERVICES = ("169.254.169.254/32", "fd00:ec2::254/128")
 """Where clouds give out a machine's own credentials to whoever asks from it."""
 
 
+LEAVING_TAINTS = (
+    "node.kubernetes.io/unschedulable",
+    "ToBeDeletedByClusterAutoscaler",
+    "karpenter.sh/disrupted",
+    "karpenter.sh/disruption",
+    "aws-node-termination-handler/spot-itn=120",
+    "aws-node-termination-handler/asg-lifecycle-termination",
+    "aws-node-termination-handler/scheduled-maintenance",
+    "cloud.google.com/impending-node-termination=25",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorSettings:
     """Every setting with its unit and the reason for its default."""
@@ -108,6 +120,10 @@ class OperatorSettings:
     """How long pods stay on a machine that Kubernetes has found not ready or unreachable, where their topology does not say
     otherwise. Default 5, in place of Kubernetes' 300: by then the machine has been silent for most of a minute already."""
 
+    leaving_taints: tuple[str, ...] = LEAVING_TAINTS
+    """Taints of machines that will be taken away, whose pods are emptied meanwhile: `key`, or `key=seconds` where it is
+    known how soon. Default: cordoned machines, and what well-known autoscalers and handlers of interruptions put there."""
+
     switches: str = ""
     """ConfigMap in `namespace` with the keys `paused` and `recommend`: for all topologies at once, without a restart."""
 
@@ -152,6 +168,8 @@ class OperatorSettings:
                 raise SettingsError(f"{name}: {getattr(self, name)} is not positive")
         if self.machine_lost_s < 0:
             raise SettingsError(f"machine_lost_s: {self.machine_lost_s} is negative")
+        for taint in self.leaving_taints:
+            _taint(taint)
         for block in self.denied_egress:
             try:
                 ip_network(block)
@@ -160,3 +178,20 @@ class OperatorSettings:
         for name in ("health_port", "metrics_port", "web_port"):
             if not 0 <= getattr(self, name) < 65536:
                 raise SettingsError(f"{name}: {getattr(self, name)} is no port")
+
+    @property
+    def leaving(self) -> dict[str, float | None]:
+        """Seconds that a machine with this taint has left, by the taint's key; None: nobody says."""
+        return dict(map(_taint, self.leaving_taints))
+
+
+def _taint(text: str) -> tuple[str, float | None]:
+    """SettingsError for what is not `key` or `key=seconds`."""
+    key, mark, seconds = text.partition("=")
+    try:
+        lasts = float(seconds) if mark else None
+    except ValueError:
+        lasts = -1.0
+    if not key or (lasts is not None and not 0 < lasts < 1e6):
+        raise SettingsError(f"leaving_taints: {text!r} is not `key` or `key=seconds`")
+    return key, lasts

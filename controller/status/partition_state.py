@@ -29,6 +29,8 @@ class NodeState(StrEnum):
     READY = "ready"
     JOINING = "joining"
     STANDBY = "standby"
+    DRAINING = "draining"
+    DRAINED = "drained"
     LOST = "lost"
 
 
@@ -51,13 +53,15 @@ def partition_state(partition: str, seen: Observation) -> PartitionState:
 
 def node_states(nodes: Iterable[str], seen: Observation) -> dict[str, NodeState]:
     """The state of each of `nodes`, given as `node#incarnation`:  LOST if it is not alive, JOINING while the driver
-    does not use it."""
+    does not use it, DRAINING or DRAINED where it is to be emptied and has something left or nothing."""
     ready = seen.progress.nodes if seen.progress else frozenset()
     hosting = frozenset(seen.desired.assignment.values()) if seen.desired else frozenset()
 
     def state(node: str) -> NodeState:
         if node not in seen.nodes:
             return NodeState.LOST
+        if seen.nodes[node].leaving is not None:
+            return NodeState.DRAINING if node in hosting else NodeState.DRAINED
         if node not in ready:
             return NodeState.JOINING
         return NodeState.READY if node in hosting else NodeState.STANDBY

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from reprise.controller.zookeeper.fields import Fields, as_integer, as_object, as_text, loads
+from reprise.controller.zookeeper.fields import Fields, as_integer, as_object, as_text, loads, shallow
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.records import (
     encode_desired,
@@ -28,7 +28,7 @@ from reprise.controller.zookeeper.recovery_records import (
     parse_incident,
     parse_plan,
 )
-from reprise.scheduler.model import Node
+from reprise.scheduler.model import Leaving, Node
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ def records(seen: Observation) -> dict[str, Any]:
         "time": seen.time,
         "connected": seen.connected,
         "nodes": [
-            {"node": n.name, "incarnation": n.incarnation, "cpu_milli": n.cpu_milli}
+            {"node": n.name, "incarnation": n.incarnation, "cpu_milli": n.cpu_milli, "leaving": _leaving(n)}
             for n in sorted(seen.nodes.values(), key=lambda node: node.id)
         ],
         "progress": _decoded(encode_progress, seen.progress),
@@ -87,9 +87,18 @@ def observation(raw: bytes, source: str) -> Observation:
     )
 
 
+def _leaving(node: Node) -> dict[str, Any] | None:
+    return None if node.leaving is None else shallow(node.leaving)
+
+
 def _node(f: Fields, name: str, value: Any) -> Node:
     entry = as_object(f, name, value)
-    return Node(entry.text("node"), entry.integer("incarnation"), entry.integer("cpu_milli"))
+    said = entry.value.get("leaving")
+    leaving = None
+    if said is not None:
+        inner = as_object(entry, "leaving", said)
+        leaving = Leaving(inner.text("reason", ""), inner.maybe_number("by"))
+    return Node(entry.text("node"), entry.integer("incarnation"), entry.integer("cpu_milli"), leaving=leaving)
 
 
 def _decoded(encode: Callable[[T], bytes], value: T | None) -> Any:

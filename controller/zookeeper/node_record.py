@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 
 from reprise.controller.errors import ConfigError
 from reprise.controller.zookeeper.fields import dumps, loads, shallow
-from reprise.controller.zookeeper.paths import NODES
+from reprise.controller.zookeeper.paths import LEAVING, NODES
 
 CONTROL = "/reprise-embedded"
 ROOTS = f"{CONTROL}/roots"
@@ -82,6 +82,16 @@ def parse_node(raw: bytes, path: str = NODES) -> NodeRecord:
         worker=f.maybe_number("worker"),
         heartbeat=f.maybe_number("heartbeat"),
     )
+
+
+def encode_notice(reason: str, by: float | None) -> bytes:
+    """The wish to empty a node, which `leaving` reads: why, and when it will be gone, seconds since the epoch."""
+    return dumps({"reason": reason, "by": by})
+
+
+def leaving_path(root: str, node: str) -> str:
+    """Where the wish for a node stands; `node`: its name, or `node#incarnation`."""
+    return f"{root}/{LEAVING}/{node}"
 
 
 def nodes_path(root: str) -> str:

@@ -23,6 +23,7 @@ from reprise.controller.zookeeper.errors import (
     NoNodeError,
     SessionError,
 )
+from reprise.controller.zookeeper.leaving import Wishes, parse_leaving
 from reprise.controller.zookeeper.node_record import parse_node
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.process_records import parse_leader, parse_paused, parse_waits
@@ -38,7 +39,7 @@ from reprise.controller.zookeeper.records import (
 from reprise.controller.zookeeper.recovery_records import parse_incident, parse_plan
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.scheduler.incident import Incident, PlanRecord
-from reprise.scheduler.model import Node, Progress
+from reprise.scheduler.model import Leaving, Node, Progress
 
 T = TypeVar("T")
 READ_TIMEOUT_S = 5.0
@@ -67,6 +68,7 @@ class Observer:
         self._names: list[str] = []
         self._nodes: Mapping[str, Node] = {}
         self._nodes_read = 0.0
+        self._wishes: dict[str, Leaving] = {}
         self._slow: dict[str, Any] = {}
         self._slow_read = 0.0
         self._unreadable: list[str] = []
@@ -157,11 +159,13 @@ class Observer:
             paths.WAITS,
         )
         self._ask(
-            f"{paths.PLANS}/", f"{paths.INCIDENTS}/", f"{paths.NODES}/", paths.INCIDENT, paths.PROGRESS, paths.DESIRED,
+            f"{paths.PLANS}/", f"{paths.INCIDENTS}/", f"{paths.NODES}/", f"{paths.LEAVING}/",
+            paths.INCIDENT, paths.PROGRESS, paths.DESIRED,
             *(slow if self._slow_due(now, "stats") else ()),
         )  # fmt: skip
         self._read_history()
-        nodes = self._nodes_now(now)
+        wishes = self._wishes_now()
+        nodes = {node.id: wishes.of(node) for node in self._nodes_now(now).values()}
         incident = self._parsed(paths.INCIDENT, parse_incident)
         raw, number = self._written(paths.PROGRESS)
         progress = self._parse(raw, paths.PROGRESS, parse_progress)
@@ -233,6 +237,16 @@ class Observer:
             self._nodes = {record.id: node_of(record) for record in found if record}
             self._names, self._nodes_read = names, now
         return self._nodes
+
+    def _wishes_now(self) -> Wishes:
+        """Which nodes are to be emptied; a wish never changes."""
+        names = self._children(paths.LEAVING)
+        known = {name: self._wishes[name] for name in names if name in self._wishes}
+        for name in names:
+            if name not in known and (wish := self._parsed(f"{paths.LEAVING}/{name}", parse_leaving)):
+                known[name] = wish
+        self._wishes = known
+        return Wishes(known)
 
     def _slow_due(self, now: float, name: str = "waits") -> bool:
         return name not in self._slow or now > self._slow_read + SLOW_S

@@ -17,6 +17,8 @@ SPEC = "spec"
 """On Kubernetes: topology and image that the last driver was started with."""
 DRAIN = "commands/drain"
 """Which driver is to stop at a checkpoint and to end."""
+LEAVING = "leaving"
+"""Nodes that are to be emptied, a znode each."""
 WAITS = "waits"
 """What a driver waits for that has not begun; ends with its session."""
 DRIVER = "driver"
@@ -24,7 +26,7 @@ DRIVER = "driver"
 OWNER = "owner"
 """On Kubernetes: uid of the object that the records belong to, as text."""
 
-FOLDERS = (NODES, CHECKPOINTS, INCIDENTS, PLANS, "commands")
+FOLDERS = (NODES, LEAVING, CHECKPOINTS, INCIDENTS, PLANS, "commands")
 
 
 def checkpoint(position: int) -> str:

@@ -236,6 +236,7 @@ def _moving(f: Fields, value: Any) -> Moving | None:
     return Moving(
         inner.mapping("to", _node_id, {}),
         inner.integer("after", 0),
+        inner.flag("begun", False),
         frozenset(inner.items("considered", as_text, [])),
     )
 

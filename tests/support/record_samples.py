@@ -63,7 +63,7 @@ DESIRED = Desired(
     False,
     "inc-000002-p1",
     False,
-    moving=Moving({"sink.0": "n1#1"}, 9, frozenset({"n1#1", "n2#1 leaves"})),
+    moving=Moving({"sink.0": "n1#1"}, 9, True, frozenset({"n1#1", "n2#1 leaves"})),
 )
 POISON = Poison("1", {"sink.0": "poison: operator sink, batch 9: ValueError"})
 INCIDENT = Incident(

@@ -6,6 +6,7 @@ cluster is for.
 """
 
 import shlex
+import signal
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 from reprise.controller.agent import processes
+from reprise.controller.agent.agent import GRACE
 from reprise.controller.agent.java import find_java
 from reprise.controller.agent.jvm import MASTER, WORKER, Jvm
 from reprise.controller.agent.processes import Session
@@ -212,6 +214,15 @@ class EmbeddedCluster:
                 node.agent.wait()
                 self._hosts.give_back(node.host)
                 del self._nodes[name]
+
+    def notice(self, names: Iterable[str], grace_s: float) -> None:
+        """SIGTERM to the agents of these nodes: they say so, work on for `grace_s` seconds, and end."""
+        with self._lock:
+            for name, node in self._chosen(names).items():
+                folder = self._running().scratch / "nodes" / name
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / GRACE).write_text(f"{grace_s}\n")
+                node.agent.send_signal(signal.SIGTERM)
 
     def freeze(self, names: Iterable[str]) -> None:
         """SIGSTOP all processes of these nodes: they stay, hold their connections, and answer nobody."""

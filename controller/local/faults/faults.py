@@ -21,12 +21,14 @@ from reprise.spark_jobs.topology.quantity import parse_duration
 from reprise.spark_jobs.topology.schema import nearest
 
 TRIGGERS = ("at", "batch", "after", "on")
-ACTIONS = ("kill", "freeze", "thaw", "add", "crash", "trace")
+ACTIONS = ("kill", "notice", "freeze", "thaw", "add", "crash", "trace")
 CRASHABLE = ("coordinator", "driver", "zookeeper")
 MILESTONES = ("incident", "plan", "checkpoint", "closed")
 ZOOKEEPER_AWAY_S = 3.0
+NOTICE_S = 10.0
 _FIELDS = {
     "kill": {"kill"},
+    "notice": {"notice", "for"},
     "freeze": {"freeze", "for"},
     "thaw": {"thaw"},
     "add": {"add"},
@@ -73,7 +75,7 @@ class Fault:
     count: int = 0
     target: str = ""
     for_s: float | None = None
-    """A frozen node thaws, ZooKeeper is started again, after this."""
+    """A frozen node thaws, ZooKeeper is started again, a node that was given notice is killed, after this."""
     name: str = ""
     label: str = ""
     """The index in the file; the faults of one trace share it."""
@@ -247,7 +249,8 @@ def _fault(entry: _Entry, labels: list[str]) -> Fault:
         case "trace":
             return fault
         case _:
-            length = entry.seconds("for") if "for" in entry.item else None
+            default = NOTICE_S if action == "notice" else None
+            length = entry.seconds("for") if "for" in entry.item else default
             return replace(fault, nodes=entry.names(action), for_s=length)
 
 
@@ -292,4 +295,4 @@ def _unroll(entry: _Entry, fault: Fault, nodes: int, folder: Path) -> list[Fault
 
 def most_killed(faults: tuple[Fault, ...]) -> int:
     """How many standby nodes replace every node that a schedule takes."""
-    return len({n for f in faults if f.action in ("kill", "freeze") for n in f.nodes})
+    return len({n for f in faults if f.action in ("kill", "notice", "freeze") for n in f.nodes})

@@ -18,7 +18,7 @@ from reprise.controller.local.report.latency import Criterion, Series, lost_area
 
 STEP_S = 0.25
 MAX_POINTS = 4000
-FAILURES = ("kill", "freeze", "crash")
+FAILURES = ("kill", "notice", "freeze", "crash")
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,12 @@ class Injector:
             case "kill":
                 self.cluster.kill(names)
                 self.frozen -= set(names)
+            case "notice":
+                length = fault.for_s or 0.0
+                self.cluster.notice(names, length)
+                # those that were meant now: others may host what they hosted by then
+                meant = tuple(f"n{self.roster.names.index(name) + 1}" for name in names)
+                self._later.append((time.time() + length, Fault(fault.trigger, "kill", meant)))
             case "freeze":
                 self.cluster.freeze(names)
                 self.frozen |= set(names)

@@ -20,7 +20,7 @@ PLANNED_BY = (*ALGORITHMS, "reductions", "frontier", "other")
 """What a plan names as its algorithm: the one that was asked for, or that which `auto` found to be enough."""
 OUTCOMES = ("complete", "partial", "nothing")
 PARTITION_STATES = ("waiting", "restoring", "catching_up", "caught_up", "poisoned")
-NODE_STATES = ("ready", "standby", "joining", "missing")
+NODE_STATES = ("ready", "standby", "joining", "draining", "drained", "missing")
 PHASES = ("settling", "waiting", "recovering", "verifying")
 KINDS = ("blocking", "correlated", "driver", "start")
 SESSIONS = ("connected", "suspended", "lost")
@@ -82,8 +82,8 @@ METRICS: tuple[Metric, ...] = (
     _gauge(
         "reprise_nodes",
         "",
-        "Nodes: ready (at work), standby (host nothing), joining (alive, the driver does not use them yet), missing "
-        "(wanted and not alive).",
+        "Nodes: ready (at work), standby (host nothing), joining (alive, the driver does not use them yet), draining "
+        "(to be emptied, host something), drained (to be emptied, host nothing), missing (wanted and not alive).",
         Label("state", NODE_STATES),
     ),
     _gauge(

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from reprise.controller.kubernetes.events import EventReason, Events
 from reprise.controller.kubernetes.pods import PodView
 from reprise.controller.operator.records import Records
 from reprise.scheduler import Decision
+from reprise.scheduler.model import Leaving
+
+NOBODY: Mapping[str, Leaving] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -18,11 +22,14 @@ class Decider:
     records: Records
     events: Events
 
-    def decide(self, executors: Mapping[str, PodView]) -> Decision | None:
+    def decide(
+        self, executors: Mapping[str, PodView], notices: Mapping[str, Leaving] = NOBODY
+    ) -> Decision | None:
         """Read, decide, and carry it out; None when there was nothing to decide, or it could not be carried out.  Raises
-        CoordinationError.  `executors`: pods by name."""
+        CoordinationError.  `executors`: pods by name; `notices`: those that are to be emptied."""
         asked = {pod.name: pod.created_at for pod in executors.values() if pod.created_at is not None}
         self.records.coordinator.store.requests = asked
+        self.records.coordinator.store.notices = notices
         if not self.records.connected:
             return None
         self.records.open()

@@ -39,6 +39,7 @@ from reprise.controller.operator.pods.cluster_view import ClusterView
 from reprise.controller.operator.pods.drain import Drain
 from reprise.controller.operator.pods.driver import DriverKeeper
 from reprise.controller.operator.pods.manifests import driver_name, owner
+from reprise.controller.operator.pods.notices import Notices
 from reprise.controller.operator.pods.removal import Removal
 from reprise.controller.operator.pods.witness import Witness
 from reprise.controller.operator.records import Records
@@ -55,7 +56,7 @@ from reprise.controller.zookeeper.node_record import absence_counts_after_s
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.scheduler import Decision
-from reprise.scheduler.model import TopologyView
+from reprise.scheduler.model import Leaving, TopologyView
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.topology import StreamTopology, from_json
 
@@ -106,6 +107,7 @@ class TopologyController:
         self.display.reporter.standing = dict(body.get("status") or {})
         self._api, self._client, self._settings = api, client, settings
         self._schedule = PollSchedule(poll_rate or PollRate())
+        self._notices = Notices(settings.leaving)
         self._since = time.time()
         self._totals = Totals()
         self._spec: Spec | None = None
@@ -149,7 +151,7 @@ class TopologyController:
                 if steps.records.opened and steps.witness.has_news(pods):
                     self.state = replace(self.state, findings=steps.witness.look(pods, cluster.machines))
             with self._failures():
-                decision = steps.decider.decide(pods)
+                decision = steps.decider.decide(pods, self._leaving(cluster))
             self.state = replace(
                 self.state,
                 calm=decision is not None and decision.until == inf,
@@ -191,6 +193,7 @@ class TopologyController:
                 not self.quiet or spec is None or steps is None or self._schedule.everything_due
                 or meta.get("generation") != spec.generation or meta.get("deletionTimestamp")
                 or self._adopted != (spec.generation, cluster.paused)
+                or self._leaving(cluster, body) != steps.records.coordinator.store.notices
                 or (seen := steps.records.poll()) is None
             ):  # fmt: skip
                 return None
@@ -244,6 +247,10 @@ class TopologyController:
             self.state = replace(self.state, findings=findings)
         recovering = self.state.recovering or self.display.reporter.recovering
         steps.actor.act(spec.resource, cluster, self.state.findings, recovering)
+
+    def _leaving(self, cluster: ClusterView, body: Mapping[str, Any] | None = None) -> dict[str, Leaving]:
+        annotations = (body or self.body)["metadata"].get("annotations") or {}
+        return self._notices.of(annotations, executors_of(cluster.pods), cluster.machines)
 
     def _observed(self, spec: Spec, seen: Observation) -> Observation:
         self.driver.heard(seen)

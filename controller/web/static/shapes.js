@@ -17,6 +17,8 @@ const PATHS = {
   ready: CIRCLE,
   joining: HALF,
   standby: RING,
+  draining: HALF,
+  drained: RING,
   lost: CROSS,
 };
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from pathlib import Path
@@ -289,3 +290,36 @@ def test_a_worker_and_an_executor_have_a_host_started_with_their_variables(
     assert started[1]["SPARK_LOCAL_IP"] == "127.0.1.1"
     waiting = Path(started[1][spare_host.FOLDER])
     assert waiting == tmp_path / "spare" and not list(waiting.iterdir())
+
+
+def test_sigterm_is_a_notice_and_the_node_ends_when_it_is_over(
+    scene: AgentScene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(agent_module, "_now", lambda: now[0])
+    scene.agent._scratch, scene.agent._grace_s = tmp_path, 5.0
+    serve(scene, ROOT)
+    scene.turn()
+    scene.agent._leave_in_time()
+    (tmp_path / agent_module.GRACE).write_text("10\n")
+    for _ in range(2):  # a second one changes nothing
+        scene.agent._events.put("leaving")
+        scene.turn()
+        now[0] += 3
+    path = f"{ROOT}/leaving/n1#1"
+    assert json.loads(scene.tree.znodes[path].data) == {"by": 1010.0, "reason": "SIGTERM"}
+    assert scene.tree.owners[path] == scene.zk.id
+    assert f"{CONTROL}/leaving/n1#1" not in scene.tree.znodes
+    assert scene.worker.alive
+    scene.agent._leave_in_time()
+    now[0] = 1010.0
+    with pytest.raises(SystemExit) as ended:
+        scene.agent._leave_in_time()
+    assert ended.value.code == agent_module.LEFT
+
+
+def test_without_a_file_the_grace_is_the_option(scene: AgentScene, tmp_path: Path) -> None:
+    scene.agent._scratch, scene.agent._grace_s = tmp_path, 7.0
+    assert scene.agent._grace() == 7.0
+    (tmp_path / agent_module.GRACE).write_text("soon")
+    assert scene.agent._grace() == 7.0

@@ -159,6 +159,25 @@ def test_pause_and_resume_patch_the_spec_and_nothing_else(bare: StubCluster, tmp
         assert body == {"spec": {"paused": paused}}
 
 
+def test_drain_patches_an_annotation_and_nothing_else(served: StubCluster, tmp_path: Path) -> None:
+    known = json.loads(ask(served, tmp_path, "status", "oncall", "-o", "json").stdout)["nodes"]
+    node = next(entry["name"] for entry in known if entry["state"] != "lost")
+    notes = served.answers[f"{GROUP}/streamtopologies/oncall"]["metadata"].setdefault("annotations", {})
+    notes["reprise.dev/drain"] = "another"
+    for words, left in (
+        (("drain", node, "oncall"), f"another,{node}"),
+        (("drain", node, "oncall", "--undo"), "another"),
+    ):
+        result = ask(served, tmp_path, *words)
+        assert result.exit_code == 0, result.output
+        path, body = served.patches[-1]
+        assert path.startswith(f"{GROUP}/streamtopologies/oncall?fieldManager=reprise-cli")
+        assert set(body["metadata"]["annotations"]["reprise.dev/drain"].split(",")) == set(left.split(","))
+    result = ask(served, tmp_path, "drain", "no-such", "oncall")
+    assert result.exit_code == 2
+    assert "there is no node 'no-such'" in result.output
+
+
 def test_without_a_name_the_only_topology_is_meant(bare: StubCluster, tmp_path: Path) -> None:
     assert "streams/oncall" in ask(bare, tmp_path, "status", "-n", "streams").output
     items = bare.answers[f"{GROUP}/streamtopologies"]["items"]

@@ -15,9 +15,11 @@ from reprise.controller.coordinator.coordinator import Coordinator
 from reprise.controller.coordinator.store import Store
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.errors import RecordError, StaleError
+from reprise.controller.zookeeper.leaving import encode_leaving
 from reprise.controller.zookeeper.process_records import Leader, parse_leader
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.scheduler import AddPlan, CloseIncident, Desired, WriteDesired, WriteIncident, decide
+from reprise.scheduler.model import Leaving
 from reprise.scheduler.node_start import StartPhase
 from tests.support.memory_zookeeper import MemoryServer
 from tests.support.record_samples import INCIDENT, PLAN, POLICY, replace
@@ -79,6 +81,24 @@ def test_when_a_node_was_asked_for_is_known_from_whoever_sees_its_pod(connect: C
     store.requests = {"n2": 100.0}
     told = {node.name: node.start.at.get(StartPhase.REQUESTED) for node in store.read().snapshot.nodes}
     assert told == {"n1": None, "n2": 100.0}
+
+
+def test_nodes_that_are_to_be_emptied_are_marked_until_the_wish_is_gone(connect: Connect) -> None:
+    store = connect()
+    ready(store, "n1", "n2", "n3")
+    store.read()
+    put(store, "leaving/n2", encode_leaving(Leaving("reprise drain")))
+    put(store, "leaving/n3#1", encode_leaving(Leaving("SIGTERM", 2.0)))
+    store.notices = {"n1": Leaving("machine m-1")}
+
+    def marks() -> dict[str, Leaving | None]:
+        return {node.name: node.leaving for node in store.read().snapshot.nodes}
+
+    expected = {"n1": Leaving("machine m-1"), "n2": Leaving("reprise drain"), "n3": Leaving("SIGTERM", 2.0)}
+    until(lambda: marks() == expected)
+    store.client.delete(f"{store.root}/leaving/n2")
+    store.notices = {}
+    until(lambda: marks() == {"n1": None, "n2": None, "n3": expected["n3"]})
 
 
 def test_the_newest_wish_to_pause_counts_also_one_that_comes_late(connect: Connect) -> None:

@@ -23,6 +23,14 @@ GOOD = [
         {"batch": 40, "freeze": ["n1"], "for": "5s"},
         Fault(Trigger("batch", 40), "freeze", ("n1",), for_s=5.0, label="0"),
     ),
+    (
+        {"at": "5s", "notice": ["n1"]},
+        Fault(Trigger("at", 5.0), "notice", ("n1",), for_s=10.0, label="0"),
+    ),
+    (
+        {"at": "5s", "notice": ["n1", "@o12"], "for": "2m"},
+        Fault(Trigger("at", 5.0), "notice", ("n1", "@o12"), for_s=120.0, label="0"),
+    ),
     ({"at": 0, "thaw": ["n1"], "name": "w"}, Fault(Trigger("at"), "thaw", ("n1",), name="w", label="0")),
     (
         {"on": "plan", "count": 2, "crash": "coordinator"},

@@ -24,6 +24,9 @@ class FakeCluster:
         self.calls.append(("kill", names))
         self.nodes = tuple(n for n in self.nodes if n not in names)
 
+    def notice(self, names: list[str], grace_s: float) -> None:
+        self.calls.append(("notice", (names, grace_s)))
+
     def freeze(self, names: list[str]) -> None:
         self.calls.append(("freeze", names))
 
@@ -165,3 +168,13 @@ def test_the_process_that_is_meant_is_crashed_and_no_other(
     _do(injector, crash="coordinator")
     assert (driver.crashes, coordinator.crashes) == (0, 1)
     assert said[0]["target"] == "coordinator"
+
+
+def test_who_was_given_notice_is_killed_after_it_whoever_hosts_what_by_then(
+    injector: Injector, cluster: FakeCluster
+) -> None:
+    _do(injector, notice=["@count.1", "n2"], **{"for": 0})
+    assert cluster.calls == [("notice", (["n2", "n15"], 0.0))]
+    injector.tick({"count.1": "n1#1"})
+    assert cluster.calls[1:] == [("kill", ["n2", "n15"])]
+    assert cluster.nodes == ("n1",)

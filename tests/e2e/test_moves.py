@@ -1,0 +1,83 @@
+"""Nodes that are emptied before they go, on a real cluster: by `reprise drain` and by a notice; the output stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprise.controller.cli.target_local import ZooKeeperTarget
+from reprise.controller.local.cluster import EmbeddedCluster
+from reprise.controller.local.report.layout import read_record
+from reprise.controller.status.partition_state import NodeState, node_states
+from reprise.controller.status.query_state import RunState
+from tests.e2e import scenario
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+NODES = 4
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with scenario.cluster(NODES, cpu_milli=4000) as started:
+        yield started
+
+
+def stood_still(out: Path, since: float) -> dict[str, float]:
+    """The longest time between two batches of each query after a moment, seconds."""
+    shown: dict[str, list[float]] = {}
+    for write in scenario.writes(out):
+        if write["at"] >= since:
+            shown.setdefault(write["query"], []).append(write["at"])
+    return {query: max((b - a for a, b in pairwise(sorted(at))), default=0.0) for query, at in shown.items()}
+
+
+def test_a_node_is_emptied_under_load_and_its_target_is_killed_in_the_middle(
+    cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    resource = scenario.topology2(NODES, **{"sources[source].with.batches": 120})
+    out = tmp_path / "out"
+    seen: dict[str, Any] = {}
+
+    def look(state: RunState, _: object) -> None:
+        observation = state.observation
+        desired, progress = observation.desired, observation.progress
+        if desired is None or progress is None or progress.horizon < 15:
+            return
+        if "node" not in seen:
+            seen["node"] = sorted(set(desired.assignment.values()))[1]
+            seen["before"] = dict(desired.assignment)
+            record = read_record(out)
+            assert record is not None
+            with ZooKeeperTarget(
+                record["zk"], record["root"], lambda: resource, access=record["zkAccess"]
+            ) as it:
+                it.drain(seen["node"].partition("#")[0], True)
+        moved = {p: n for p, n in desired.assignment.items() if n != seen["before"][p]}
+        if moved and "killed" not in seen:
+            seen["killed"] = sorted(moved.values())[0].partition("#")[0]
+            cluster.kill([seen["killed"]])
+        if seen["node"] in observation.nodes:
+            seen["state"] = node_states([seen["node"]], observation)[seen["node"]]
+
+    result = scenario.run(resource, cluster, out, [], watch=look)
+    scenario.assert_exactly_once(result, scenario.write_expected(resource, tmp_path / "expected"))
+    assert seen["state"] is NodeState.DRAINED
+    (incident,) = result.incident["incidents"]
+    assert [node["node"] if isinstance(node, dict) else node for node in incident["lost_nodes"]]
+
+
+def test_two_nodes_that_were_given_notice_are_no_loss(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    while len(cluster.nodes) < NODES:
+        cluster.wait_for([cluster.add_node()])
+    resource = scenario.topology2(NODES, **{"sources[source].with.batches": 120})
+    faults = [{"batch": 20, "notice": ["n2", "n3"], "for": "12s"}]
+    result = scenario.run(resource, cluster, tmp_path / "out", faults)
+    scenario.assert_exactly_once(result, scenario.write_expected(resource, tmp_path / "expected"))
+    noticed = next(a["time"] for a in result.record["actions"] if a["action"] == "notice")
+    print("stood still:", stood_still(tmp_path / "out", noticed))
+    assert result.incident["incidents"] == []
