@@ -128,8 +128,8 @@ class Moving:
     begun: bool = False
     """The most valuable of them have been given theirs already, before a deadline."""
     considered: frozenset[str] = frozenset()
-    """Nodes that are there, with a mark on those to be emptied, when nothing more could be moved before a deadline: for
-    these no plan is made again."""
+    """Nodes that were there, with a mark on those to be emptied, when this was decided: with others it is decided anew, and
+    with the same ones no plan is made again for what has no room before a deadline."""
 
 
 @dataclass(frozen=True, slots=True)

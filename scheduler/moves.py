@@ -80,6 +80,21 @@ def room(view: View) -> Room:
     return Room(placed, staying, sum(costs[p] for p in staying), left)
 
 
+def _anew(s: Situation, moving: Moving) -> Decision | None:
+    """What is decided instead where a move that was prepared is not what is wanted any more.  Notices come one after the
+    other: what they add goes from the same checkpoint."""
+    view, desired = s.view, s.desired
+    if moving.considered != _considered(view) and not moving.begun:
+        to, _ = _next(s)
+        if to and to != moving.to:
+            anew = replace(moving, to=to, considered=_considered(view))
+            reason = f"{_said(view, to)} after that checkpoint, as other nodes are there or leave"
+            return act(RuleName.MOVE_PREPARED, reason, WriteDesired(desired.next(moving=anew, retain=True)))
+    whole = {**desired.assignment, **moving.to}
+    why = _void(view, moving) or next(over_the_cap(view, normal_costs(view), whole), "")
+    return act(RuleName.MOVE_GIVEN_UP, why, WriteDesired(desired.next())) if why else None
+
+
 def after_the_loss(view: View) -> View:
     """How things would stand if the nodes with a deadline were gone."""
     doomed = {p for p, n in view.survivors.items() if _deadline(view, n) is not None}
@@ -108,8 +123,18 @@ def _prepared(s: Situation) -> Decision | None:
     progress = view.snapshot.progress
     assert progress is not None
     to, reason = _next(s)
+    if to and view.poison:
+        # no checkpoint can be complete, and output would be kept for ever
+        return wait(
+            RuleName.MOVES_WAIT, "partitions are set aside, and no checkpoint is complete without them"
+        )
     if to:
-        moving = Moving(to, progress.horizon)
+        before = desired.moving
+        # before a deadline the checkpoint of the step before will do, as output is kept since
+        again = before is not None and desired.retain and _urgent(view)
+        moving = Moving(
+            to, before.after if before and again else progress.horizon, considered=_considered(view)
+        )
         after = desired.next(moving=moving, retain=True).covered_by(view.newest)
         return act(RuleName.MOVE_PREPARED, f"{_said(view, to)} after a checkpoint", WriteDesired(after))
     done = Moving(considered=_considered(view)) if _urgent(view) else None
@@ -123,10 +148,8 @@ def _switched(s: Situation, moving: Moving) -> Decision:
     """The partitions go on elsewhere, as soon as there is a checkpoint from which they have little to do again."""
     view, desired, progress = s.view, s.desired, s.view.snapshot.progress
     assert progress is not None
-    whole = {**desired.assignment, **moving.to}
-    why = _void(view, moving) or next(over_the_cap(view, normal_costs(view), whole), "")
-    if why:
-        return act(RuleName.MOVE_GIVEN_UP, why, WriteDesired(desired.next()))
+    if (other := _anew(s, moving)) is not None:
+        return other
     if not moving.to.keys() <= view.at_work:
         return wait(RuleName.MOVES_WAIT, "not everything is at work yet")
     newest, deterministic = view.newest, view.snapshot.topology.deterministic
@@ -140,7 +163,9 @@ def _switched(s: Situation, moving: Moving) -> Decision:
     if deterministic and not kept:
         if not fresh:
             return wait(RuleName.MOVES_WAIT, "output behind the newest checkpoint is not kept")
-        again = desired.next(moving=Moving(moving.to, progress.horizon), retain=True).covered_by(newest)
+        again = desired.next(
+            moving=replace(moving, after=progress.horizon, begun=False), retain=True
+        ).covered_by(newest)
         return act(
             RuleName.MOVE_PREPARED, "no memory was left to keep output; once more", WriteDesired(again)
         )

@@ -75,7 +75,7 @@ def test_two_nodes_that_were_given_notice_are_no_loss(cluster: EmbeddedCluster, 
     while len(cluster.nodes) < NODES:
         cluster.wait_for([cluster.add_node()])
     resource = scenario.topology2(NODES, **{"sources[source].with.batches": 120})
-    faults = [{"batch": 20, "notice": ["n2", "n3"], "for": "12s"}]
+    faults = [{"batch": 20, "notice": ["n2", "n3"], "for": "20s"}]
     result = scenario.run(resource, cluster, tmp_path / "out", faults)
     scenario.assert_exactly_once(result, scenario.write_expected(resource, tmp_path / "expected"))
     noticed = next(a["time"] for a in result.record["actions"] if a["action"] == "notice")

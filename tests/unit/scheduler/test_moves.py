@@ -185,6 +185,30 @@ def test_with_a_deadline_all_goes_at_once_and_what_has_no_place_stays() -> None:
     assert top.id not in w.incident.queries or w.incident.queries[top.id].losses == 0
 
 
+def test_notices_that_come_one_after_the_other_share_a_checkpoint() -> None:
+    w = running(nodes=5, cpu=80)
+    w.empty("n1", by=w.now + 10)
+    w.coordinate()
+    assert w.desired is not None
+    assert w.desired.moving is not None
+    after, first = w.desired.moving.after, set(w.desired.moving.to)
+    w.drive()
+    w.empty("n3", by=w.now + 10)
+    w.coordinate()
+    assert w.desired.moving is not None
+    assert w.desired.moving.after == after
+    assert set(w.desired.moving.to) == {*first, *on(w, "n3")}
+    while w.desired.moving and w.desired.moving.to:
+        w.run(0.3)
+    w.empty("n2", by=w.now + 10)
+    w.run(0.6)
+    assert w.desired.moving is not None
+    assert w.desired.moving.after == after, "also behind the first step"
+    w.run(5)
+    assert on(w, "n1", "n2", "n3") == []
+    assert (w.desired.moving is None or not w.desired.moving.to) and not w.desired.retain
+
+
 def test_before_the_node_goes_it_moves_from_the_checkpoint_that_there_is() -> None:
     w = running()
     w.empty("n2", by=w.now + 10)
@@ -234,6 +258,21 @@ def test_gaps_of_what_was_moved_take_everything_back() -> None:
     assert decision.rule == RuleName.BUFFERS_DROPPED
     assert decision.desired is not None
     assert decision.desired.generation > w.desired.generation
+
+
+def test_beside_poison_nothing_moves_and_nothing_is_kept() -> None:
+    w = running()
+    w.poison_at["sink.1"] = 0
+    w.run(30)
+    assert w.poison is not None
+    assert w.incident is None
+    w.empty("n2")
+    there = on(w, "n2")
+    w.run(10)
+    assert on(w, "n2") == there
+    assert w.look()[1].rule == RuleName.MOVES_WAIT
+    assert w.desired is not None
+    assert not w.desired.retain
 
 
 def test_invariants_of_moves() -> None:
