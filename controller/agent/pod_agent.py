@@ -9,7 +9,8 @@ Invariants, beside those of `reprise.controller.agent.agent`, whose heartbeat th
   they have given the pod up.  An agent that was frozen or starved for so long stops the executor's processes, and either
   registers again and lets them go on, or is refused and ends them.
 - SIGTERM (eviction, drain, deletion) takes the heartbeat away before the executor goes: the loss is seen at once and
-  not when the session expires.
+  not when the session expires.  With a grace it is a notice first: the pod ends when what it has is assigned elsewhere, and
+  at the latest when the grace is over.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -28,19 +30,23 @@ from reprise.controller.agent import processes
 from reprise.controller.agent.agent import LEFT, NodeAgent
 from reprise.controller.agent.executor import ExecutorProcess
 from reprise.controller.agent.worker import WorkerProcess
-from reprise.controller.zookeeper import membership
+from reprise.controller.zookeeper import membership, paths
 from reprise.controller.zookeeper.errors import (
     BadVersionError,
     ClientError,
     NodeExistsError,
     NoNodeError,
+    RecordError,
     RolledBackError,
 )
+from reprise.controller.zookeeper.fields import as_text, loads
 from reprise.controller.zookeeper.node_record import SESSION_S
 from reprise.controller.zookeeper.session import Stat
+from reprise.controller.zookeeper.znode import unpack
 
 log = logging.getLogger("reprise.node_agent")
 FENCED, EXECUTOR_ENDED = 3, 1
+EMPTY_LOOK_S = 1.0
 ALIVE = "alive"
 """File that is touched by the deciding thread: the probe asks for its age, and for nothing outside of the pod."""
 _NO_MEMBER = (BadVersionError, NoNodeError)
@@ -57,6 +63,8 @@ class ExecutorAgent(NodeAgent):
         super().__init__(options, worker)
         self._root, self._alive = root, alive
         self._joined = False
+        self._asked = float("-inf")
+        """When it was asked last whether anything is assigned to this pod."""
 
     def _run(self) -> None:
         self._incarnation = 1
@@ -68,17 +76,38 @@ class ExecutorAgent(NodeAgent):
         while True:
             self._alive.touch()
             self._next_event()
+            self._leave_in_time()
 
     def _handle(self, event: str) -> None:
-        if event == "leaving":
-            log.info("event=leaving node=%s", self._node)
-            if self._zk.connected:
-                with contextlib.suppress(ClientError):
-                    self._erase(self._root)
-            raise PodEnds(LEFT)
+        if event == "leaving" and not self._grace_s:
+            self._leave()
         if event == "fenced":
             self._fenced("membership record rewritten")
         super()._handle(event)
+
+    def _leave(self) -> None:
+        log.info("event=leaving node=%s", self._node)
+        if self._zk.connected:
+            with contextlib.suppress(ClientError):
+                self._erase(self._root)
+        raise PodEnds(LEFT)
+
+    def _leave_in_time(self) -> None:
+        if self._leaves_at is not None and (time.time() >= self._leaves_at or self._empty()):
+            self._leave()
+
+    def _empty(self) -> bool:
+        """Whether everything is assigned elsewhere; asked once a second."""
+        now = time.monotonic()
+        if not self._zk.connected or now - self._asked < EMPTY_LOOK_S:
+            return False
+        self._asked = now
+        try:
+            raw, _ = self._wait(self._zk.get_async(f"{self._root}/{paths.DESIRED}"))
+            assigned = loads(unpack(raw), paths.DESIRED).mapping("assignment", as_text, {})
+        except (ClientError, RecordError):
+            return False
+        return f"{self._node}#{self._incarnation}" not in assigned.values()
 
     def _renew(self) -> None:
         """No second life in a pod, which ends with its executor."""
@@ -152,6 +181,7 @@ def main(environment: Mapping[str, str]) -> None:
         host=environment["SPARK_EXECUTOR_POD_IP"],
         zk=environment["REPRISE_ZK"],
         cpu_milli=int(environment["REPRISE_CPU_MILLI"]),
+        grace=float(environment.get("REPRISE_GRACE_S", 0)),
         session_timeout_ms=int(environment.get("REPRISE_SESSION_TIMEOUT_MS", SESSION_S * 1000)),
     )
     worker = ExecutorProcess.of(environment, scratch)

@@ -162,6 +162,7 @@ def _settings(options: argparse.Namespace) -> OperatorSettings:
         lease=options.lease, lease_s=options.lease_s,
         session_s=options.session_timeout, settle_s=options.settle, driver_grace_s=options.driver_grace,
         driver_silent_s=options.driver_silent, machine_lost_s=options.machine_lost,
+        notice_s=options.notice,
         leaving_taints=_words(options.leaving_taints),
         switches=options.switches, health_port=options.health_port,
         metrics_port=options.metrics_port, log_format=options.log_format, keep_incidents=options.keep_incidents,
@@ -264,6 +265,10 @@ def _recovery_options(add: _Add, base: OperatorSettings) -> None:
     add(
         "--driver-silent", type=float, default=base.driver_silent_s,
         help="seconds without a report after which a driver is ended and started anew",
+    )  # fmt: skip
+    add(
+        "--notice", type=int, default=base.notice_s,
+        help="seconds that an executor pod that is told to end works on, so that what it has can move",
     )  # fmt: skip
     add(
         "--leaving-taints", default=",".join(base.leaving_taints), metavar="KEY[=SECONDS],...",

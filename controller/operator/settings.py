@@ -120,6 +120,9 @@ class OperatorSettings:
     """How long pods stay on a machine that Kubernetes has found not ready or unreachable, where their topology does not say
     otherwise. Default 5, in place of Kubernetes' 300: by then the machine has been silent for most of a minute already."""
 
+    notice_s: int = 0
+    """How long an executor pod that is told to end works on, so that what it has can move. Default 0: it ends at once."""
+
     leaving_taints: tuple[str, ...] = LEAVING_TAINTS
     """Taints of machines that will be taken away, whose pods are emptied meanwhile: `key`, or `key=seconds` where it is
     known how soon. Default: cordoned machines, and what well-known autoscalers and handlers of interruptions put there."""
@@ -166,6 +169,8 @@ class OperatorSettings:
                      "driver_silent_s"):  # fmt: skip
             if getattr(self, name) <= 0:
                 raise SettingsError(f"{name}: {getattr(self, name)} is not positive")
+        if self.notice_s < 0:
+            raise SettingsError(f"notice_s: {self.notice_s} is negative")
         if self.machine_lost_s < 0:
             raise SettingsError(f"machine_lost_s: {self.machine_lost_s} is negative")
         for taint in self.leaving_taints:

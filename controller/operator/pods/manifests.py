@@ -39,6 +39,7 @@ _DISK_REQUEST = 1 << 30
 """Bytes of disk that a pod asks for when it is placed: what it uses while nothing has failed, and more."""
 _ALIVE_S = 30
 """A touch of the agent's file older than this means that it is stuck; it touches several times a second."""
+_GRACE_S = 10
 _USER = 10001
 _CONTAINER_SECURITY = {
     "allowPrivilegeEscalation": False,
@@ -180,6 +181,7 @@ def executor_template(resource: StreamTopology, settings: OperatorSettings, uid:
             {"name": "REPRISE_CPU_MILLI", "value": str(milli_cpu(resource.nodes.cpu_cores))},
             {"name": "REPRISE_SESSION_TIMEOUT_MS", "value": str(round(settings.session_s * 1000))},
             {"name": "REPRISE_SCRATCH", "value": _SCRATCH},
+            *([{"name": "REPRISE_GRACE_S", "value": str(settings.notice_s)}] if settings.notice_s else []),
             *_log_format(settings),
             *zk_mounts.environment(settings),
         ],
@@ -200,6 +202,8 @@ def executor_template(resource: StreamTopology, settings: OperatorSettings, uid:
         "affinity": _spread(resource),
         "containers": [container],
     }
+    if settings.notice_s:
+        spec["terminationGracePeriodSeconds"] = settings.notice_s + _GRACE_S
     meta = {"labels": labels(resource.name, "executor")}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
@@ -288,7 +292,7 @@ def _pod_spec(resource: StreamTopology, settings: OperatorSettings, disk: int, u
             "fsGroup": _USER,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "terminationGracePeriodSeconds": 10,
+        "terminationGracePeriodSeconds": _GRACE_S,
         "nodeSelector": dict(kubernetes.node_selector),
         "tolerations": _tolerations(resource, settings),
         "imagePullSecrets": [{"name": name} for name in kubernetes.image_pull_secrets],

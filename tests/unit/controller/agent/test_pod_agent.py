@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -139,3 +140,36 @@ def test_a_pod_has_one_life_and_ends_with_its_executor(scene: AgentScene) -> Non
 def test_it_stands_under_its_own_topology_alone_and_counts_no_incarnations(scene: AgentScene) -> None:
     scene.turn()
     assert sorted(scene.tree.records) == [MEMBER, HEARTBEAT]
+
+
+def test_with_a_grace_sigterm_is_a_notice_and_the_pod_ends_when_it_is_empty(scene: AgentScene) -> None:
+    scene.agent._grace_s = 30.0
+    scene.turn()
+    scene.tree.put(f"{ROOT}/desired", b'{"assignment": {"sink.0": "n1#1"}}')
+    scene.agent._events.put("leaving")
+    scene.turn()
+    wish = f"{ROOT}/leaving/n1#1"
+    assert scene.tree.owners[wish] == scene.zk.id
+    assert HEARTBEAT in scene.tree.records
+    scene.agent._leave_in_time()
+    scene.tree.put(f"{ROOT}/desired", b'{"assignment": {"sink.0": "n2#1"}}')
+    scene.agent._leave_in_time()  # it has just asked
+    scene.now += 2.0
+    with pytest.raises(PodEnds) as end:
+        scene.agent._leave_in_time()
+    assert end.value.code == LEFT
+    assert HEARTBEAT not in scene.tree.records
+
+
+@pytest.mark.parametrize("desired", [None, b"no record", b'{"assignment": {"sink.0": "n1#1"}}'])
+def test_at_the_end_of_its_grace_it_goes_whatever_it_has(scene: AgentScene, desired: bytes | None) -> None:
+    scene.agent._grace_s = 0.05
+    scene.turn()
+    if desired is not None:
+        scene.tree.put(f"{ROOT}/desired", desired)
+    scene.agent._events.put("leaving")
+    scene.turn()
+    scene.agent._leave_in_time()
+    time.sleep(0.1)
+    with pytest.raises(PodEnds):
+        scene.agent._leave_in_time()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -168,3 +169,17 @@ def test_pods_leave_a_machine_that_is_lost_in_seconds(
     found = [t for t in spec["tolerations"] if t.get("key") in LOST and t.get("effect") != "NoSchedule"]
     assert {t["key"]: t.get("tolerationSeconds") for t in found} == seconds
     assert len(found) == len(LOST)
+
+
+def test_executors_have_a_longer_grace_where_they_are_to_be_emptied_in_it() -> None:
+    resource = topology()
+    before = manifests.executor_template(resource, SETTINGS)["spec"]
+    assert before["terminationGracePeriodSeconds"] == 10
+    assert "REPRISE_GRACE_S" not in {entry["name"] for entry in before["containers"][0]["env"]}
+    after = manifests.executor_template(resource, dataclasses.replace(SETTINGS, notice_s=45))["spec"]
+    assert after["terminationGracePeriodSeconds"] == 55
+    assert {"name": "REPRISE_GRACE_S", "value": "45"} in after["containers"][0]["env"]
+    driver = manifests.driver_pod(resource, dataclasses.replace(SETTINGS, notice_s=45), OWNER, "minimal-abc")
+    assert driver["spec"]["terminationGracePeriodSeconds"] == 10
+    with pytest.raises(SettingsError, match="notice_s"):
+        dataclasses.replace(SETTINGS, notice_s=-1)
