@@ -4,6 +4,7 @@ from reprise.spark_jobs.operators.frames import ColumnError
 from reprise.spark_jobs.operators.joins import StreamTableJoin, WindowedJoin
 from reprise.spark_jobs.operators.keyed import KeyedAggregate, KeyedCount, Latest
 from reprise.spark_jobs.operators.pairs import Join
+from reprise.spark_jobs.operators.paths import ExtendPath, PathJoin
 from reprise.spark_jobs.operators.rowwise import Filter, FlatMap, Map, Sink, Union
 from reprise.spark_jobs.operators.running import RunningAggregate
 from reprise.spark_jobs.operators.topk import TopK
@@ -11,6 +12,7 @@ from reprise.spark_jobs.operators.windows import SlidingWindow, TumblingWindow
 
 __all__ = [
     "ColumnError",
+    "ExtendPath",
     "Filter",
     "FlatMap",
     "Join",
@@ -18,6 +20,7 @@ __all__ = [
     "KeyedCount",
     "Latest",
     "Map",
+    "PathJoin",
     "RunningAggregate",
     "Sink",
     "SlidingWindow",

@@ -3,6 +3,7 @@
 from reprise.spark_jobs.operators.frames import END_OF_TIME
 from reprise.spark_jobs.sources.generator import GeneratorSource, HashtagSource
 from reprise.spark_jobs.sources.nexmark import NexmarkSource
+from reprise.spark_jobs.sources.reachability import ReachabilitySource
 from reprise.spark_jobs.sources.replay import EventTimeReplay, FileSource
 from reprise.spark_jobs.sources.tables import TableError
 
@@ -13,5 +14,6 @@ __all__ = [
     "GeneratorSource",
     "HashtagSource",
     "NexmarkSource",
+    "ReachabilitySource",
     "TableError",
 ]

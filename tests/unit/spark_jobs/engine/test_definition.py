@@ -50,11 +50,17 @@ def expected_output(resource: StreamTopology, folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-@pytest.mark.parametrize("name", ["two sources", "feedback", "minimal", "topology2"])
+@pytest.mark.parametrize("name", ["two sources", "feedback", "minimal", "topology2", "reachability"])
 def test_same_output_as_the_definition(name: str, tmp_path: Path) -> None:
     resource = load_text(TWO_SOURCES) if name == "two sources" else load_topology(f"examples/{name}.yaml")
     if name == "topology2":
         resource = override(resource, {"sources[source].with.batches": 12, "sources[source].with.rate": 100})
+    if name == "reachability":
+        sources = ("links", "sources", "deletes")
+        small = {"batches": 25, "rate": 40, "nodes": 60}
+        resource = override(
+            resource, {f"sources[{s}].with.{key}": small[key] for s in sources for key in small}
+        )
     world = World(resource, tmp_path, "w")
     world.nodes.start("a", "b", "c")
     world.want(1, 0, world.spread("a", "b", "c"))
