@@ -5,9 +5,11 @@ Where results come at once, the batch in which a row comes is compared, too.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from reprise.spark_jobs.contract import Inbox
@@ -173,6 +175,22 @@ def test_a_first_window_that_is_shorter_moves_the_others(query: str) -> None:
     sql = sql.replace(" w * 10000000 AS", " greatest(w * 10000000 - 5000000, 0) AS")
     assert {row["window_start"] for row in found.output} == {0, 5_000_000, 15_000_000}
     assert counted(found.output) == counted(found.sql(sql))
+
+
+@pytest.mark.parametrize("query", ["q1", "q3", "q8", "q12"])
+def test_the_same_events_from_files_give_the_same_batches(query: str, tmp_path: Path) -> None:
+    """Files deal their rows to partitions in turn, as the generator does, so with as many rows a batch all is equal."""
+    resource = stream(query, 2, 0.2, 7)
+    generated = played(resource)
+    changes: dict[str, Any] = {}
+    for source in resource.sources:
+        path = tmp_path / f"{source.name}.parquet"
+        events = generated.events[source.name].sort_by("time")
+        pq.write_table(events.drop_columns(["batch", "part", "pos"]), path)
+        rows = events.num_rows // 50 // source.parallelism
+        changes[f"sources[{source.name}].class"] = "reprise.spark_jobs.sources:FileSource"
+        changes[f"sources[{source.name}].with"] = {"paths": [str(path)], "rows": rows, "time": "time"}
+    assert played(override(resource, changes)).output == generated.output
 
 
 @pytest.mark.parametrize(
