@@ -1,8 +1,8 @@
-"""How many events a second one core makes of NexMark's kinds, and how many its queries take, without Spark.
+"""How many events of NexMark a second of one core makes, and how many its queries take, without Spark.
 
-Each query runs in this process (`reprise.spark_jobs.operators.local`), with one partition of everything, so its events a
-second are those of one core (polars may use more).  The rate of a query is of what its sources give; beside it stands its
-share of what the sources alone would do in the same run: what is missing to one is what routing and operators cost.
+Each query runs in this process (`reprise.spark_jobs.operators.local`), with one partition of everything; seconds are of CPU
+time, of all threads.  The rate of a query is of the events that its sources give; beside it stands its share of what the
+sources alone do in the same run: what is missing to one is what routing and operators cost.
 
     python -m benchmarks.nexmark [--rate 100000] [--batches 20] [--query nexmark-q8]...
 """
@@ -36,33 +36,33 @@ def single(name: str, rate: int, batches: int) -> StreamTopology:
 
 
 def sources_alone(resource: StreamTopology) -> tuple[int, float]:
-    """Events, and seconds that it takes to make them."""
+    """Events, and seconds of CPU that it takes to make them."""
     events, taken = 0, 0.0
     for spec in resource.sources:
         source, place, end = make_source(spec), Place(spec.name, 0, 1), 0
         batch = 1
         while True:
-            begin = time.perf_counter()
+            begin = time.process_time()
             upto = source.advance(place, batch, end)
             if upto is None:
                 break
             rows = source.read(place, batch, Range(end, upto)).num_rows
             if batch > WARM:
-                events, taken = events + rows, taken + time.perf_counter() - begin
+                events, taken = events + rows, taken + time.process_time() - begin
             end, batch = upto, batch + 1
     return events, taken
 
 
 def queried(resource: StreamTopology) -> tuple[int, float]:
-    """Rows that came out, and seconds that the whole query takes for the same batches."""
+    """Rows that came out, and seconds of CPU that the whole query takes for the same batches."""
     output = [o.name for o in resource.operators if o.output is not None]
     found, begin = 0, 0.0
     for batch, rows in enumerate(run_local(resource), 1):
         if batch == WARM:
-            begin, found = time.perf_counter(), 0
+            begin, found = time.process_time(), 0
         elif batch > WARM:
             found += sum(t.num_rows for name in output if (t := rows[f"{name}.0"]) is not None)
-    return found, time.perf_counter() - begin
+    return found, time.process_time() - begin
 
 
 def figures(names: list[str], rate: int, batches: int) -> Iterator[str]:

@@ -14,10 +14,10 @@ from tests.e2e import scenario
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-BATCHES = 28
+BATCHES = 24
 """A window of Q8 and a part of the next; the nodes die in the first."""
 FAULTS: Sequence[Mapping[str, Any]] = [
-    {"batch": 9, "kill": ["n3", "n4"]},
+    {"batch": 8, "kill": ["n3", "n4"]},
     {"on": "plan", "delay": "1s", "add": 2},
 ]
 EXAMPLES: dict[str, dict[str, Any]] = {

@@ -41,14 +41,31 @@ AT_ONCE: dict[str, str] = {
         SELECT batch, w * 10000000 AS window_start, (w + 1) * 10000000 AS window_end, bidder, time,
                count(*) OVER (PARTITION BY w, bidder ORDER BY batch, part, pos) AS bids
         FROM b""",
+    "q14": """
+        SELECT batch, time, auction, bidder, CAST(price * 0.908 AS DOUBLE) AS price, extra,
+               CASE WHEN h BETWEEN 8 AND 18 THEN 'dayTime' WHEN h <= 6 OR h >= 20 THEN 'nightTime'
+                    ELSE 'otherTime' END AS time_of_day,
+               len(regexp_replace(extra, '[^c]', '', 'g')) AS letters
+        FROM (SELECT *, hour(make_timestamp(time)) AS h FROM bids)
+        WHERE price * 0.908 > 1000000 AND price * 0.908 < 50000000""",
     "q20": """
         SELECT greatest(b.batch, a.batch) AS batch, b.time, auction, bidder, price, channel, url,
                item, initial_bid, reserve, a.time AS opens, expires, seller, category
         FROM bids b JOIN auctions a ON auction = a.id WHERE category = 10""",
+    "q21": """
+        WITH b AS (SELECT *, nullif(regexp_extract(url, '(&|^)channel_id=([^&]*)', 2), '') AS id FROM bids)
+        SELECT batch, time, auction, bidder, price, channel, CASE lower(channel) WHEN 'apple' THEN '0' WHEN 'google' THEN '1'
+               WHEN 'facebook' THEN '2' WHEN 'baidu' THEN '3' ELSE id END AS channel_id
+        FROM b WHERE id IS NOT NULL OR lower(channel) IN ('apple', 'google', 'facebook', 'baidu')""",
     "q22": """
         SELECT batch, time, auction, bidder, price, channel, string_split(url, '/')[4] AS dir1,
                string_split(url, '/')[5] AS dir2, string_split(url, '/')[6] AS dir3
         FROM bids""",
+    "q23": """
+        SELECT greatest(b.batch, p.batch, a.batch) AS batch, bidder, b.time, auction, price, channel, url,
+               name, email, credit_card, city, state,
+               a.id, item, initial_bid, reserve, a.time AS opens, expires, category
+        FROM bids b JOIN persons p ON p.id = bidder JOIN auctions a ON seller = bidder""",
 }
 WHEN_WINDOWS_END: dict[str, str] = {
     "q5": """
@@ -65,7 +82,34 @@ WHEN_WINDOWS_END: dict[str, str] = {
                auctions
         FROM p JOIN a USING (w) WHERE id = seller""",
 }
+RANKS = ", ".join(
+    f"{what} FILTER ({where}) AS {rank}_{name}"
+    for what, name in (
+        ("count(*)", "bids"),
+        ("count(DISTINCT bidder)", "bidders"),
+        ("count(DISTINCT auction)", "auctions"),
+    )
+    for rank, where in (
+        ("low", "price < 10000"),
+        ("middle", "price BETWEEN 10000 AND 999999"),
+        ("high", "price >= 1000000"),
+    )
+)
+DISTINCT = (
+    f"count(*) AS bids, count(DISTINCT bidder) AS bidders, count(DISTINCT auction) AS auctions, {RANKS}"
+)
 HELD: dict[str, tuple[tuple[str, ...], str]] = {
+    "q15": (
+        ("day",),
+        f"""
+        SELECT time - time % 86400000000 AS day, {DISTINCT} FROM bids WHERE batch <= {{upto}} GROUP BY ALL""",
+    ),
+    "q16": (
+        ("channel", "day"),
+        f"""
+        SELECT channel, time - time % 86400000000 AS day, max(time % 86400000000 // 60000000) AS minute, {DISTINCT}
+        FROM bids WHERE batch <= {{upto}} GROUP BY ALL""",
+    ),
     "q17": (
         ("auction", "day"),
         """
@@ -240,6 +284,7 @@ WRONG: dict[str, tuple[str, dict[str, Any]]] = {
     "a wider window": ("q5", {"operators[count].with.size": "12s"}),
     "one of two winners": ("q5", {"operators[sink].with.where": "bids > most"}),
     "a window that is too short": ("q7", {"operators[highest].with.size": "5s"}),
+    "bidders twice": ("q15", {"operators[sink].with.aggregate.bidders": "count()"}),
     "lists that are too short": ("q19", {"operators[sink].with.k": 9}),
 }  # fmt: skip
 
