@@ -19,6 +19,8 @@ from tests.e2e import scenario
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 NODES = 4
+LONGEST_STAND_STILL_S = 10.0
+"""It is two seconds on an idle machine with two cores, and four on a busy one; half of the notice is far from both."""
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +41,7 @@ def stood_still(out: Path, since: float) -> dict[str, float]:
 def test_a_node_is_emptied_under_load_and_its_target_is_killed_in_the_middle(
     cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
-    resource = scenario.topology2(NODES, **{"sources[source].with.batches": 120})
+    resource = scenario.topology2(NODES, **{"sources[source].with.batches": 80})
     out = tmp_path / "out"
     seen: dict[str, Any] = {}
 
@@ -68,16 +70,16 @@ def test_a_node_is_emptied_under_load_and_its_target_is_killed_in_the_middle(
     scenario.assert_exactly_once(result, scenario.write_expected(resource, tmp_path / "expected"))
     assert seen["state"] is NodeState.DRAINED
     (incident,) = result.incident["incidents"]
-    assert [node["node"] if isinstance(node, dict) else node for node in incident["lost_nodes"]]
+    assert any(seen["killed"] in str(node) for node in incident["lost_nodes"])
 
 
 def test_two_nodes_that_were_given_notice_are_no_loss(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     while len(cluster.nodes) < NODES:
         cluster.wait_for([cluster.add_node()])
-    resource = scenario.topology2(NODES, **{"sources[source].with.batches": 120})
-    faults = [{"batch": 20, "notice": ["n2", "n3"], "for": "20s"}]
+    resource = scenario.topology2(NODES, **{"sources[source].with.batches": 80})
+    faults = [{"batch": 20, "notice": ["n2", "n3"], "for": "16s"}]
     result = scenario.run(resource, cluster, tmp_path / "out", faults)
     scenario.assert_exactly_once(result, scenario.write_expected(resource, tmp_path / "expected"))
-    noticed = next(a["time"] for a in result.record["actions"] if a["action"] == "notice")
-    print("stood still:", stood_still(tmp_path / "out", noticed))
     assert result.incident["incidents"] == []
+    noticed = next(a["time"] for a in result.record["actions"] if a["action"] == "notice")
+    assert max(stood_still(tmp_path / "out", noticed).values()) < LONGEST_STAND_STILL_S
