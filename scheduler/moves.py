@@ -49,8 +49,10 @@ class Room:
 
     def __str__(self) -> str:
         named = ", ".join(self.staying[:5]) + (", ..." if len(self.staying) > 5 else "")
+        one = len(self.staying) == 1
+        what = "1 partition stays" if one else f"{len(self.staying)} partitions stay"
         return (
-            f"{len(self.staying)} partitions stay for want of room ({named}): they need {self.needed} milli-CPU, and "
+            f"{what} for want of room ({named}): {'it needs' if one else 'they need'} {self.needed} milli-CPU, and "
             f"{self.free} are left on the other nodes"
         )
 
@@ -88,7 +90,7 @@ def _anew(s: Situation, moving: Moving) -> Decision | None:
         to, _ = _next(s)
         if to and to != moving.to:
             anew = replace(moving, to=to, considered=_considered(view))
-            reason = f"{_said(view, to)} after that checkpoint, as other nodes are there or leave"
+            reason = f"{_said(view, to)}, after that checkpoint, as other nodes are there or leave"
             return act(RuleName.MOVE_PREPARED, reason, WriteDesired(desired.next(moving=anew, retain=True)))
     whole = {**desired.assignment, **moving.to}
     why = _void(view, moving) or next(over_the_cap(view, normal_costs(view), whole), "")
@@ -136,7 +138,7 @@ def _prepared(s: Situation) -> Decision | None:
             to, before.after if before and again else progress.horizon, considered=_considered(view)
         )
         after = desired.next(moving=moving, retain=True).covered_by(view.newest)
-        return act(RuleName.MOVE_PREPARED, f"{_said(view, to)} after a checkpoint", WriteDesired(after))
+        return act(RuleName.MOVE_PREPARED, f"{_said(view, to)}, after a checkpoint", WriteDesired(after))
     done = Moving(considered=_considered(view)) if _urgent(view) else None
     if desired.moving != done or desired.retain:
         reason = reason or "everything that was to be moved is at work elsewhere"
@@ -174,7 +176,7 @@ def _switched(s: Situation, moving: Moving) -> Decision:
     assignment = {**desired.assignment, **now}
     after = desired.next(assignment=assignment, moving=replace(moving, to=rest, begun=True), retain=True)
     after = after.covered_by(newest) if deterministic else after.back_to(newest)
-    said = f"{_said(view, now)} from checkpoint {newest.everybody}"
+    said = f"{_said(view, now)}, from checkpoint {newest.everybody}"
     if not deterministic:
         said += ", and everything goes back to it, as an operator is not deterministic"
     return act(RuleName.MOVED, said, WriteDesired(after))
@@ -269,4 +271,5 @@ def _worth(view: View) -> dict[str, int]:
 
 def _said(view: View, to: Mapping[str, str]) -> str:
     sources = sorted({view.survivors.get(p, "?") for p in to})
-    return f"{len(to)} partitions of {', '.join(sources)} go to {', '.join(sorted(set(to.values())))}"
+    count = "1 partition" if len(to) == 1 else f"{len(to)} partitions"
+    return f"{count} of {', '.join(sources)} to {', '.join(sorted(set(to.values())))}"
