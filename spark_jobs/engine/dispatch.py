@@ -164,7 +164,9 @@ class Dispatch:
         else:
             needs = self._needs(command.hosted)
         near = {t: (command.routes.get(t, ABSENT), command.positions.get(t, 0)) for t in needs.near}
-        installs = {p: {"position": i.position, "file": i.file} for p, i in command.installs.items()}
+        installs = {
+            p: {"position": i.position, "file": i.file, "value": i.value} for p, i in command.installs.items()
+        }
         return _Known(needs, command.hosted, installs, near)
 
     def _needs(self, hosted: Iterable[str]) -> _Needs:

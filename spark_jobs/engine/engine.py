@@ -27,6 +27,7 @@ from reprise.spark_jobs.engine.punctuation import Punctuations
 from reprise.spark_jobs.engine.ranges import ToldRanges
 from reprise.spark_jobs.engine.repeated import Repeated
 from reprise.spark_jobs.engine.restore_point import RestorePoint
+from reprise.spark_jobs.engine.restore_value import valued
 from reprise.spark_jobs.engine.trouble import SLOW_S, passing, say_slow
 from reprise.spark_jobs.errors import DataPlaneError, HostBusyError, JobError
 from reprise.spark_jobs.node.command import Command, Held, Install, Report, Usage, size_of
@@ -137,15 +138,14 @@ class Engine:
         rollback = desired.generation != before.generation
         changed = self.topology.partitions if rollback or desired.lines != before.lines else ()
         back = {p for p in changed if desired.origin(p).generation != before.origin(p).generation}
-        installs = any(
-            p in back or before.assignment.get(p) != node or p not in self.positions
-            for p, node in desired.assignment.items()
-        )
+        stays = {p for p, node in before.assignment.items() if p in self.positions and p not in back}
+        installs = {p for p, n in desired.assignment.items() if p not in stays or before.assignment[p] != n}
         going_back = rollback or self._went_back_alone
         if installs:
             found = self.restore_point.find(positions, bool(back) or going_back)
             if going_back:
                 self.store.withdraw(desired.checkpoint)
+            found = valued(found, installs, self.topology)
             self.restore_point.take(positions, found)  # nothing raises from here on
         self._went_back_alone = going_back and not installs
         self.figures.reached(self.horizon)

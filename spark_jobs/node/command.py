@@ -24,10 +24,14 @@ Order = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Install:
-    """Start a partition from its snapshot at `position`; `file`: its state, {path, size, sha256}; None where it has none."""
+    """Start a partition from its snapshot at `position`; `file`: its state, {path, size, sha256}; None where it has none.
+
+    `value`: the greater, the earlier a host fetches it among others (`reprise.algorithms.restore_order`).
+    """
 
     position: int
     file: Mapping[str, Any] | None = None
+    value: float = 0.0
 
 
 def size_of(file: Mapping[str, Any] | None) -> int:

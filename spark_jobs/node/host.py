@@ -246,7 +246,7 @@ class Host:
     def _join(self, command: Command) -> None:
         """Install the partitions for which everything is there, as far as there is time."""
         until = time.monotonic() + JOIN_S
-        for partition, attempt in list(self._attempts.items()):
+        for partition, attempt in sorted(self._attempts.items(), key=lambda one: -one[1].install.value):
             if attempt.due <= self.clock():
                 self._try(partition, attempt, command)
             if time.monotonic() > until:
@@ -260,7 +260,9 @@ class Host:
         prepared: Prepared | None = Prepared()
         try:
             if prepare.waits:
-                prepared = self._restorer.ask(partition, installation, size_of(install.file), prepare)
+                prepared = self._restorer.ask(
+                    partition, installation, size_of(install.file), prepare, install.value
+                )
             if prepared is None:
                 return
             self.busy.begin(Activity.INSTALL, partition, install.position)

@@ -182,7 +182,7 @@ def _command(order: Order, raw: Mapping[str, Any], book: _Book) -> Command:
         **{name: raw[name] for name in EACH if name != "punctuations"},
         punctuations=tuple(raw["punctuations"]),
         hosted=book.held["hosted"],
-        installs={p: Install(i["position"], i["file"]) for p, i in book.held["installs"].items()},
+        installs={p: Install(i["position"], i["file"], i["value"]) for p, i in book.held["installs"].items()},
         covered=Positions(**book.held["covered"]),
         routes=_Made(lambda: _routes(book)),
         positions=_Made(lambda: _positions(book)),

@@ -64,6 +64,7 @@ class _Preparation:
     size: int
     prepare: Callable[[], Prepared]
     asked: float
+    value: float = 0.0
     stage: _Stage = _Stage.QUEUED
     told: bool = False
     dropped: bool = False
@@ -72,7 +73,7 @@ class _Preparation:
 
 
 class Restorer:
-    """The preparations of one host, in the order in which they were asked for."""
+    """The preparations of one host, those of the greatest value first and else as they were asked for."""
 
     def __init__(self, limit: int = LIMIT, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit, self._clock = limit, clock
@@ -83,11 +84,17 @@ class Restorer:
         """Bytes of states that are being read or wait to be installed, also of those that nobody wants any more."""
 
     def ask(
-        self, partition: str, installation: str, size: int, prepare: Callable[[], Prepared]
+        self,
+        partition: str,
+        installation: str,
+        size: int,
+        prepare: Callable[[], Prepared],
+        value: float = 0.0,
     ) -> Prepared | None:
         """What `prepare` has made for this installation, handed out once; None: not yet, ask again.
 
-        The first call has it begun; `size`: bytes of the state that it reads.  Raises what `prepare` has raised, and the
+        The first call has it begun; `size`: bytes of the state that it reads; `value`: the greater, the earlier its turn
+        comes among those that wait.  Raises what `prepare` has raised, and the
         next call has it begun anew.
         """
         with self._changed:
@@ -96,7 +103,9 @@ class Restorer:
                 self._drop(partition)
                 found = None
             if found is None:
-                found = self._wanted[partition] = _Preparation(installation, size, prepare, self._clock())
+                found = self._wanted[partition] = _Preparation(
+                    installation, size, prepare, self._clock(), value
+                )
                 self._begin_more()
             if found.stage is not _Stage.DONE:
                 return None
@@ -145,13 +154,12 @@ class Restorer:
     def _begin_more(self) -> None:
         begun = sum(p.stage is _Stage.UNDER_WAY for p in self._wanted.values())
         holding = any(p.stage is not _Stage.QUEUED for p in self._wanted.values())
-        for found in self._wanted.values():
-            if found.stage is not _Stage.QUEUED:
-                continue
+        queued = [p for p in self._wanted.values() if p.stage is _Stage.QUEUED]
+        for found in sorted(queued, key=lambda one: -one.value):
             if begun >= PARALLEL or self._threads >= MOST_THREADS:
                 return
             if holding and self._held + found.size > self._limit:
-                return  # nobody behind it overtakes it, or what is large would wait for ever
+                return  # nobody of less value overtakes it, or what is large would wait for ever
             found.stage = _Stage.UNDER_WAY
             begun, holding = begun + 1, True
             self._threads += 1

@@ -217,3 +217,16 @@ def test_what_does_not_come_is_told_once(gate: Gate) -> None:
     now[0] += 100
     assert restorer.slow() == []
     gate.doors["a.0"].set()
+
+
+def test_what_brings_back_most_has_its_turn_first(gate: Gate) -> None:
+    """One after the other, with room for one; what has begun goes on, and of those that wait the greatest value is next."""
+    restorer = Restorer(limit=1)
+    values = {"a.0": 0.0, "b.0": 0.5, "c.0": 2.0, "d.0": 0.5}
+    for name, value in values.items():
+        assert restorer.ask(name, "1.1.1", 1, gate.prepares(name), value) is None
+    for name in ("a.0", "c.0", "b.0", "d.0"):
+        until(lambda name=name: gate.begun[-1:] == [name])  # type: ignore[misc]
+        gate.doors[name].set()
+        until(lambda name=name: restorer.ask(name, "1.1.1", 1, gate.prepares(name), values[name]))  # type: ignore[misc]
+    assert gate.begun == ["a.0", "c.0", "b.0", "d.0"]
