@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 import threading
 import time
@@ -23,6 +24,10 @@ from reprise.spark_jobs.state.release import Release
 from reprise.spark_jobs.state.standby import take_over
 from reprise.spark_jobs.topology import StreamTopology, expand
 from tests.support.prepared import let_all_come
+
+MANY = 2000
+PATIENCE_S = 60.0
+"""Jobs that have nothing to do take next to no time, and a busy machine may let no other thread run meanwhile."""
 
 
 class LocalNodes:
@@ -142,10 +147,15 @@ class World:
         spec = EngineSpec(seq, generation, checkpoint, assignment, retain, complete, lines=lines or {})
         self.engine.want(replace(spec, checkpoint_after=after))
 
-    def run(self, until: Callable[[Engine], bool], limit: int = 2000) -> None:
-        for _ in range(limit):
+    def run(self, until: Callable[[Engine], bool], limit: int | None = None) -> None:
+        """Job after job; fails after `limit` of them.  Without one it fails after `MANY`, but not before the threads that
+        read and store have had `PATIENCE_S`."""
+        ends = time.monotonic() + (PATIENCE_S if limit is None else 0.0)
+        for number in itertools.count():
             if until(self.engine):
                 return
+            if number >= (MANY if limit is None else limit) and time.monotonic() > ends:
+                break
             self.engine.tick(self.nodes.living(), threading.Event())
         raise AssertionError(
             f"not reached: {self.engine.positions} {self.engine.failed} {self.engine.problems[-3:]}"
