@@ -44,7 +44,7 @@ def example(name: str, parallelism: int = 2, **changes: Any) -> StreamTopology:
     paths: dict[str, Any] = {}
     for stage in resource.sources:
         paths |= {
-            f"sources[{stage.name}].with.{key}": value for key, value in ({"rate": 400} | changes).items()
+            f"sources[{stage.name}].with.{key}": value for key, value in ({"rate": 200} | changes).items()
         }
         paths[f"sources[{stage.name}].parallelism"] = parallelism
     for operator in resource.operators:

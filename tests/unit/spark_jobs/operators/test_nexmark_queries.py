@@ -139,7 +139,7 @@ HELD: dict[str, tuple[tuple[str, ...], str]] = {
 
 SHAPES = [(2, 0.3, 1), (3, 0.0, 2), (1, 0.1, 0), (4, 0.2, 3)]
 """Parallelism, share of the hot key, seed."""
-CORE = 2
+CORE = 1
 shapes = pytest.mark.parametrize(
     ("parallelism", "hot", "seed"),
     [pytest.param(*s, marks=[] if i < CORE else [pytest.mark.wide]) for i, s in enumerate(SHAPES)],
@@ -162,7 +162,7 @@ def test_rows_and_their_batches_are_those_of_the_sql(
     query: str, parallelism: int, hot: float, seed: int
 ) -> None:
     found = played(stream(query, parallelism, hot, seed))
-    assert len(found.output) > 20
+    assert len(found.output) >= 15
     assert counted(found.output) == counted(found.sql(AT_ONCE[query]))
 
 
@@ -224,7 +224,7 @@ def test_a_first_window_that_is_shorter_moves_the_others(query: str) -> None:
 @pytest.mark.parametrize("query", ["q1", "q3", "q8", "q12"])
 def test_the_same_events_from_files_give_the_same_batches(query: str, tmp_path: Path) -> None:
     """Files deal their rows to partitions in turn, as the generator does, so with as many rows a batch all is equal."""
-    resource = stream(query, 2, 0.2, 7)
+    resource = example(query, 2, batches=50, hot=0.2, seed=7, rate=400)
     generated = played(resource)
     changes: dict[str, Any] = {}
     for source in resource.sources:
