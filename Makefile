@@ -11,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE :=
 MOSTLY_WAITING := tests/unit tests/kafka
 
 .PHONY: help setup lock sbom demo demo-kafka test test-fast test-soak mutants control-plane lint generate \
-	bench-recovery bench-calm bench-notice bench-node-start bench-overhead bench-pace bench-width bench-exchange bench-planners bench-kafka \
+	bench-recovery bench-checkpoints bench-calm bench-notice bench-node-start bench-overhead bench-pace bench-width bench-exchange bench-planners bench-kafka \
 	bench-operator clean
 
 help:  ## this list
@@ -89,6 +89,9 @@ bench-planners: setup  ## fig. 16 of the paper, planners against the optimum
 
 bench-recovery: setup  ## figs. 12 and 15: incremental, blocking, operator-centric, best case
 	$(BIN)/python -m benchmarks.recovery --out out/bench-recovery
+
+bench-checkpoints: setup  ## one query lost by each checkpointing protocol: restart, recovery, what was stored, skipped, useless
+	$(BIN)/python -m benchmarks.checkpoints --out out/bench-checkpoints
 
 bench-calm: setup  ## half of a topology restores from a store that sleeps, and catches up: what the other half notices
 	$(BIN)/python -m benchmarks.calm --out out/bench-calm

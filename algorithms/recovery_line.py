@@ -7,9 +7,10 @@ replays from there.  A global checkpoint, where every partition goes back to one
 An edge u -> p has a delay d: 0, and 1 for a feedback edge.  A partition at position x has taken batches up to x - d
 from u, and asks for `need = max(1, x + 1 - d)` next.  A line is valid when on each edge
 
-- no message is missing: if p goes back, batches from `need` on can be had.  From a source they are read again, as far
-  back as the ledger of ranges reaches.  From a partition that stays they are sent again, if its buffer begins early
-  enough.  From one that goes back they are in its snapshot, or it makes them once more;
+- no message is missing: batches from `need` on can be had.  From a source they are read again, as far back as the ledger
+  of ranges reaches.  From a partition that stays they are sent again, if its buffer begins early enough.  From one that
+  goes back they are in its snapshot, or it makes them once more, also where p stays and has not come as far as that
+  snapshot;
 - no message is an orphan: if u goes back and a replay of it may differ, p has taken nothing that u makes again.  Where
   u is replayable (the same rows for the same batch) an orphan does no harm: p skips what it has taken.
 
@@ -99,6 +100,10 @@ class World(Generic[S]):
     """The first batch that sources can read again."""
     replayable: frozenset[str]
     """Partitions that give the same rows for the same batch when they replay."""
+    absent: frozenset[str] = frozenset()
+    """Partitions that are not at work and that no line has to bring back now: they ask for nothing and give nothing."""
+    index: Mapping[str, tuple[Edge, ...]] | None = None
+    """What `by_end` says of the edges, where somebody has asked it before."""
 
     def __post_init__(self) -> None:
         for partition, known in self.snapshots.items():
@@ -109,11 +114,16 @@ class World(Generic[S]):
     @cached_property
     def touching(self) -> Mapping[str, tuple[Edge, ...]]:
         """Edges by each of their ends."""
-        found: dict[str, list[Edge]] = {}
-        for edge in self.edges:
-            for end in {edge.source, edge.target}:
-                found.setdefault(end, []).append(edge)
-        return {partition: tuple(edges) for partition, edges in found.items()}
+        return by_end(self.edges) if self.index is None else self.index
+
+
+def by_end(edges: Collection[Edge]) -> Mapping[str, tuple[Edge, ...]]:
+    """Edges by each of their ends."""
+    found: dict[str, list[Edge]] = {}
+    for edge in edges:
+        for end in {edge.source, edge.target}:
+            found.setdefault(end, []).append(edge)
+    return {partition: tuple(ends) for partition, ends in found.items()}
 
 
 class Cause(StrEnum):
@@ -144,6 +154,8 @@ def line(world: World[S], failed: Collection[str]) -> Mapping[str, S] | Impossib
     changed = deque(sorted(chosen))
     while changed:  # lines 3 to 6
         for edge in world.touching.get(changed.popleft(), ()):
+            if edge.source in world.absent or edge.target in world.absent:
+                continue
             for lowered in (_sender, _receiver):
                 outcome = lowered(world, chosen, edge)
                 if isinstance(outcome, Impossible):
@@ -155,9 +167,12 @@ def line(world: World[S], failed: Collection[str]) -> Mapping[str, S] | Impossib
 
 def _sender(world: World[S], chosen: dict[str, S], edge: Edge) -> str | Impossible | None:
     """Take the edge's source back to where it can give its target what that needs; its name if it was."""
-    if edge.target not in chosen:
+    if edge.target in chosen:
+        need = edge.need(chosen[edge.target].position)
+    elif edge.source in chosen and edge.target in world.positions:
+        need = edge.need(world.positions[edge.target])
+    else:
         return None
-    need = edge.need(chosen[edge.target].position)
     if edge.source in world.sources:
         return Impossible(edge, Cause.LEDGER, need) if world.ledger_first > need else None
     if edge.source in chosen:

@@ -84,7 +84,7 @@ def policy_of(resource: StreamTopology, settle_s: float, driver_grace_s: float) 
     recovery = resource.recovery
     return Policy(
         strategy=Strategy(recovery.strategy),
-        scope=Scope(recovery.scope),
+        scope=_scope(resource),
         correlated_nodes=recovery.correlated_nodes,
         window_s=recovery.window_s,
         cpu_cap=recovery.cpu_cap,
@@ -96,6 +96,12 @@ def policy_of(resource: StreamTopology, settle_s: float, driver_grace_s: float) 
         node_cpu_milli=milli_cpu(resource.nodes.cpu_cores),
         driver_grace_s=driver_grace_s,
     )
+
+
+def _scope(resource: StreamTopology) -> Scope:
+    """With snapshots of single partitions `auto` takes back nobody but those that the driver's line names."""
+    scope = Scope(resource.recovery.scope)
+    return Scope.PARTITION if scope is Scope.AUTO and resource.checkpoint.uncoordinated else scope
 
 
 def _deterministic(resource: StreamTopology, own_code: bool) -> bool:

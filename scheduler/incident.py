@@ -85,6 +85,7 @@ class EventName(StrEnum):
     TAKEN_OFF = "taken-off"
     STOPPED = "stopped"
     WAITING = "waiting"
+    WENT_BACK = "went-back"
     RESTORED = "restored"
     FALSE_ALARM = "false-alarm"
     CLOSED = "closed"

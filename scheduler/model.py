@@ -38,6 +38,7 @@ class Scope(StrEnum):
 
     GLOBAL = "global"  # everything
     ANCESTORS = "ancestors"  # what has to make again what the failed ones read
+    PARTITION = "partition"  # those alone that cannot be fed any more: the driver finds them
     AUTO = "auto"  # nothing that lives, where its output since then is still there; else the ancestors
 
 
@@ -167,6 +168,8 @@ class Progress:
     checkpoint: int = 0
     lines: Mapping[str, int] = field(default_factory=dict)
     """Partition -> batch of its snapshot in the newest complete checkpoint, of those that are not at `checkpoint`."""
+    restored: Mapping[str, int] = field(default_factory=dict)
+    """Partition -> batch of the snapshot that it was restored from since something failed, where the driver chose it."""
     bad_checkpoints: frozenset[int] = frozenset()
     gaps: frozenset[str] = frozenset()
     buffers: Mapping[str, int] = field(default_factory=dict)

@@ -162,6 +162,7 @@ def _switched(s: Situation, moving: Moving) -> Decision:
         said = "the topology is paused" if desired.paused else f"a checkpoint behind batch {moving.after}"
         return wait(RuleName.MOVES_WAIT, f"{said} is waited for", until)
     kept = progress.kept_since is not None and progress.kept_since <= newest.everybody and not newest.others
+    kept = kept or view.by_driver  # it takes back with them who has not kept enough
     if deterministic and not kept:
         if not fresh:
             return wait(RuleName.MOVES_WAIT, "output behind the newest checkpoint is not kept")

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from reprise.algorithms.positions import Origin
 from reprise.scheduler import back
-from reprise.scheduler.incident import EventName, Incident, LostNode, Phase, QueryTimeline
+from reprise.scheduler.incident import EventName, Incident, LostNode, Phase, QueryTimeline, some
 from reprise.scheduler.node_start import MAX_STARTS, NodeStart, StartPhase
 from reprise.scheduler.view import View
 
@@ -22,6 +23,7 @@ def observe(view: View, incident: Incident) -> Incident:
     incident = _queries_lost(view, incident)
     incident = _nodes_started(view, incident)
     if view.acked:
+        incident = _went_back(view, incident)
         incident = _queries_restored(view, incident)
         incident = _waiting_or_recovering(view, incident)
     return incident
@@ -94,6 +96,19 @@ def _nodes_started(view: View, incident: Incident) -> Incident:
             now = now.known({StartPhase.PLANNED: planned})
         starts[node.id] = now
     return incident if starts == incident.starts else replace(incident, starts=starts)
+
+
+def _went_back(view: View, incident: Incident) -> Incident:
+    """With the snapshots that the driver has chosen: what went back to where."""
+    progress = view.snapshot.progress
+    if progress is None or not progress.restored:
+        return incident
+    lines = {p: Origin(incident.generation, k) for p, k in sorted(progress.restored.items())}
+    known = {p: origin.position for p, origin in incident.lines.items()}
+    if known == progress.restored:
+        return incident
+    new = [f"{p} to {k}" for p, k in sorted(progress.restored.items()) if known.get(p) != k]
+    return replace(incident, lines=lines).log(view.now, EventName.WENT_BACK, some(new))
 
 
 def _queries_lost(view: View, incident: Incident) -> Incident:

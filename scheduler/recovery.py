@@ -89,6 +89,8 @@ def _with_ancestors(s: Situation, after: Desired, failed: Collection[str]) -> tu
     again = {p for p in s.view.failed if s.desired.assignment.get(p) in usable}
     stay = sum(after.assignment.get(p) == n for p, n in s.view.survivors.items() if p not in back)
     note = f"{stay} at work go on"
+    if s.view.by_driver:
+        note += ", as far as the driver's line lets them"
     if back:
         note += f", and {len(back)} go back to checkpoint {s.view.newest_checkpoint}, as what they have sent is not kept"
     return after.covered_by(s.view.newest).taking_back(back | again), note
@@ -172,7 +174,7 @@ def _after_plan(s: Situation, desired: Desired, planned: Planned) -> Incident:
         phase=Phase.RECOVERING if desired is not s.desired else s.open.phase,
         checkpoint=desired.checkpoint,
         generation=desired.generation,
-        lines=desired.lines,
+        lines=s.open.lines if s.view.by_driver else desired.lines,
         driver_until=None,
         considered=s.considered(planned.pending, planned.added),
     )

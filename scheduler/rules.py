@@ -239,12 +239,17 @@ def checkpoint_complete(s: Situation) -> Decision | None:
     final = progress is not None and view.acked and progress.ended and newest >= progress.horizon
     # one that was announced before the failure may be complete as soon as all are at work, long before they have caught up
     newer = view.newest.beyond(s.open.restored_from) and newest > s.open.horizon
+    if view.by_driver and progress is not None and progress.restored:
+        # those that went back have stored what came after the failure; when the others store themselves is their affair
+        newer = all(progress.covers.of(p) > max(k, s.open.horizon) for p, k in progress.restored.items())
     if not newer and not (final and not view.failed):
         return None
     if not view.acked:  # the last look at the queries is at a report that may be believed
         return None
     if behind_newest(view) or (progress is not None and progress.gaps):
         return None  # it has still to come to where the others were
+    if view.by_driver and progress is not None and progress.restored and not final:
+        return _closed(s, f"all {len(progress.restored)} that went back are stored again", view.newest)
     return _closed(s, f"global checkpoint {newest} is complete", view.newest)
 
 

@@ -19,14 +19,16 @@ from reprise.scheduler.view import View
 
 def some_stay(view: View) -> bool:
     """Whether a first plan leaves partitions at work that need not go back; else all do."""
-    return (
-        bool(view.survivors)  # none after a restart of the driver
+    if not (
+        view.survivors  # none after a restart of the driver
         and view.policy.scope is not Scope.GLOBAL
         and view.policy.strategy.whole_queries
         and view.snapshot.topology.deterministic
-        and not view.newest.others  # a line goes back as a whole
-        and not behind_newest(view)
-    )
+    ):
+        return False
+    if view.by_driver:
+        return True  # the driver knows what each still holds, and takes back who has not enough
+    return not view.newest.others and not behind_newest(view)  # a line goes back as a whole
 
 
 def behind_newest(view: View) -> bool:
@@ -41,7 +43,10 @@ def behind_newest(view: View) -> bool:
 
 def going_back(view: View, failed: Collection[str]) -> frozenset[str]:
     """Partitions at work that go back to the newest checkpoint with `failed`: none where all that lives has kept its output
-    since, else the operators that the failed ones read, directly or not.  Sources stay: they read their input again."""
+    since, else the operators that the failed ones read, directly or not.  Sources stay: they read their input again.  Of
+    snapshots of single partitions the driver finds the line, and reports it (`Progress.restored`)."""
+    if view.by_driver:
+        return frozenset()
     progress = view.snapshot.progress
     kept = progress.kept_since if progress is not None else None
     if view.policy.scope is Scope.AUTO and kept is not None and kept <= view.newest_checkpoint:

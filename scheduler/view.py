@@ -12,7 +12,16 @@ from dataclasses import dataclass
 
 from reprise.algorithms.failure import Failure
 from reprise.algorithms.positions import Positions
-from reprise.scheduler.model import Desired, Leaving, Node, Policy, Progress, QueryView, Snapshot
+from reprise.scheduler.model import (
+    Desired,
+    Leaving,
+    Node,
+    Policy,
+    Progress,
+    QueryView,
+    Scope,
+    Snapshot,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,11 @@ class View:
     def newest_checkpoint(self) -> int:
         """The batch by which that checkpoint is found."""
         return self.newest.everybody
+
+    @property
+    def by_driver(self) -> bool:
+        """Whether the driver finds from which snapshot each partition is restored, and says so when it has."""
+        return self.policy.scope is Scope.PARTITION
 
     @property
     def now(self) -> float:
@@ -118,7 +132,7 @@ def look(snapshot: Snapshot, policy: Policy) -> View:
         failed=failed,
         survivors=survivors,
         at_work=frozenset(survivors.keys() & positions.keys()),
-        newest=_newest(snapshot),
+        newest=_newest(snapshot, policy),
     )
 
 
@@ -165,8 +179,12 @@ def _failed(
     return found
 
 
-def _newest(snapshot: Snapshot) -> Positions:
-    """Only the names are known here of checkpoints other than the driver's newest one: they count as rounds."""
+def _newest(snapshot: Snapshot, policy: Policy) -> Positions:
+    """Only the names are known here of checkpoints other than the driver's newest one: they count as rounds.  Where
+    partitions store themselves by their own clocks the driver alone finds lines, so its report counts: by its name, the
+    position of who is stored least far, as a record of all positions would tell the driver nothing."""
+    if policy.scope is Scope.PARTITION and snapshot.progress is not None:
+        return Positions(snapshot.progress.checkpoint)
     found, bad, trimmed = {k: Positions(k) for k in (0, *snapshot.checkpoints)}, set[int](), 0
     if snapshot.progress:
         found[snapshot.progress.checkpoint] = snapshot.progress.covers

@@ -62,6 +62,7 @@ def progress_of(
         done=progress.done,
         checkpoint=progress.covers.everybody,
         lines=progress.covers.others,
+        restored=progress.restored,
         bad_checkpoints=frozenset(progress.bad_checkpoints),
         trimmed=progress.trimmed,
         kept_since=progress.kept_since,

@@ -120,6 +120,7 @@ def encode_progress(x: Progress) -> bytes:
         {
             **shallow(x),
             "lines": dict(x.lines),
+            "restored": dict(x.restored),
             "nodes": sorted(x.nodes),
             "bad_checkpoints": sorted(x.bad_checkpoints),
             "gaps": sorted(x.gaps),
@@ -153,6 +154,7 @@ def parse_progress(raw: bytes, path: str = paths.PROGRESS) -> Progress:
         bad_checkpoints=frozenset(f.items("bad_checkpoints", as_integer, [])),
         trimmed=f.integer("trimmed", 0),
         kept_since=f.maybe_integer("kept_since"),
+        restored=f.mapping("restored", as_integer, {}),
         gaps=frozenset(f.items("gaps", as_text, [])),
         buffers=f.mapping("buffers", as_integer, {}),
         stuck=f.text("stuck", ""),

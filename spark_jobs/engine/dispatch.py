@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from reprise.spark_jobs.node.command import Command
+from reprise.spark_jobs.node.command import Command, Install
 from reprise.spark_jobs.node.orders import ABSENT, ALWAYS, EACH, Told
 from reprise.spark_jobs.topology import Mode, Topology
 
@@ -164,9 +164,7 @@ class Dispatch:
         else:
             needs = self._needs(command.hosted)
         near = {t: (command.routes.get(t, ABSENT), command.positions.get(t, 0)) for t in needs.near}
-        installs = {
-            p: {"position": i.position, "file": i.file, "value": i.value} for p, i in command.installs.items()
-        }
+        installs = {p: _said(i) for p, i in command.installs.items()}
         return _Known(needs, command.hosted, installs, near)
 
     def _needs(self, hosted: Iterable[str]) -> _Needs:
@@ -213,11 +211,19 @@ def _own(command: Command, now: _Known, before: _Known | None, wanted: frozenset
         raw["hosted"] = now.hosted
     if before is None or now.installs != before.installs:
         raw["installs"] = now.installs
+    if command.snapshot:
+        raw["snapshot"] = command.snapshot
     if near := {t: x for t, x in now.near.items() if before is None or before.near.get(t) != x}:
         raw["near"] = near
     if now.needs.near and wanted:
         raw["resend"] = [t for t, (slot, _) in now.near.items() if t in wanted and slot != ABSENT]
     return _inner(raw)
+
+
+def _said(install: Install) -> dict[str, Any]:
+    raw: dict[str, Any] = {"position": install.position, "file": install.file, "value": install.value}
+    more = {"watermark": install.watermark, "since": install.since}
+    return raw | {name: value for name, value in more.items() if value is not None}
 
 
 def _json(value: Any) -> bytes:

@@ -12,28 +12,34 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reprise.algorithms.failure import Failure, FailureKind
-from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.engine.dispatch import Dispatch
 from reprise.spark_jobs.engine.drain import Drain
 from reprise.spark_jobs.engine.engine_spec import EngineSpec, Sites
 from reprise.spark_jobs.engine.figures import Figures, JobTimes
 from reprise.spark_jobs.engine.jobs import Connection, Jobs
-from reprise.spark_jobs.engine.progress import Progress, counted_by_operator, slowest_able
+from reprise.spark_jobs.engine.local_lines import LocalLines
+from reprise.spark_jobs.engine.origins import (
+    begins_at,
+    complete_checkpoints,
+    condemn,
+    covered_now,
+    find_origins,
+    reads_from,
+)
+from reprise.spark_jobs.engine.progress import Progress, progress_of, slowest_able
 from reprise.spark_jobs.engine.punctuation import Punctuations
 from reprise.spark_jobs.engine.ranges import ToldRanges
 from reprise.spark_jobs.engine.repeated import Repeated
 from reprise.spark_jobs.engine.restore_point import RestorePoint
-from reprise.spark_jobs.engine.restore_value import valued
 from reprise.spark_jobs.engine.trouble import SLOW_S, passing, say_slow
 from reprise.spark_jobs.errors import DataPlaneError, HostBusyError, JobError
 from reprise.spark_jobs.node.command import Command, Held, Install, Report, Usage, size_of
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.ledger import Ledger
-from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.state.release import Release
 from reprise.spark_jobs.topology import StreamTopology, Topology
 
@@ -96,6 +102,7 @@ class Engine:
     _offered: int = 0
     """Hosts have been told that output up to this batch may be shown, and have answered since."""
     restore_point: RestorePoint = field(init=False)
+    lines: LocalLines = field(init=False)
     _nodes: tuple[str, ...] = ()
     drain: Drain = field(default_factory=Drain)
     progress: Progress = field(default_factory=Progress)
@@ -105,6 +112,7 @@ class Engine:
         self.restore_point = RestorePoint(
             self.resource, self.store, self.ledger, self.punctuations, self.problems
         )
+        self.lines = LocalLines(self.resource, self.topology, self.restore_point)
         self._ranges = ToldRanges(self.ledger, 2 * WINDOW)
         self._dispatch = Dispatch(self.topology)
 
@@ -116,6 +124,9 @@ class Engine:
     def begin(self, newest: int) -> None:
         """Go on after the newest complete checkpoint; once, before anything else.  StoreError: it has not begun."""
         self.punctuations.newest = newest
+        if self.lines.active:
+            self.lines.begin(newest)
+            newest = self.punctuations.newest
         self.drain.shown_by = self.ledger.written
         self.problems += self.release.begin(newest, WINDOW)
         self._refresh_progress()
@@ -141,12 +152,12 @@ class Engine:
         stays = {p for p, node in before.assignment.items() if p in self.positions and p not in back}
         installs = {p for p, n in desired.assignment.items() if p not in stays or before.assignment[p] != n}
         going_back = rollback or self._went_back_alone
+        if not (before if installs else desired).retain:
+            self.lines.restored.clear()  # of what failed before
         if installs:
-            found = self.restore_point.find(positions, bool(back) or going_back)
-            if going_back:
-                self.store.withdraw(desired.checkpoint)
-            found = valued(found, installs, self.topology)
-            self.restore_point.take(positions, found)  # nothing raises from here on
+            back.update(
+                find_origins(self, desired, installs, back, going_back)
+            )  # nothing raises from here on
         self._went_back_alone = going_back and not installs
         self.figures.reached(self.horizon)
         for partition in back:
@@ -154,14 +165,17 @@ class Engine:
         if rollback:
             self.drain.back_from(self.horizon)
             self.punctuations.forget()
-            self.horizon = max([positions.newest, *self.positions.values()])
+            newest = self.punctuations.newest if self.lines.active else positions.newest
+            self.horizon = max([newest, *self.positions.values()])
         if going_back and installs:
-            self.punctuations.back_to(desired.checkpoint)
+            self.punctuations.back_to(self.punctuations.newest if self.lines.active else desired.checkpoint)
         self.desired = desired
         for partition, node in desired.assignment.items():
             anew = partition in back or before.assignment.get(partition) != node
             if anew or not (partition in self.positions or partition in self.failed):
                 self._install(partition)
+        if self.lines.active:
+            self.horizon = max([self.horizon, *self.positions.values()])
         for partition in [p for p in self.positions if p not in desired.assignment]:
             self._lose(partition, Failure(FailureKind.NOT_ASSIGNED))
             self.failed.pop(partition, None)
@@ -183,7 +197,7 @@ class Engine:
         self._installs += 1
         self.punctuations.lost(partition)
         self._installation[partition] = f"{self.epoch}.{self.desired.generation}.{self._installs}"
-        position = self.positions[partition] = self.desired.origin(partition).position
+        position = self.positions[partition] = begins_at(self, partition)
         self.installing.add(partition)
         self._late.discard(partition)
         self.failed.pop(partition, None)
@@ -220,6 +234,8 @@ class Engine:
             return False
         entered = time.monotonic()
         self._open_batches()
+        if self.resource.checkpoint.uncoordinated and not self.desired.paused:
+            self.lines.clocks.ask(self.at_work, self.horizon, time.monotonic())
         self._refresh_progress()  # a job may take long
         hosts = tuple(living[n] for n in slots)
         self.jobs += 1
@@ -252,7 +268,7 @@ class Engine:
         self.failures = 0
         self._repeated.succeeded()
         with passing(self.problems, "checkpoint waits"):
-            self._complete_checkpoints()
+            complete_checkpoints(self)
         with passing(self.problems, "the stream's clock waits"):  # tried again with the next job
             self.release.start(self.release.now())
         now, compute = time.monotonic(), min(slowest.busy_s, took)
@@ -295,9 +311,13 @@ class Engine:
         if self.ledger.ended_at is not None and due > self.ledger.ended_at:
             reach = self.ledger.ended_at + 1
         now, after = time.monotonic(), self.desired.checkpoint_after
-        self.punctuations.announce(self.horizon, reach, self.final, everyone, now, after)
+        alone = self.resource.checkpoint.uncoordinated
+        rounds = everyone and (not alone or after is not None)
+        self.punctuations.announce(self.horizon, reach, self.final, rounds, now, after)
         self.figures.announced(self.punctuations.open, time.monotonic())
         self.horizon = max(self.horizon, reach)
+        if alone and self.final is not None and self.punctuations.newest < self.final <= self.horizon:
+            self.punctuations.demand(self.final)  # some were there already before everything went back
 
     @property
     def drained(self) -> int | None:
@@ -338,7 +358,8 @@ class Engine:
         for partition, slot in routes.items():
             hosted[slot].append(partition)
         positions, resend = dict(self.positions), tuple(sorted(self._resend))
-        covered = self.desired.covered(self.positions, self.punctuations.newest)
+        asked = self.lines.clocks.requests
+        covered = covered_now(self)
         return [
             Command(
                 job=self.jobs,
@@ -368,21 +389,22 @@ class Engine:
                 confirmed=self._confirmed,
                 link=self._connection.link,
                 generation=self.desired.generation,
+                snapshot={p: asked[p] for p in mine if p in asked},
             )
             for slot, mine in enumerate(hosted)
         ]
 
     def _reading(self, partition: str) -> tuple[str, int, int]:
         """Installation of a source partition, where it began, and up to which batch it may read."""
-        began = min(self.desired.origin(partition).position, self.positions[partition])
-        return self._installation[partition], began, self.horizon
+        return self._installation[partition], reads_from(self, partition), self.horizon
 
-    def _take(self, node: str, ordered: Iterable[str], report: Report) -> None:
+    def _take(self, node: str, ordered: Collection[str], report: Report) -> None:
         """Believe a report on the partitions that were ordered, as far as it speaks of what is installed now: not of an
         installation before a rollback."""
         for ack in report.acks:
             if self._installation.get(ack.partition) == ack.installation:
                 self.punctuations.acknowledge(ack)
+                self.lines.acknowledge(ack)
                 self.state_bytes[ack.partition] = size_of(ack.file)
         for partition in ordered:
             if report.installed.get(partition) != self._installation[partition]:
@@ -391,7 +413,7 @@ class Engine:
                 position = self.positions[partition]  # of the checkpoint, if that is what failed
                 self._lose(partition, report.failed[partition])
                 if report.failed[partition].kind is FailureKind.CHECKPOINT:
-                    self.restore_point.condemn(position)
+                    condemn(self, partition, position)
             elif partition in report.positions:
                 self.positions[partition] = report.positions[partition]
                 self.counters[partition] = report.counters.get(partition, {})
@@ -409,56 +431,14 @@ class Engine:
         self.gaps.update(p for p in report.gaps if p in self.positions)
         self.buffers[node] = report.held
         self.figures.counts(report)
+        self.lines.heard(ordered, report)
         self.staged[node] = report.staged
-
-    def _complete_checkpoints(self) -> None:
-        ledger, before = self.ledger, self.punctuations.newest
-        for position, snapshots in self.punctuations.acknowledged(self.topology.partitions):
-            # what fails here is tried again with the next job
-            self.restore_point.complete(
-                Manifest(position, snapshots, ledger.offsets(position), ledger.logs(position))
-            )
-            self.punctuations.complete(position)
-            self.figures.completes(position, time.monotonic())
-            log.info("event=checkpoint-complete position=%d files=%d", position, len(snapshots))
-            with passing(self.problems, "old checkpoints stay"):  # they go with the next one
-                ledger.stored(position, oldest=self._prune(before))
-
-    def _prune(self, before: int) -> int:
-        """Remove old checkpoints, but not the one that partitions are still restored from in an open incident, nor `before`,
-        which was the newest until now: a coordinator that has not heard of a newer one names it."""
-        restored = self.desired.restored_from
-        needed = min(before, restored.oldest) if self.desired.retain or restored.others else before
-        return self.store.prune(self.resource.checkpoint.keep, needed)
 
     # -- what is true --------------------------------------------------------------------------------------------------
 
     def _refresh_progress(self) -> None:
         """Freeze how things stand; called wherever they are consistent."""
-        final, held = self.final, [held for n, held in self.buffers.items() if n in self._nodes]
-        self.progress = Progress(
-            seq=self.desired.seq,
-            generation=self.desired.generation,
-            nodes=self._nodes,
-            positions=self.at_work,
-            failed=dict(self.failed),
-            horizon=self.horizon,
-            due=self.due,
-            punctuation=max(self.punctuations.open, default=self.punctuations.newest),
-            ended=final is not None and self.horizon >= final,
-            done=self.done,
-            covers=Positions(self.punctuations.newest),  # it completes rounds alone
-            bad_checkpoints=tuple(sorted(self.bad_checkpoints)),
-            trimmed=self.ledger.trimmed,
-            gaps=tuple(sorted(self.gaps)),
-            stuck=self.stuck,
-            kept_since=max((h.since for h in held), default=0),
-            memory=sum(h.memory for h in held),
-            disk=sum(h.disk for h in held),
-            jobs=self.jobs,
-            drained=self.drained,
-            counters=counted_by_operator(self.counters, self.topology),
-        )
+        self.progress = progress_of(self, self._nodes)
 
     @property
     def at_work(self) -> dict[str, int]:

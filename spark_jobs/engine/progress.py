@@ -10,10 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from reprise.algorithms.failure import Failure
 from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.topology import Topology
+
+if TYPE_CHECKING:
+    from reprise.spark_jobs.engine.engine import Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,7 @@ class Progress:
     bad_checkpoints: tuple[int, ...] = ()
     trimmed: int = 0
     kept_since: int = 0
+    restored: Mapping[str, int] = field(default_factory=dict)
     """What is restored from this batch or a later one is sent all that it needs by the partitions at work."""
     gaps: tuple[str, ...] = ()
     stuck: str = ""
@@ -47,6 +52,36 @@ class Progress:
     drained: int | None = None
     counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """What operators count, by operator and name, summed over their partitions at work."""
+
+
+def progress_of(engine: Engine, nodes: tuple[str, ...]) -> Progress:
+    """How an engine stands, which was given `nodes` last."""
+    final, held = engine.final, [held for n, held in engine.buffers.items() if n in nodes]
+    newest = engine.punctuations.newest
+    return Progress(
+        seq=engine.desired.seq,
+        generation=engine.desired.generation,
+        nodes=nodes,
+        positions=engine.at_work,
+        failed=dict(engine.failed),
+        horizon=engine.horizon,
+        due=engine.due,
+        punctuation=max(engine.punctuations.open, default=newest),
+        ended=final is not None and engine.horizon >= final,
+        done=engine.done,
+        covers=engine.lines.covers if engine.lines.active else Positions(newest),
+        restored=dict(engine.lines.restored),
+        bad_checkpoints=tuple(sorted(engine.bad_checkpoints)),
+        trimmed=engine.ledger.trimmed,
+        gaps=tuple(sorted(engine.gaps)),
+        stuck=engine.stuck,
+        kept_since=max((h.since for h in held), default=0),
+        memory=sum(h.memory for h in held),
+        disk=sum(h.disk for h in held),
+        jobs=engine.jobs,
+        drained=engine.drained,
+        counters=counted_by_operator(engine.counters, engine.topology),
+    )
 
 
 def counted_by_operator(

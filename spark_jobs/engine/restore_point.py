@@ -13,12 +13,22 @@ from dataclasses import asdict, dataclass, field
 
 from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.engine.punctuation import Punctuations
-from reprise.spark_jobs.errors import CheckpointError, DamagedError, NewerVersionError
+from reprise.spark_jobs.errors import CheckpointError, DamagedError
 from reprise.spark_jobs.node.command import Install
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.ledger import Ledger
 from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.topology import StreamTopology, make_operator
+
+
+class LineError(CheckpointError):
+    """The partitions of a checkpoint are at positions of their own: `reprise.spark_jobs.engine.local_lines` finds from what
+    each is restored."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__(f"checkpoint {position} is a line of snapshots at positions of their own")
+        self.position = position
+
 
 STORE_PATIENCE_S = 10.0
 """The longest time between two attempts to read a checkpoint from a store that is away."""
@@ -92,7 +102,6 @@ class RestorePoint:
             raise self._why
         try:
             manifest = self.manifest(position)
-            _require_round(manifest)
         except CheckpointError as error:
             self._asked = self._asked + 1 if self._refused == position else 0
             self._refused, self._why = position, error
@@ -101,6 +110,8 @@ class RestorePoint:
                 self.condemn(position)
             raise
         self._refused = None
+        if manifest.apart:
+            raise LineError(position)
         return {
             p: Install(s.position, None if s.file is None else asdict(s.file))
             for p, s in manifest.snapshots.items()
@@ -143,13 +154,3 @@ class RestorePoint:
         be asked now."""
         whole = [k for k in self.store.positions() if k not in self.bad]
         self.punctuations.newest = max(whole, default=0)
-
-
-def _require_round(manifest: Manifest) -> None:
-    """NewerVersionError for a line whose partitions are not all at the checkpoint's position.  Who is restored from it here
-    would be taken for one at that position, and wait for ever for what the others do not send."""
-    if apart := manifest.apart:
-        raise NewerVersionError(
-            f"checkpoint {manifest.position} has partitions at positions of their own ({', '.join(apart[:3])}), and this "
-            "version restores only checkpoints at which all are at the same: it was written by a newer version"
-        )

@@ -27,11 +27,15 @@ class Install:
     """Start a partition from its snapshot at `position`; `file`: its state, {path, size, sha256}; None where it has none.
 
     `value`: the greater, the earlier a host fetches it among others (`reprise.algorithms.restore_order`).
+    `watermark`: of one that has no file and stored itself by its own clock.  `since`: a source can be asked again for what
+    follows this batch; None: for what follows `position`.
     """
 
     position: int
     file: Mapping[str, Any] | None = None
     value: float = 0.0
+    watermark: int | None = None
+    since: int | None = None
 
 
 def size_of(file: Mapping[str, Any] | None) -> int:
@@ -55,6 +59,8 @@ class Command:
       again, so senders may drop it, and sources the ranges.
     - `link`: number of the exchange by which messages travel all the time; 0: they travel with the stages of the job.
     - `generation`: of the desired state; messages of an earlier one are not those that partitions of this one await.
+    - `snapshot`: partition that is hosted -> batch: it stores itself after the first batch that it applies from there on,
+      if it has not since.  It is said again until that is known to be stored.
     - `published`: output that a replay could change may be shown up to this batch (the newest checkpoint).
     """
 
@@ -82,6 +88,7 @@ class Command:
     stream: float = 0.0
     link: int = 0
     generation: int = 0
+    snapshot: Mapping[str, int] = field(default_factory=dict)
     version: str = VERSION
 
     @property
@@ -95,12 +102,16 @@ class Ack:
     """A partition's state at `position` is stored; `file` None: the partition has no state to store.
 
     `installation`: whose state it is.  Another installation of the same partition, made after a rollback, has another one.
+    `channels`: target -> first batch of output for it that is in the file; of a source: that it can read again.
+    `watermark`: of a partition that has no file.
     """
 
     partition: str
     installation: str
     position: int
     file: Mapping[str, Any] | None
+    channels: Mapping[str, int] = field(default_factory=dict)
+    watermark: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +162,9 @@ class Report:
     gaps: tuple[str, ...] = ()
     kept_since: int = 0
     """Whatever is restored from this batch or a later one is sent from here all that it needs."""
+    since: Mapping[str, int] = field(default_factory=dict)
+    """Partition here -> the least batch from which each of its targets could be restored with what it holds, of those that
+    hold less than what the driver has not called stored."""
     states_here: int = 0
     """States that this host has ever read from its node's own copies, to begin partitions with."""
     states_there: int = 0

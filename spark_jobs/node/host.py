@@ -38,10 +38,12 @@ from reprise.spark_jobs.errors import (
 )
 from reprise.spark_jobs.node.buffers import Budget
 from reprise.spark_jobs.node.busy import Activity, Note
+from reprise.spark_jobs.node.channels import Row
 from reprise.spark_jobs.node.command import Ack, Command, Order, Report, Usage, size_of
 from reprise.spark_jobs.node.counters import counters_of
 from reprise.spark_jobs.node.installing import Attempt, Preparing
-from reprise.spark_jobs.node.kept import kept_since, relieve, wanted
+from reprise.spark_jobs.node.kept import kept_since, lacking, relieve, wanted
+from reprise.spark_jobs.node.local_state import asked, frozen, rows_of
 from reprise.spark_jobs.node.orders import Orders
 from reprise.spark_jobs.node.restoring import Prepared, Restorer
 from reprise.spark_jobs.node.runtime import OperatorRuntime, Runtime, SourceRuntime
@@ -100,6 +102,8 @@ class Host:
         self._problems: list[str] = []
         self.sender = Sender(self.runtimes, self._its_own, self._say, self.busy)
         self._gaps: set[str] = set()
+        self._stored: dict[str, int] = {}
+        """Partition -> position at which it was frozen last."""
         self._owed: dict[str, int] = {}
         """Partition -> punctuation that it has applied and that its sink does not show yet: nothing is stored before."""
         self._copies = LocalCopies(folder / "states")
@@ -123,7 +127,7 @@ class Host:
         if before is None or command.topology != self._text or command.epoch != before.epoch:
             self._load(command)
         self.command = command
-        self._keeps = command.retain or self._resource.recovery.keeps_output
+        self._keeps = command.retain or self._resource.keeps_output
         self._replies.clear()
         self._gaps.clear()
         self._missed.clear()
@@ -188,6 +192,7 @@ class Host:
             gaps=tuple(sorted(self._gaps)),
             counters=counters,
             kept_since=kept_since(self.runtimes.values()),
+            since=lacking(self.runtimes.values(), command.covered) if self._alone else {},
             states_here=self._copies.read_here,
             states_there=self._copies.read_there,
         )
@@ -219,6 +224,7 @@ class Host:
         self.failed.clear()
         self._attempts.clear()
         self._owed.clear()
+        self._stored.clear()
         self._reported, self._acks, self._outputs, self._problems = 0, [], [], []
         self._text = ""
         self._resource: StreamTopology = from_json(command.topology)
@@ -227,7 +233,7 @@ class Host:
         store = CheckpointStore(command.checkpoints, self._resource.checkpoint.standby, self._copies)
         self._writer = SnapshotWriter(store, self.name)
         self._restorer = Restorer()
-        policy = self._resource.recovery
+        policy, self._alone = self._resource.recovery, self._resource.checkpoint.uncoordinated
         self.folder.mkdir(parents=True, exist_ok=True)
         self._budget = Budget(policy.buffer_memory_bytes, policy.buffer_disk_bytes, self.folder)
         self._text = command.topology
@@ -297,6 +303,7 @@ class Host:
     def _forget(self, partition: str) -> None:
         self._attempts.pop(partition, None)
         self._owed.pop(partition, None)
+        self._stored.pop(partition, None)
         self._restorer.forget(partition)
         if (runtime := self.runtimes.pop(partition, None)) is not None:
             self._close(runtime)
@@ -344,8 +351,9 @@ class Host:
         for runtime in list(self.runtimes.values()):
             self._bring_in_line(runtime, command)
         make_room = partial(relieve, self.runtimes.values(), command.positions, absent=True)
-        self._budget.make_room = None if command.retain else make_room
-        if self._budget.crowded and not command.retain:
+        retain = command.retain or self._alone
+        self._budget.make_room = None if retain else make_room
+        if self._budget.crowded and not retain:
             make_room()
 
     def _bring_in_line(self, runtime: Runtime, command: Command) -> None:
@@ -365,7 +373,8 @@ class Host:
             if (drop := command.covered.of(target) if keeps else position) is not None:
                 runtime.trim(target, drop)
         if isinstance(runtime, OperatorRuntime):
-            self._publish(runtime, command.published)
+            covered = command.covered.of(partition) if self._alone else command.published
+            self._publish(runtime, covered)
 
     def _publish(self, runtime: OperatorRuntime, upto: int) -> None:
         partition = runtime.partition.id
@@ -424,7 +433,8 @@ class Host:
                 self._problems += [f"{partition}: {notice}" for notice in runtime.source.notices()]
         if not moved or partition not in self.runtimes:
             return False
-        if runtime.position in command.punctuations:
+        at, stored = runtime.position, self._stored.get(partition, -1)
+        if at in command.punctuations or asked(command.snapshot.get(partition), stored, at):
             self._owed[partition] = runtime.position
             self._freeze(partition)
         return True
@@ -437,14 +447,22 @@ class Host:
         position = self._owed[partition]
         self.busy.begin(Activity.FREEZE, partition, position)
         with self._its_own(partition, runtime.position):
+            rows, loops = list[Row](), dict[str, bytes]()
             try:
-                loops = runtime.loops()
+                if self._alone:
+                    rows = rows_of(runtime, self._current().covered, self._resource.checkpoint.log)
+                else:
+                    loops = runtime.loops()
             except OSError as error:  # a disk that does not answer is asked again with the next command
                 self._say(f"{partition}: state of batch {position} waits: {error}")
                 return False
-            state = runtime.freeze(loops)
+            installation = self.installed[partition]
+            if self._alone:
+                self._writer.submit_local(partition, installation, position, frozen(runtime, rows))
+            else:
+                self._writer.submit(partition, installation, position, runtime.freeze(loops))
+            self._stored[partition] = position
             del self._owed[partition]
-            self._writer.submit(partition, self.installed[partition], position, state)
         return partition in self.runtimes
 
     def _settle(self, command: Command) -> None:

@@ -93,6 +93,8 @@ class Preparing:
             reader = SourceRuntime(self.partition, prepared.source, self.install.position, budget)
             if prepared.tables is not None:
                 reader.restore(prepared.tables)
+            if self.install.since is not None:
+                reader.forgotten = self.install.since
             return reader
         except BaseException:
             prepared.close()
@@ -109,7 +111,9 @@ class Preparing:
             runtime.staged = {}  # also where other code, now replayable, goes on from output that was not shown yet
         if tables is not None:
             runtime.restore(tables)
-        elif position:
+            return runtime
+        runtime.watermark = self.install.watermark
+        if position:
             for target in runtime.feedback:
                 runtime.buffers[target].put(position, None, b"")
         return runtime

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.node.command import Command
 from reprise.spark_jobs.node.runtime import Runtime, SourceRuntime
 
@@ -32,6 +33,13 @@ def relieve(runtimes: Iterable[Runtime], positions: Mapping[str, int], absent: b
             runtime.trim(target, positions[target])
         for target in runtime.buffers.keys() - positions.keys() if absent else ():
             runtime.trim(target, runtime.position)
+
+
+def lacking(runtimes: Iterable[Runtime], covered: Positions) -> dict[str, int]:
+    """The least batch from which each target of a partition could begin again, of partitions that have dropped, or never
+    had, what a target that begins at what is `covered` would need."""
+    found = ((r.partition.id, r.lacks(covered)) for r in runtimes)
+    return {partition: since for partition, since in found if since}
 
 
 def kept_since(runtimes: Iterable[Runtime]) -> int:

@@ -8,7 +8,8 @@ is as it was: the job fails, and the next orders are whole.  `reprise.spark_jobs
 
 An order is one JSON object: epoch, job, base (null: whole) and slot; `always` in whole orders; the fields of `EACH` and,
 where they changed, of `HELD`; the ranges of this job; `readers`: operator -> `Told`; `near`, of what the host's partitions
-reach over `forward` edges: target -> (slot, position); and `resend`, those of `near` that must be sent everything again.
+reach over `forward` edges: target -> (slot, position); `resend`, those of `near` that must be sent everything again; and,
+where partitions store themselves by their own clocks, `snapshot`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,19 @@ HELD = ("hosted", "installs", "covered")
 ABSENT = -1
 """Slot of a partition that is not at work."""
 
-_OTHERS = ("version", "epoch", "job", "base", "slot", "always", "readers", "near", "resend", "ranges")
+_OTHERS = (
+    "version",
+    "epoch",
+    "job",
+    "base",
+    "slot",
+    "always",
+    "readers",
+    "near",
+    "resend",
+    "ranges",
+    "snapshot",
+)
 ORDER_FIELDS = frozenset((*_OTHERS, *EACH, *HELD))
 """All that an order may have."""
 
@@ -182,7 +195,8 @@ def _command(order: Order, raw: Mapping[str, Any], book: _Book) -> Command:
         **{name: raw[name] for name in EACH if name != "punctuations"},
         punctuations=tuple(raw["punctuations"]),
         hosted=book.held["hosted"],
-        installs={p: Install(i["position"], i["file"], i["value"]) for p, i in book.held["installs"].items()},
+        installs={p: Install(**i) for p, i in book.held["installs"].items()},
+        snapshot=raw.get("snapshot", {}),
         covered=Positions(**book.held["covered"]),
         routes=_Made(lambda: _routes(book)),
         positions=_Made(lambda: _positions(book)),

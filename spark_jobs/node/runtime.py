@@ -19,6 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.contract import Inbox, Input, Operator, Range, Source, Tables, require_table
 from reprise.spark_jobs.errors import (
     EncodeError,
@@ -30,6 +31,7 @@ from reprise.spark_jobs.errors import (
     StepError,
 )
 from reprise.spark_jobs.node.buffers import IN_FLIGHT, Budget, EdgeBuffer
+from reprise.spark_jobs.node.channels import CHANNELS, put_back
 from reprise.spark_jobs.node.wire import Message, decode_table, encode_table
 from reprise.spark_jobs.operators.frames import END_OF_TIME
 from reprise.spark_jobs.sinks import Sink
@@ -42,6 +44,10 @@ FEEDBACK = "feedback/"
 STAGED = "staged/"
 """Prefix of the checkpointed tables that hold output which is not shown yet, by batch."""
 
+WATERMARK = "runtime/watermark"
+MARKS, MARKS_ALONE = "runtime/marks", "runtime/marks-alone"
+"""The checkpointed tables with the watermarks of batches that a source can read again; the latter of one without state."""
+
 
 MAX_COUNTERS = 20
 """Counters of one operator that are shown; each is a time series of its own."""
@@ -50,6 +56,11 @@ MAX_COUNTERS = 20
 def first_staged(tables: Tables, otherwise: int) -> int:
     """The oldest batch whose output a checkpoint holds because it was not shown before."""
     return min((int(n.removeprefix(STAGED)) for n in tables if n.startswith(STAGED)), default=otherwise)
+
+
+def watermark_table(watermark: int | None) -> pa.Table:
+    """How a snapshot holds it."""
+    return pa.table({"watermark": pa.array([watermark], pa.int64())})
 
 
 @dataclass(slots=True)
@@ -78,7 +89,7 @@ class Runtime(ABC):
             t: EdgeBuffer(partition.id, t, budget, first, floor=first)
             for d in partition.downstream
             for t in d.targets
-            for first in (self._next(t, position),)
+            for first in (self.next_of(t, position),)
         }
 
     def emit(self, output: Output, wanted: Callable[[str], bool]) -> None:
@@ -126,23 +137,32 @@ class Runtime(ABC):
                 raise
             self.buffers[target].put(batch, watermark, body, force=True)
 
-    def _next(self, target: str, position: int) -> int:
+    def next_of(self, target: str, position: int) -> int:
         """The first batch that `target` still needs when it is at `position`."""
         return max(1, position) if target in self.feedback else position + 1
 
     def trim(self, target: str, upto: int) -> None:
         """Drop output for `target` that it cannot ask for again once it has applied (or checkpointed) batch `upto`."""
-        self.buffers[target].trim(self._next(target, upto) - 1)
+        self.buffers[target].trim(self.next_of(target, upto) - 1)
 
     def rewind(self, target: str, position: int) -> bool:
         """Send `target` again what follows batch `position`; False when that is not here any more."""
-        return self.buffers[target].rewind(self._next(target, position))
+        return self.buffers[target].rewind(self.next_of(target, position))
 
     @property
     def kept_since(self) -> int:
         """The least position at which each of its targets could begin again with what is here."""
         floors = ((t, buffer.floor) for t, buffer in self.buffers.items())
         first = (floor if t in self.feedback and floor > 1 else floor - 1 for t, floor in floors)
+        return max(first, default=0)
+
+    def lacks(self, covered: Positions) -> int:
+        """The least position at which each of those targets could begin again that could not begin at what is `covered`."""
+        first = (
+            buffer.floor if t in self.feedback and buffer.floor > 1 else buffer.floor - 1
+            for t, buffer in self.buffers.items()
+            if buffer.floor > self.next_of(t, covered.of(t))
+        )
         return max(first, default=0)
 
     def pending(self, target: str, applied: int, window: int) -> Iterator[tuple[Message, bytes]]:
@@ -190,7 +210,7 @@ class SourceRuntime(Runtime):
         self.horizon = 0
         self.final: int | None = None
         self._replayed: tuple[int, dict[str, bytes], int | None] | None = None
-        self._forgotten = position
+        self.forgotten = position
         """The last batch that cannot be read again."""
 
     def _read(self, batch: int) -> tuple[pa.Table | None, int | None]:
@@ -211,18 +231,21 @@ class SourceRuntime(Runtime):
 
     def forget(self, upto: int) -> None:
         """Ranges up to batch `upto` are not asked for again."""
-        self._forgotten = max(self._forgotten, upto)
+        self.forgotten = max(self.forgotten, upto)
         for known in (self.ranges, self.marks):
             for old in [b for b in known if b <= upto]:
                 del known[old]
 
     def rewind(self, target: str, position: int) -> bool:
         super().rewind(target, position)
-        return position >= self._forgotten
+        return position >= self.forgotten
 
     @property
     def kept_since(self) -> int:
-        return self._forgotten
+        return self.forgotten
+
+    def lacks(self, covered: Positions) -> int:
+        return self.forgotten if self.forgotten > covered.least((self.partition.id, *self.buffers)) else 0
 
     def _put(self, target: str, batch: int, watermark: int | None, body: bytes) -> None:
         with suppress(BufferError, OSError):  # it can be read again
@@ -272,7 +295,11 @@ class SourceRuntime(Runtime):
         return None if self.state is None else self.source.freeze(self.state)
 
     def restore(self, tables: Tables) -> None:
-        self.state = self.source.restore(self.partition.place, tables)
+        own = {name: table for name, table in tables.items() if name not in (MARKS, MARKS_ALONE)}
+        for name in tables.keys() - own.keys():
+            marks = tables[name]
+            self.marks = dict(zip(marks["batch"].to_pylist(), marks["watermark"].to_pylist(), strict=True))
+        self.state = None if MARKS_ALONE in tables else self.source.restore(self.partition.place, own)
 
     def close(self) -> None:
         super().close()
@@ -409,7 +436,7 @@ class OperatorRuntime(Runtime):
 
         def encode() -> Tables:
             tables = dict(state()) if state is not None else {}
-            tables["runtime/watermark"] = pa.table({"watermark": pa.array([watermark], pa.int64())})
+            tables[WATERMARK] = watermark_table(watermark)
             for target, body in loops.items():
                 if (rows := decode_table(body)) is not None:
                     tables[FEEDBACK + target] = rows
@@ -435,6 +462,9 @@ class OperatorRuntime(Runtime):
             kept = {n: t for n, t in tables.items() if n.startswith(STAGED)}
             self.staged = {int(n.removeprefix(STAGED)): t if t.num_columns else None for n, t in kept.items()}
         self.state = self.operator.restore(self.partition.place, own)
-        self.watermark = tables["runtime/watermark"]["watermark"][0].as_py()
+        self.watermark = tables[WATERMARK]["watermark"][0].as_py()
+        if CHANNELS in tables:
+            put_back(self.buffers, tables[CHANNELS])
+            return
         for target in self.feedback:
             self.buffers[target].put(self.position, None, encode_table(tables.get(FEEDBACK + target)))

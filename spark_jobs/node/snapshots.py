@@ -22,6 +22,7 @@ from polars.exceptions import PanicException
 
 from reprise.spark_jobs.contract import Tables
 from reprise.spark_jobs.node.command import Ack
+from reprise.spark_jobs.node.local_state import LocalState
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 
 Encode = Callable[[], Tables]
@@ -38,6 +39,8 @@ class FrozenState:
     installation: str
     position: int
     encode: Encode
+    local: LocalState | None = None
+    """Set for a snapshot by the partition's own clock, which is worth storing for as long as the installation stands."""
 
 
 class SnapshotWriter:
@@ -63,6 +66,16 @@ class SnapshotWriter:
                 self._acks.append(Ack(partition, installation, position, None))
         else:
             self._jobs.put(FrozenState(partition, installation, position, encode))
+
+    def submit_local(self, partition: str, installation: str, position: int, state: LocalState) -> None:
+        """The same for one that the partition takes by its own clock."""
+        if state.encode is None:
+            with self._lock:
+                self._acks.append(
+                    Ack(partition, installation, position, None, state.channels, state.watermark)
+                )
+        else:
+            self._jobs.put(FrozenState(partition, installation, position, state.encode, state))
 
     def keep(self, punctuations: Collection[int], installed: Mapping[str, str]) -> None:
         """The punctuations that are open, and the installation of each partition here: a snapshot of another punctuation is
@@ -102,7 +115,8 @@ class SnapshotWriter:
                     self._problems.append(
                         f"{job.partition}: checkpoint {job.position} not stored: {type(error).__name__}: {error}"
                     )
-                if not self._closing.wait(RETRY_S) and job.position in self._open:
+                wanted = job.local is not None or job.position in self._open
+                if not self._closing.wait(RETRY_S) and wanted:
                     self._jobs.put(job)
             else:
                 with self._lock:
@@ -112,4 +126,5 @@ class SnapshotWriter:
     def _stored(self, job: FrozenState) -> Ack:
         writer = f"{self._host}.{job.installation}"
         file = self._store.write_state(job.position, job.partition, writer, job.encode())
-        return Ack(job.partition, job.installation, job.position, asdict(file))
+        channels = {} if job.local is None else job.local.channels
+        return Ack(job.partition, job.installation, job.position, asdict(file), channels)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
@@ -243,6 +243,13 @@ class CheckpointStore:
             if counting:
                 found[position] = max(counting)
         return found
+
+    def remove_states(self, paths: Collection[str]) -> None:
+        """Remove state files that no checkpoint names any more.  SupersededError: a later driver may name them."""
+        if paths and self._fence is not None:
+            self._fence.check()
+        for path in paths:
+            self._files.remove(path)
 
     def prune(self, keep: int, needed: int | None = None) -> int:
         """Remove all but the newest `keep` complete checkpoints, and incomplete ones older than those, but not cp(`needed`)

@@ -2,7 +2,8 @@
 others.
 
 A checkpoint is a line over such snapshots (`reprise.algorithms.recovery_line` says which lines are valid).  A global
-checkpoint takes one of each partition at the same batch, a round; only rounds are taken today.
+checkpoint takes one of each partition at the same batch, a round; with `checkpoint.protocol: uncoordinated` each partition
+is stored by its own clock.
 """
 
 from __future__ import annotations
@@ -54,7 +55,10 @@ class Snapshot:
     number: int
     """Rises with each snapshot of the partition; a round's is its position."""
     channels: Mapping[str, int] = field(default_factory=dict)
-    """Target -> first batch of output for it that is in the file; a target that is not named has none there."""
+    """Target -> first batch of output for it that is in the file, or that a source can read again; a target that is not
+    named has none there."""
+    watermark: int | None = None
+    """Of a partition without a file, where it has one."""
 
     @staticmethod
     def round(partition: str, position: int, file: StateFile | None = None) -> Snapshot:
@@ -65,6 +69,8 @@ class Snapshot:
         """Plain JSON values, without the partition, by which snapshots are listed."""
         data = asdict(self)
         del data["partition"]
+        if self.watermark is None:
+            del data["watermark"]
         return data
 
     @staticmethod
@@ -80,6 +86,7 @@ class Snapshot:
             first=int(data["first"]),
             number=int(data["number"]),
             channels={target: int(batch) for target, batch in data["channels"].items()},
+            watermark=None if data.get("watermark") is None else int(data["watermark"]),
         )
 
 

@@ -20,6 +20,9 @@ from reprise.spark_jobs.topology.schema import nearest
 LEAST_MEMORY = 450 * 2**20
 """Bytes of an executor's heap below which Spark refuses to start it."""
 
+MOST_EDGES = 100_000
+"""Edges between partitions in a topology whose partitions store themselves by their own clocks."""
+
 
 @dataclass(frozen=True, slots=True)
 class SpecWarning:
@@ -161,6 +164,45 @@ def _has_output(topology: StreamTopology) -> None:
         )
 
 
+def _protocol_fits(topology: StreamTopology) -> None:
+    """Whether protocol, log and scope go together: none of them says what another one takes back."""
+    policy, scope = topology.checkpoint, topology.recovery.scope
+    if not policy.uncoordinated:
+        if policy.log != "none":
+            reason = f"{policy.log!r} needs `protocol: uncoordinated`: a coordinated checkpoint needs no log"
+            raise SpecError("spec.checkpoint.log", reason)
+        if scope == "partition":
+            reason = "'partition' needs `checkpoint.protocol: uncoordinated`, with a log of what was sent"
+            raise SpecError("spec.recovery.scope", reason)
+        for operator in topology.operators:
+            if operator.checkpoint_interval_s is not None:
+                reason = (
+                    "needs `checkpoint.protocol: uncoordinated`: coordinated checkpoints have one interval"
+                )
+                raise SpecError(f"{_field(operator)}.checkpoint.interval", reason)
+        return
+    if policy.log == "none":
+        reason = "`protocol: uncoordinated` needs 'memory' or 'checkpointed': who goes back alone is sent again what it had"
+        raise SpecError("spec.checkpoint.log", reason)
+    if scope == "ancestors":
+        reason = "with `checkpoint.protocol: uncoordinated` lines say who goes back: 'auto', 'partition' or 'global'"
+        raise SpecError("spec.recovery.scope", reason)
+    if (edges := _partition_edges(topology)) > MOST_EDGES:
+        reason = (
+            f"'uncoordinated' is for at most {MOST_EDGES:,} edges between partitions, as lines are found edge by edge; "
+            f"here are {edges:,}"
+        )
+        raise SpecError("spec.checkpoint.protocol", reason)
+
+
+def _partition_edges(topology: StreamTopology) -> int:
+    parallelism = {x.name: x.parallelism for x in topology.stages}
+    return sum(
+        operator.parallelism * (1 if spec.grouping.mode is Mode.FORWARD else parallelism[spec.source])
+        for operator, _, spec in _edges(topology)
+    )
+
+
 _RULES = (
     _names_differ,
     _inputs_exist,
@@ -172,6 +214,7 @@ _RULES = (
     _no_cycle,
     _has_output,
     within_limits,
+    _protocol_fits,
 )
 
 

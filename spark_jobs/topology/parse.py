@@ -214,7 +214,18 @@ def _operator(x: s.OperatorModel) -> r.OperatorSpec:
         sink = None if x.output.sink is None else r.SinkSpec(x.output.sink.class_, x.output.sink.with_)
         output = r.OutputSpec(x.output.priority, priorities, x.output.format, sink)
     cpu = parse_cpu(x.resources.cpu)
-    return r.OperatorSpec(x.name, x.class_, x.parallelism, x.with_, cpu, x.deterministic, inputs, output)
+    own = None if x.checkpoint is None else x.checkpoint.interval
+    return r.OperatorSpec(
+        x.name,
+        x.class_,
+        x.parallelism,
+        x.with_,
+        cpu,
+        x.deterministic,
+        inputs,
+        output,
+        None if own is None else parse_duration(own),
+    )
 
 
 def _grouping(x: s.InputModel) -> r.Grouping:
@@ -238,6 +249,9 @@ def _checkpoint(spec: s.SpecModel) -> r.CheckpointPolicy:
             parse_bytes(x.local_copies),
             2**63 if storage is None else max(0, parse_bytes(storage) - _other_disk(spec)),
         ),
+        protocol=x.protocol,
+        log=x.log,
+        jitter=x.jitter / 100,
     )
 
 

@@ -88,11 +88,13 @@ class OperatorSpec:
     """None: what the class says of itself."""
     inputs: tuple[InputSpec, ...]
     output: OutputSpec | None
+    checkpoint_interval_s: float | None = None
+    """Between the snapshots of one partition; None: as the topology says."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPolicy:
-    """When and where global checkpoints are taken: exactly one of `interval_s` and `every_batches` is set."""
+    """When and where checkpoints are taken: exactly one of `interval_s` and `every_batches` is set."""
 
     interval_s: float | None
     every_batches: int | None
@@ -102,6 +104,17 @@ class CheckpointPolicy:
     """Mirrors of the location, read where it cannot be."""
     local_copies_bytes: int = 0
     """On each node, for states that it has stored."""
+    protocol: str = "coordinated"
+    """`coordinated` or `uncoordinated`."""
+    log: str = "none"
+    """`none`, `memory` or `checkpointed`."""
+    jitter: float = 0.2
+    """Share of the interval, 0 <= jitter < 1."""
+
+    @property
+    def uncoordinated(self) -> bool:
+        """Whether each partition stores itself by its own clock."""
+        return self.protocol == "uncoordinated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +125,7 @@ class RecoveryPolicy:
     recommend_only: bool
     """Plans are written down and wait for approval."""
     scope: str
-    """`global`, `ancestors` or `auto`."""
+    """`global`, `ancestors`, `partition` or `auto`."""
     correlated_nodes: int
     window_s: float
     cpu_cap: float
@@ -206,6 +219,11 @@ class StreamTopology:
     kubernetes: KubernetesSettings
     document: str
     """The resource in its wire form: JSON with sorted keys and every default written out."""
+
+    @property
+    def keeps_output(self) -> bool:
+        """Whether partitions keep what they have sent until a checkpoint covers it, also while nothing fails."""
+        return self.checkpoint.uncoordinated or self.recovery.keeps_output
 
     @property
     def stages(self) -> tuple[SourceSpec | OperatorSpec, ...]:

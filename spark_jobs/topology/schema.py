@@ -97,6 +97,12 @@ class OutputModel(Closed):
     """Where the output goes instead of files, e.g. `reprise.spark_jobs.kafka:KafkaSink`."""
 
 
+class OperatorCheckpointModel(Closed):
+    interval: Duration | None = None
+    """Time between the snapshots of each partition of this operator, with `checkpoint.protocol: uncoordinated`; that of the
+    topology where it is not given."""
+
+
 class OperatorModel(Closed):
     name: Name
     class_: ClassPath
@@ -109,20 +115,32 @@ class OperatorModel(Closed):
     imports no code of a topology: there a class that is not of the library counts as false until this says true."""
     inputs: list[InputModel] = Field(min_length=1, max_length=32)
     """Upstream operators, in the order in which a batch's rows are applied."""
+    checkpoint: OperatorCheckpointModel | None = None
+    """When its partitions store themselves, where that differs from the others."""
     output: OutputModel | None = None
     """Makes this an output operator: each of its partitions is the output partition of one query."""
 
 
 class CheckpointModel(Closed):
+    protocol: Literal["coordinated", "uncoordinated"] = "coordinated"
+    """Who decides when a partition stores its state. `coordinated`: all partitions do after the same batch. `uncoordinated`:
+    each by its own clock, and it goes back alone when it is lost; needs a `log`."""
+    log: Literal["none", "memory", "checkpointed"] = "none"
+    """What keeps the output that receivers have not stored yet, with `protocol: uncoordinated`. `memory`: the sender, in
+    `recovery.bufferMemory` and on its disk. `checkpointed`: its snapshots hold that output, too."""
+    jitter: Annotated[int, Field(ge=0, le=90, strict=True)] = 20
+    """Percentage of the interval by which the time between two snapshots of one partition varies, with `protocol:
+    uncoordinated`, so that not all partitions store at once."""
     interval: Duration | None = None
-    """Time between global checkpoints; 10s when `everyBatches` is not given either."""
+    """Time between global checkpoints, or between the snapshots of one partition; 10s when `everyBatches` is not given
+    either."""
     every_batches: Annotated[int, Field(ge=1, le=1_000_000, strict=True)] | None = None
-    """Batches between global checkpoints, instead of `interval`."""
+    """Batches between global checkpoints, or between the snapshots of one partition, instead of `interval`."""
     location: Location | None = None
     """Directory or URL of the checkpoint store, which every node must reach; immutable once the topology has
     started. By default a directory of the run; needed on Kubernetes, where pods share no directory."""
     keep: Annotated[int, Field(ge=1, le=100, strict=True)] = 3
-    """Number of complete global checkpoints to keep."""
+    """Number of complete global checkpoints to keep; with `protocol: uncoordinated`, of lines of snapshots."""
     standby: Annotated[list[Location], Field(max_length=8)] = Field(default_factory=list)
     """Mirrors of the location, in the order in which they are read where it cannot be, or holds damaged files.
     Nothing is written to them."""
@@ -150,11 +168,12 @@ class RecoveryModel(Closed):
     """Which queries come back first. `value`: those that together have the most priority for the capacity that is there, so
     several of lesser priority may come before a great one. `strict`: the most valuable first, whatever it costs; what is
     free is kept for it."""
-    scope: Literal["global", "ancestors", "auto"] = "auto"
+    scope: Literal["global", "ancestors", "partition", "auto"] = "auto"
     """What goes back to the newest checkpoint with what was lost. `auto`: nothing that lives, as long as outputs since
     that checkpoint fit `bufferMemory`; else as `ancestors`. `ancestors`: operators that the lost ones read, directly or not,
     which make their output again. `global`: everything. Strategies `operator-centric` and `blocking`, and topologies with an
-    operator that is not deterministic, take everything back."""
+    operator that is not deterministic, take everything back. `partition`: nothing, but who has no longer what the lost ones
+    need; it needs `checkpoint.protocol: uncoordinated`, with which `auto` means the same, and `ancestors` nothing."""
     mode: Literal["automatic", "recommend"] = "automatic"
     """`recommend` writes plans down and carries none out until it is approved (Kubernetes). Not used by `reprise run`,
     which always acts."""

@@ -55,6 +55,11 @@ def valid(world: World[Point], failed: frozenset[str], chosen: Mapping[str, Poin
                 had_from = world.floors.get(edge, NEVER)
             if had_from > need:
                 return False
+        elif u in chosen:
+            need = max(1, world.positions[p] + 1 - d)
+            again = min(chosen[u].channels.get(p, NEVER), chosen[u].first)
+            if (world.ledger_first if u in world.sources else again) > need:
+                return False
         if u in chosen and u not in world.replayable:
             taken = (chosen[p].sent if p in chosen else world.positions[p]) - d
             if taken > chosen[u].sent:
@@ -291,3 +296,85 @@ def test_a_long_chain_takes_one_step_a_partition() -> None:
     assert not isinstance(found, Impossible)
     assert {s.position for s in found.values()} == {10}
     assert len(found) == len(names) - 1
+
+
+# -- CheckMate, figure 5 -----------------------------------------------------------------------------------------------
+
+
+def figure_5() -> World[Point]:
+    """A cycle of three operators whose replays may differ; C<i,k> is checkpoint k of operator i, as the batch after which it
+    was taken, and every message is logged.  Batches stand where the figure has its messages: what O1 makes of a batch
+    reaches O2 in that batch, what O2 makes reaches O3, and what O3 makes reaches O1 in the next one."""
+    edges = [Edge("O1", "O2"), Edge("O2", "O3"), Edge("O3", "O1", 1)]
+    snapshots = {"O1": logged(["O2"], 1, 3, 6), "O2": logged(["O3"], 1, 3, 4), "O3": logged(["O1"], 1, 4)}
+    return World(edges, frozenset(), snapshots, {}, {}, 1, frozenset())
+
+
+MESSAGES = {
+    # the sender's checkpoint after which it is sent, and the receiver's before which it is received
+    "m1": (("O1", 1), ("O2", 2)),
+    "m2": (("O2", 1), ("O3", 2)),
+    "m3": (("O3", 1), ("O1", 2)),
+    "m4": (("O1", 2), ("O2", 3)),
+    "m5": (("O2", 2), ("O3", 2)),
+    "m6": (("O3", 2), ("O1", 3)),
+}
+
+
+def orphan(world: World[Point], name: str) -> bool:
+    """Whether the message is one where both checkpoints are in a line (Definition 4)."""
+    (sender, x), (receiver, y) = MESSAGES[name]
+    edge = next(e for e in world.edges if (e.source, e.target) == (sender, receiver))
+    sent, received = world.snapshots[sender][x - 1].position, world.snapshots[receiver][y - 1].position
+    return received - edge.delay > sent
+
+
+@pytest.mark.parametrize(
+    ("line_of", "because"),
+    [((3, 3, 2), "m6"), ((2, 3, 2), "m4"), ((2, 2, 2), "m5"), ((2, 2, 1), "m3"), ((1, 2, 1), "m1")],
+)
+def test_figure_5_each_line_is_invalid_for_its_message(line_of: tuple[int, ...], because: str) -> None:
+    world = figure_5()
+    assert all(orphan(world, name) for name in MESSAGES)
+    (sender, x), (receiver, y) = MESSAGES[because]
+    number = dict(zip(("O1", "O2", "O3"), line_of, strict=True))
+    assert (number[sender], number[receiver]) == (x, y)
+    assert not valid(world, frozenset(number), {p: world.snapshots[p][k - 1] for p, k in number.items()})
+
+
+def test_figure_5_falls_like_dominoes_to_the_first_checkpoints() -> None:
+    world = figure_5()
+    first = {p: known[0] for p, known in world.snapshots.items()}
+    assert line(world, set(world.snapshots)) == first
+    assert valid(world, frozenset(first), first)
+
+
+def test_figure_5_keeps_its_newest_checkpoints_where_a_replay_gives_the_same() -> None:
+    """Every message is logged, and a receiver skips what it has."""
+    world = replace(figure_5(), replayable=frozenset({"O1", "O2", "O3"}))
+    assert line(world, set(world.snapshots)) == {p: known[-1] for p, known in world.snapshots.items()}
+
+
+# -- receivers that stay -----------------------------------------------------------------------------------------------
+
+
+def test_a_sender_goes_back_behind_what_a_receiver_that_stays_has_still_to_get() -> None:
+    """Its buffer is lost with it: from 20 on it does not make again what the receiver at 15 waits for."""
+    edges, steady = [Edge("a", "b")], frozenset({"a", "b"})
+    snapshots = {"a": points(10, 20), "b": points(0)}
+    world = World(edges, frozenset(), snapshots, {"b": 15}, {}, 1, steady)
+    assert line(world, {"a"}) == {"a": Point(10)}
+    assert line(replace(world, positions={"b": 20}), {"a"}) == {"a": Point(20)}
+    snapshots = {**snapshots, "a": (Point(10), Point(20, {"b": 16}))}
+    assert line(replace(world, snapshots=snapshots), {"a"}) == {"a": Point(20, {"b": 16})}
+    assert line(replace(world, snapshots={**snapshots, "a": points(20)}), {"a"}) == Impossible(
+        edges[0], Cause.MISSING, 16
+    )
+
+
+def test_who_is_absent_asks_for_nothing_and_gives_nothing() -> None:
+    edges = [Edge("a", "b"), Edge("b", "c")]
+    snapshots = {p: points(0, 10) for p in "abc"}
+    world = World(edges, frozenset(), snapshots, {"a": 30}, {}, 1, frozenset("abc"))
+    assert line(world, {"c"}) == {"b": Point(10), "c": Point(10), "a": Point(10)}
+    assert line(replace(world, absent=frozenset("b")), {"c"}) == {"c": Point(10)}

@@ -149,11 +149,15 @@ class Faults:
         raise AssertionError("\n".join([*world.log, repr(world.incident), repr(world.driver)]))
 
 
+BY_ROUNDS = [scope for scope in Scope if scope is not Scope.PARTITION]
+"""The driver in here restores rounds; with clocks of their own it is the real engine that finds what goes back."""
+
+
 @examples(100)
 @given(
     strategy=st.sampled_from(list(Strategy)),
     deterministic=st.booleans(),
-    scope=st.sampled_from(list(Scope)),
+    scope=st.sampled_from(BY_ROUNDS),
     cpu=st.sampled_from([40, 100, 230]),
     actions=st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 400)), max_size=60),
 )

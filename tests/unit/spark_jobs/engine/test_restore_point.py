@@ -12,8 +12,8 @@ import pytest
 
 from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.engine.punctuation import Punctuations
-from reprise.spark_jobs.engine.restore_point import STORE_PATIENCE_S, RestorePoint
-from reprise.spark_jobs.errors import CheckpointError, DamagedError, NewerVersionError, StoreError
+from reprise.spark_jobs.engine.restore_point import STORE_PATIENCE_S, LineError, RestorePoint
+from reprise.spark_jobs.errors import CheckpointError, DamagedError, StoreError
 from reprise.spark_jobs.node.command import Install
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.ledger import Ledger
@@ -238,15 +238,13 @@ def test_where_the_newest_is_damaged_the_one_before_serves(how: Callable[[Scene]
     assert scene.point.bad == {20}
 
 
-def test_a_line_of_a_newer_version_is_refused_and_not_damaged() -> None:
+def test_a_line_is_none_of_its_business_and_not_damaged() -> None:
+    """Its partitions are at positions of their own, which one position for all does not say."""
     scene = Scene()
     scene.store.found[20] = manifest(20, 20, 15, 15, 15, 15)
-    with pytest.raises(NewerVersionError) as raised:
+    with pytest.raises(LineError, match="checkpoint 20 is a line") as raised:
         scene.find(20)
-    assert str(raised.value) == (
-        "checkpoint 20 has partitions at positions of their own (p.1, p.2, p.3), and this version restores only checkpoints "
-        "at which all are at the same: it was written by a newer version"
-    )
+    assert raised.value.position == 20
     assert (scene.point.bad, scene.punctuations.newest) == (set(), 20)
 
 

@@ -1,0 +1,96 @@
+"""What a partition stores that takes its snapshots by its own clock: its state, and what others may still need of it.
+
+Of an operator that is the output that is not known to be stored by who reads it: with `checkpoint.log: checkpointed` all of
+it, with `memory` only the last batch over feedback edges, which its reader asks for even when both are at one position.  Of
+a source it is which batches it can read again, and with which watermarks.  Who has nothing of all that stores no file: the
+watermark goes into the record of the snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from reprise.algorithms.positions import Positions
+from reprise.spark_jobs.contract import Tables
+from reprise.spark_jobs.node.channels import CHANNELS, Row, held, table_of
+from reprise.spark_jobs.node.runtime import (
+    MARKS,
+    MARKS_ALONE,
+    WATERMARK,
+    OperatorRuntime,
+    Runtime,
+    SourceRuntime,
+    watermark_table,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalState:
+    """A partition as it is now.  `encode`: makes the tables of its file; None: it has none."""
+
+    encode: Callable[[], Tables] | None
+    channels: Mapping[str, int] = field(default_factory=dict)
+    """Target -> first batch that can be given to it by who is restored from this."""
+    watermark: int | None = None
+
+
+def asked(asked_for: int | None, stored: int, position: int) -> bool:
+    """Whether a partition that has just come to `position` is to store itself; `stored`: where it did so last."""
+    return asked_for is not None and stored < asked_for <= position
+
+
+def rows_of(runtime: Runtime, covered: Positions, log: str) -> list[Row]:
+    """The output that a snapshot taken now holds.  `covered`: what each reader has stored; `log`: `memory` or
+    `checkpointed`.
+
+    LostOutputError: output that was spilled is gone.  OSError: it cannot be read now.
+    """
+    if isinstance(runtime, SourceRuntime):
+        return []  # it is read again
+    position, rows = runtime.position, list[Row]()
+    for target, buffer in runtime.buffers.items():
+        if log == "checkpointed":
+            rows += held(buffer, max(buffer.floor, runtime.next_of(target, covered.of(target))), position)
+        elif target in runtime.feedback:
+            rows += held(buffer, max(1, position), position)
+    return rows
+
+
+def frozen(runtime: Runtime, rows: Sequence[Row]) -> LocalState:
+    """The state of a partition with the output that `rows_of` has found.  Raises what `freeze` of user code raises."""
+    if isinstance(runtime, SourceRuntime):
+        return _source(runtime)
+    assert isinstance(runtime, OperatorRuntime)
+    channels: dict[str, int] = {}
+    for row in rows:
+        channels.setdefault(row.target, row.batch)
+    if runtime.state is None and not runtime.staged and not rows and not runtime.feedback:
+        return LocalState(None, channels, runtime.watermark)
+    state, watermark = runtime.freeze({}), runtime.watermark
+
+    def encode() -> Tables:
+        tables = {WATERMARK: watermark_table(watermark)} if state is None else dict(state())
+        return {**tables, CHANNELS: table_of(rows)}
+
+    return LocalState(encode, channels)
+
+
+def _source(runtime: SourceRuntime) -> LocalState:
+    """Batches behind `forgotten` can be read again; watermarks that a later state would not give are stored."""
+    channels = (
+        dict.fromkeys(runtime.buffers, runtime.forgotten + 1) if runtime.forgotten < runtime.position else {}
+    )
+    state = runtime.freeze({})
+    if state is None and not any(mark is not None for mark in runtime.marks.values()):
+        return LocalState(None, channels)
+    known = sorted(runtime.marks.items())
+    batches, watermarks = (pa.array([row[column] for row in known], pa.int64()) for column in (0, 1))
+    table = pa.table({"batch": batches, "watermark": watermarks})
+
+    def encode() -> Tables:
+        return {MARKS_ALONE: table} if state is None else {**state(), MARKS: table}
+
+    return LocalState(encode, channels)

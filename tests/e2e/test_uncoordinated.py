@@ -1,0 +1,62 @@
+"""Partitions that store themselves by their own clocks on a real cluster: SIGKILL of nodes and of the driver, and the output
+as without faults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprise.controller.local.cluster import EmbeddedCluster
+from tests.e2e import scenario
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+NODES = 4
+TWO_NODES: list[Mapping[str, Any]] = [{"batch": 16, "kill": ["n3", "n4"]}, {"on": "plan", "add": 2}]
+DRIVER: list[Mapping[str, Any]] = [{"batch": 16, "crash": "driver"}]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with scenario.cluster(NODES, cpu_milli=600) as started:
+        yield started
+
+
+@pytest.mark.parametrize(
+    ("log", "faults"),
+    [
+        ("checkpointed", TWO_NODES),
+        ("memory", DRIVER),
+        pytest.param("memory", TWO_NODES, marks=pytest.mark.soak),
+        pytest.param("checkpointed", DRIVER, marks=pytest.mark.soak),
+    ],
+    ids=["two nodes, checkpointed", "driver, memory", "two nodes, memory", "driver, checkpointed"],
+)
+def test_output_is_as_without_faults(
+    log: str, faults: list[Mapping[str, Any]], cluster: EmbeddedCluster, expected: Path, tmp_path: Path
+) -> None:
+    resource = scenario.topology2(
+        NODES,
+        **{
+            "nodes.cpu": "600m",
+            "checkpoint.protocol": "uncoordinated",
+            "checkpoint.log": log,
+            "checkpoint.interval": "2s",
+        },
+    )
+    result = scenario.run(resource, cluster, tmp_path / "out", faults)
+    scenario.assert_exactly_once(result, expected)
+    assert result.incident["incidents"], "the faults must have been noticed"
+    said = [
+        line
+        for line in (result.out / "logs" / "driver.log").read_text().splitlines()
+        if "event=line-" in line
+    ]
+    assert any("event=line-recorded" in line for line in said), "a line was on record"
+    if faults is TWO_NODES:
+        taken = [line for line in said if "event=line-taken" in line]
+        assert any("back=0 everything=False" in line for line in taken), taken
+        assert "went-back" in {line["what"] for line in result.incident["timeline"]}
