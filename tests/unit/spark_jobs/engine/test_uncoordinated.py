@@ -121,7 +121,11 @@ def test_who_is_lost_goes_back_to_its_own_snapshot_and_nobody_else_does(
     assert world.output() == expected
 
 
-SEEDS = [0, 1, *(pytest.param(s, marks=pytest.mark.wide) for s in range(2, 12))]
+SEEDS = [
+    0,
+    *(pytest.param(s, marks=pytest.mark.wide) for s in range(1, 4)),
+    *(pytest.param(s, marks=pytest.mark.soak) for s in range(4, 12)),
+]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -489,7 +493,7 @@ spec:
 """
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, *(pytest.param(s, marks=pytest.mark.wide) for s in range(3, 12))])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_output_that_a_replay_could_change_tells_one_story(log: str, tmp_path: Path, seed: int) -> None:
     """What was shown stays as it is, and everything goes back to a line in which nobody has seen what is made anew."""
     dice = random.Random(seed)
