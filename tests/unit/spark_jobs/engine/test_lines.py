@@ -274,6 +274,9 @@ def test_a_checkpoint_whose_partitions_are_at_different_positions_is_restored_as
     path.write_text(text)
     world.engine.restore_point.clock = lambda: math.inf
     world.want(2, new, world.spread("e", "f"))
-    assert world.engine.positions[last] == old
+    # those before it go back to the beginning, as only `new` and that are kept; who reads it over a feedback edge is one of
+    # these, and needs its first batch
+    feeds_back = any(u.feedback for p in world.topology.partitions.values() for u in p.upstream)
+    assert world.engine.positions[last] == (0 if feeds_back else old)
     world.run(lambda e: e.done)
     assert world.output() == expected
