@@ -87,6 +87,7 @@ def policy_of(resource: StreamTopology, settle_s: float, driver_grace_s: float) 
         scope=_scope(resource),
         correlated_nodes=recovery.correlated_nodes,
         window_s=recovery.window_s,
+        by_driver=resource.checkpoint.uncoordinated,
         cpu_cap=recovery.cpu_cap,
         order=Order(recovery.order),
         algorithm=recovery.algorithm,

@@ -55,6 +55,8 @@ class Policy:
 
     strategy: Strategy = Strategy.INCREMENTAL
     scope: Scope = Scope.AUTO
+    by_driver: bool = False
+    """Partitions store themselves by their own clocks, and the driver finds from which snapshot each is restored."""
     correlated_nodes: int = 2
     """X: nodes lost since the last global checkpoint from which a failure is correlated (Su and Zhou, 4.2.1)."""
     window_s: float = 120.0

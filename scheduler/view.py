@@ -19,7 +19,6 @@ from reprise.scheduler.model import (
     Policy,
     Progress,
     QueryView,
-    Scope,
     Snapshot,
 )
 
@@ -56,7 +55,7 @@ class View:
     @property
     def by_driver(self) -> bool:
         """Whether the driver finds from which snapshot each partition is restored, and says so when it has."""
-        return self.policy.scope is Scope.PARTITION
+        return self.policy.by_driver
 
     @property
     def now(self) -> float:
@@ -183,7 +182,7 @@ def _newest(snapshot: Snapshot, policy: Policy) -> Positions:
     """Only the names are known here of checkpoints other than the driver's newest one: they count as rounds.  Where
     partitions store themselves by their own clocks the driver alone finds lines, so its report counts: by its name, the
     position of who is stored least far, as a record of all positions would tell the driver nothing."""
-    if policy.scope is Scope.PARTITION and snapshot.progress is not None:
+    if policy.by_driver and snapshot.progress is not None:
         return Positions(snapshot.progress.checkpoint)
     found, bad, trimmed = {k: Positions(k) for k in (0, *snapshot.checkpoints)}, set[int](), 0
     if snapshot.progress:

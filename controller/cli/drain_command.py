@@ -35,9 +35,11 @@ def command(address: Address, node: str, undo: bool, wait: bool, timeout: float)
 
     Nothing is lost and no row is shown twice: a checkpoint is taken, and each partition goes on from it elsewhere. A query
     stands still for some batches while one of its partitions moves; the most valuable queries are disturbed last. Nothing
-    moves while an incident is open or the topology is paused; it goes on by itself afterwards.
+    moves while an incident is open; it goes on by itself afterwards. A topology that is paused takes no checkpoint, so
+    there it waits until that goes on, unless all that was read is in the newest one.
 
-    What finds no room under the CPU cap of the others stays where it is until a node comes: `--wait` then ends with 1 and
+    What finds no room under the CPU cap of the others stays where it is until a node comes, or its driver is started
+    anew, which puts nothing on a node that is to be empty: `--wait` then ends with 1 and
     says which partitions, and how much room is missing. When the node is empty it can be taken away, and no incident
     follows. The wish stays until it is taken back with --undo, also for a node that comes back under its name.
 

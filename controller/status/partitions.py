@@ -63,7 +63,8 @@ def _reason(partition: str, state: PartitionState, seen: Observation) -> str:
             left = f"plan {plan.id} does not place it" if plan else "no plan has placed it yet"
             return f"lost with {node}" if node else left
         case PartitionState.RESTORING:
-            return str(failed or f"from checkpoint {desired.origin(partition).position}")
+            taken = progress.restored.get(partition, desired.origin(partition).position)
+            return str(failed or f"from checkpoint {taken}")
         case PartitionState.CATCHING_UP:
             return f"{_lag(partition, seen)} batches behind"
         case _:

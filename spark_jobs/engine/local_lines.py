@@ -21,7 +21,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from reprise.algorithms.positions import Positions
 from reprise.algorithms.recovery_line import Edge, Impossible, World, by_end, line
@@ -72,6 +72,8 @@ class LocalLines:
     """Snapshots that lost partitions had and that were newer than the line that they went back to (CheckMate, Table III)."""
     _kept: dict[int, Line] = field(default_factory=dict)
     """The newest lines on record, by name."""
+    _damaged: dict[int, Line] = field(default_factory=dict)
+    """Lines on record of which a snapshot turned out to be damaged."""
     _since: dict[str, int] = field(default_factory=dict)
     _pinned: Line = field(default_factory=dict)
     """Where a replay may differ: of the last rollback, those that were not installed yet."""
@@ -93,7 +95,6 @@ class LocalLines:
         """Take in the lines on record up to `newest`, once, before anything else.  StoreError: to be called again."""
         if self._begun:
             return
-        self.active = True
         parts, changing = self.topology.partitions, _changing(self.resource)
         self.replayable = frozenset(p.id for p in parts.values() if p.place.operator not in changing)
         self._edges = tuple(
@@ -110,7 +111,7 @@ class LocalLines:
                 point.bad.add(name)
                 point.problems.append(f"line {name} cannot be used: {error}")
                 continue
-            found[name] = {p: manifest.snapshot(p) for p in parts}
+            found[name] = {p: self._with_feedback(manifest.snapshot(p)) for p in parts}
         initial = {p: Snapshot.round(p, 0) for p in parts}
         self._kept, self.line = found, found[max(found)] if found else initial
         for p in parts:
@@ -119,7 +120,15 @@ class LocalLines:
                 known.setdefault(0, initial[p])
             self.snapshots[p] = tuple(known[k] for k in sorted(known))
         point.punctuations.newest = max(found, default=0)
-        self._begun = True
+        self._begun = self.active = True
+
+    def _with_feedback(self, snapshot: Snapshot) -> Snapshot:
+        """The file of a round has the partition's last batch over feedback edges, which its record does not say."""
+        if snapshot.kind is not Kind.ROUND or not snapshot.position:
+            return snapshot
+        downstream = self.topology.partitions[snapshot.partition].downstream
+        channels = {t: snapshot.position for d in downstream if d.feedback for t in d.targets}
+        return replace(snapshot, channels=channels) if channels else snapshot
 
     def acknowledge(self, ack: Ack) -> None:
         """A partition has stored itself."""
@@ -159,6 +168,7 @@ class LocalLines:
         apart = {p: s for p, s in found.items() if s != Snapshot.round(p, name)}
         self.restore_point.complete(Manifest(name, apart, ledger.offsets(name), ledger.logs(name)))
         self.line, self._kept[name], self._news = found, found, False
+        self._damaged.pop(name, None)
         ended = self.clock()
         self._next_s = max(began + RECORD_S, ended + SHARE * (ended - began))
         self.restore_point.punctuations.complete(name)
@@ -214,6 +224,7 @@ class LocalLines:
         back = frozenset(living.keys() & chosen.keys()) | (frozenset(living) if everything else frozenset())
         missing = {p: chosen[p] for p in (*wanted, *back)}
         if changing and everything:
+            self._discard_behind(chosen)
             self._pinned = {p: s for p, s in chosen.items() if p not in missing}
             for partition, s in chosen.items():  # what came after it never was
                 known = self.snapshots[partition]
@@ -266,12 +277,23 @@ class LocalLines:
             file = None if s.file is None else asdict(s.file)
             yield partition, Install(s.position, file, watermark=s.watermark, since=since)
 
+    def _discard_behind(self, chosen: Line) -> None:
+        """What was on record behind a line that everything goes back to is made differently now: a later driver must not
+        take it together with what comes.  StoreError: nothing else has changed."""
+        for name, kept in sorted((self._kept | self._damaged).items()):
+            if any(s.position > chosen[p].position for p, s in kept.items()):
+                self.restore_point.store.discard(name)
+                self._kept.pop(name, None)
+                self._damaged.pop(name, None)
+
     def condemn(self, partition: str) -> None:
         """The snapshot that it was being restored from is damaged: another line is taken with the next orders."""
         damaged = self.origins[partition]
         point = self.restore_point
         self.snapshots[partition] = tuple(s for s in self.snapshots[partition] if s != damaged)
-        self._kept = {name: kept for name, kept in self._kept.items() if kept[partition] != damaged}
+        spoilt = {name: kept for name, kept in self._kept.items() if kept[partition] == damaged}
+        self._damaged |= spoilt
+        self._kept = {name: kept for name, kept in self._kept.items() if name not in spoilt}
         said = f"{partition}: its snapshot of batch {damaged.position} cannot be used"
         if self.line[partition] == damaged:
             found = self._total()

@@ -2,7 +2,7 @@
 
 `KeyedAggregate` gives a key once a batch; who counts results, or measures how long a row takes to show, needs one
 for every row.  Invariant: what a row gives depends on the rows before it in the order of the inbox, never on how
-they fall into batches, except by which window a batch is in.
+they fall into batches, except by which window a batch is in, and for the last bits of sums and means of floats.
 """
 
 from __future__ import annotations

@@ -154,6 +154,16 @@ class CheckpointStore:
             self._unsure.discard(position)
             self._counted.pop(position, None)
 
+    def discard(self, position: int) -> None:
+        """What was complete at `position` is not any more, for whoever comes later either: its manifests go, the files of
+        states stay for others that name them.  SupersededError: a later driver may go on from it."""
+        if self._fence is not None:
+            self._fence.check()
+        for name in self._files.names(folder(position)):
+            if _manifest_epoch(name) is not None:
+                self._files.remove(f"{folder(position)}/{name}")
+        self._counted.pop(position, None)
+
     def manifest(self, position: int) -> Manifest:
         """The manifest of cp(position), which is one driver's: a mirror may hold another's, of other files, and is asked for
         the one that counts in the location.  DamagedError: there is none.  StoreError: not now, or it is not known which."""

@@ -16,7 +16,7 @@ from tests.unit.scheduler.test_scope import after_a_burst, seen
 
 
 def world(deterministic: bool = True) -> World:
-    policy = Policy(nodes_wanted=4, scope=Scope.PARTITION)
+    policy = Policy(nodes_wanted=4, scope=Scope.PARTITION, by_driver=True)
     return World(diamond(3, 50, deterministic), policy).started(4)
 
 
@@ -59,7 +59,7 @@ def test_survivors_stay_whatever_the_line_on_record_says() -> None:
     progress = replace(behind.snapshot.progress, lines={"left.0": 13}, checkpoint=12)
     progress = replace(progress, positions={**progress.positions, "right.0": 11})
     snapshot = replace(behind.snapshot, progress=progress, checkpoints=frozenset({40}))
-    view = look(snapshot, Policy(scope=Scope.PARTITION))
+    view = look(snapshot, Policy(scope=Scope.PARTITION, by_driver=True))
     assert view.newest == Positions(12), "by name, and not by a record of another driver"
     assert some_stay(view)
     assert going_back(view, {"left.0"}) == frozenset()

@@ -64,7 +64,9 @@ def test_what_does_not_go_together_is_refused(changes: dict[str, object], field:
     ],
 )
 def test_how_scopes_and_protocols_relate(changes: dict[str, object], scope: Scope) -> None:
-    assert policy_of(resource_of(**changes), 1.0, 1.0).scope is scope
+    policy = policy_of(resource_of(**changes), 1.0, 1.0)
+    assert policy.scope is scope
+    assert policy.by_driver is bool(changes), "the driver finds the line also where all go back to it"
 
 
 def test_who_says_nothing_of_protocols_has_coordinated_checkpoints_and_no_log() -> None:
