@@ -104,8 +104,6 @@ class Host:
         self._gaps: set[str] = set()
         self._stored: dict[str, int] = {}
         """Partition -> position at which it was frozen last."""
-        self._owed: dict[str, int] = {}
-        """Partition -> punctuation that it has applied and that its sink does not show yet: nothing is stored before."""
         self._copies = LocalCopies(folder / "states")
         """States that were stored from here."""
         self._busy_s = 0.0
@@ -223,7 +221,6 @@ class Host:
         self.installed.clear()
         self.failed.clear()
         self._attempts.clear()
-        self._owed.clear()
         self._stored.clear()
         self._reported, self._acks, self._outputs, self._problems = 0, [], [], []
         self._text = ""
@@ -302,7 +299,6 @@ class Host:
 
     def _forget(self, partition: str) -> None:
         self._attempts.pop(partition, None)
-        self._owed.pop(partition, None)
         self._stored.pop(partition, None)
         self._restorer.forget(partition)
         if (runtime := self.runtimes.pop(partition, None)) is not None:
@@ -414,7 +410,7 @@ class Host:
 
     def _advance(self, partition: str, command: Command) -> bool:
         runtime = self.runtimes[partition]
-        if partition in self._owed and not self._freeze(partition):
+        if runtime.owed and not self._freeze(partition):
             return False
         # others may know a later one already, and a checkpoint that is asked for behind this one
         if runtime.position >= command.horizon:
@@ -435,18 +431,18 @@ class Host:
             return False
         at, stored = runtime.position, self._stored.get(partition, -1)
         if at in command.punctuations or asked(command.snapshot.get(partition), stored, at):
-            self._owed[partition] = runtime.position
+            runtime.owed = True
             self._freeze(partition)
         return True
 
     def _freeze(self, partition: str) -> bool:
         """Store the state that a punctuation asked for, unless the sink still has to show what led to it."""
         runtime = self.runtimes[partition]
-        if runtime.settled < self._owed[partition]:
+        position = runtime.position
+        if runtime.settled < position:
             return False
-        position = self._owed[partition]
         self.busy.begin(Activity.FREEZE, partition, position)
-        with self._its_own(partition, runtime.position):
+        with self._its_own(partition, position):
             rows, loops = list[Row](), dict[str, bytes]()
             try:
                 if self._alone:
@@ -462,7 +458,7 @@ class Host:
             else:
                 self._writer.submit(partition, installation, position, runtime.freeze(loops))
             self._stored[partition] = position
-            del self._owed[partition]
+            runtime.owed = False
         return partition in self.runtimes
 
     def _settle(self, command: Command) -> None:
@@ -484,5 +480,5 @@ class Host:
             except Exception as error:  # of a client library: it passes
                 self._say(f"{partition}: output waits: {type(error).__name__}: {error}")
             self._outputs += [(partition, batch, at) for batch, at in runtime.sink.shown()]
-            if partition in self._owed:
+            if runtime.owed and partition in self.runtimes:
                 self._freeze(partition)

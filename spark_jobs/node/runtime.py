@@ -82,6 +82,9 @@ class Runtime(ABC):
     def __init__(self, partition: Partition, position: int, budget: Budget) -> None:
         self.partition = partition
         self.position = position
+        self.owed = False
+        """Whether it is to be stored as it is now, and is not yet: its sink does not show what led to it, or a disk did not
+        answer.  It goes no further until then."""
         self.cpu_s = 0.0
         self.input_bytes = 0
         self.feedback = {t for d in partition.downstream if d.feedback for t in d.targets}
@@ -342,6 +345,16 @@ class OperatorRuntime(Runtime):
         if self.sink is not None:
             self.sink.close()
 
+    def trim(self, target: str, upto: int) -> None:
+        """The same, but not of a batch whose state may still be stored what that gave over feedback edges: the state holds
+        it, also when its readers have applied it by then.  It gets no further meanwhile, so no more than that stays."""
+        if target in self.feedback:
+            if self.unfinished is not None:
+                upto = min(upto, self.unfinished.batch)
+            elif self.owed:
+                upto = min(upto, self.position)
+        super().trim(target, upto)
+
     def deliver(self, message: Message) -> None:
         """Take in a message; one that was applied before is skipped (Su and Zhou, Algorithm 1, lines 3-4)."""
         delay = next((d for u, d in self.needs if u == message.source), None)
@@ -466,5 +479,7 @@ class OperatorRuntime(Runtime):
         if CHANNELS in tables:
             put_back(self.buffers, tables[CHANNELS])
             return
-        for target in self.feedback:
-            self.buffers[target].put(self.position, None, encode_table(tables.get(FEEDBACK + target)))
+        for target in self.feedback:  # also on a full node: it cannot be made again
+            self.buffers[target].put(
+                self.position, None, encode_table(tables.get(FEEDBACK + target)), force=True
+            )

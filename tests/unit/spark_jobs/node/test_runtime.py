@@ -16,8 +16,11 @@ from reprise.spark_jobs.node.runtime import (
     FEEDBACK,
     MAX_COUNTERS,
     STAGED,
+    WATERMARK,
     OperatorRuntime,
+    Output,
     first_staged,
+    watermark_table,
 )
 from reprise.spark_jobs.node.wire import Message, decode_table
 from reprise.spark_jobs.sinks import Sink
@@ -384,6 +387,37 @@ def test_a_state_without_rows_to_go_back_still_lets_the_next_batch_begin(tmp_pat
     again.restore(tables)
     assert again.watermark is None
     assert [(m.batch, body) for m, body in again.pending("mid.0", 0, 9)] == [(1, b"")]
+
+
+def test_what_goes_back_stays_until_the_state_is_stored_though_its_reader_has_applied_it(
+    tmp_path: Path,
+) -> None:
+    runtime = made(tmp_path, "back.0")
+    for batch in (1, 2, 3):
+        runtime.deliver(Message("mid.0", "back.0", batch, None, ROWS))
+    assert runtime.advance(ANYBODY) and runtime.advance(ANYBODY)
+    runtime.owed = True
+    runtime.trim("mid.0", 3)
+    assert runtime.loops().keys() == {"mid.0"}
+    assert runtime.buffers["mid.0"].entries.keys() == {2} and runtime.kept_since == 2
+    runtime.owed = False
+    runtime.trim("mid.0", 3)
+    assert not runtime.buffers["mid.0"].entries
+    runtime.unfinished = Output(3, None, ROWS, handed=True)
+    runtime.emit(runtime.unfinished, ANYBODY)  # and another reader has it not yet
+    runtime.trim("mid.0", 4)
+    assert runtime.advance(ANYBODY)
+    assert runtime.loops().keys() == {"mid.0"}
+    runtime.trim("mid.0", 4)
+    assert not runtime.buffers["mid.0"].entries
+
+
+def test_what_goes_back_is_restored_on_a_full_node(tmp_path: Path) -> None:
+    """It cannot be made again, and a state without it is that of another batch."""
+    tables = {"own": pa.table({"at": [2]}), WATERMARK: watermark_table(None), f"{FEEDBACK}mid.0": ROWS}
+    again = OperatorRuntime(PARTITIONS["back.0"], Keeping(), None, 2, Budget(0, 0, tmp_path), None)
+    again.restore(tables)
+    assert [(m.batch, decode_table(body)) for m, body in again.pending("mid.0", 0, 9)] == [(2, ROWS)]
 
 
 def test_nothing_is_stored_where_there_is_nothing(tmp_path: Path) -> None:
