@@ -20,6 +20,8 @@ from tests.support import local_engine
 from tests.support.local_engine import World
 from tests.support.pumped_engine import PumpedNodes
 
+pytestmark = pytest.mark.wide
+
 Shown = tuple[dict[str, bytes], dict[int, list[object]]]
 """What is in the sinks' files, and the rows of each batch that `Slow` has taken."""
 

@@ -52,7 +52,7 @@ def over(world: World) -> None:
 
 
 @pytest.mark.parametrize("scope", ["auto", "ancestors", "global"])
-@pytest.mark.parametrize("node", ["a", "b", "c"])
+@pytest.mark.parametrize("node", ["b", *(pytest.param(n, marks=pytest.mark.wide) for n in "ac")])
 def test_a_node_is_emptied_and_nobody_else_goes_back(
     text: str, expected: dict[str, bytes], tmp_path: Path, node: str, scope: str
 ) -> None:

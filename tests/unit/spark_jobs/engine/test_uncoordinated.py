@@ -22,6 +22,8 @@ from reprise.spark_jobs.topology import StreamTopology, load_text, override
 from tests.support.local_engine import World
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND, past
 
+pytestmark = pytest.mark.wide
+
 FEEDBACK = Path("examples/feedback.yaml")
 BATCHES = 40
 

@@ -17,6 +17,7 @@ from tests.unit.spark_jobs.engine.test_uncoordinated import (  # noqa: F401  (fi
     text,
 )
 
+pytestmark = pytest.mark.wide
 SEEDS = [
     0,
     pytest.param(1, marks=pytest.mark.wide),

@@ -289,6 +289,7 @@ WRONG: dict[str, tuple[str, dict[str, Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", WRONG)
 def test_the_check_notices_a_query_that_is_wrong(name: str) -> None:
     query, change = WRONG[name]
