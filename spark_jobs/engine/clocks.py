@@ -34,6 +34,8 @@ class Clocks:
     asked: int = 0
     """How many snapshots were ever asked for."""
     _groups: list[tuple[str, ...]] = field(init=False)
+    _intervals_s: list[float | None] = field(init=False)
+    """Of each clock; None: the topology counts batches."""
     _numbers: dict[int, int] = field(default_factory=dict)
     """Clock -> how often it has asked."""
     _due_s: dict[int, float] = field(default_factory=dict)
@@ -46,6 +48,8 @@ class Clocks:
             operator = self.topology.partitions[partition].place.operator
             by_clock.setdefault(shared.get(operator, partition), []).append(partition)
         self._groups = [tuple(members) for members in by_clock.values()]
+        own = {o.name: o.checkpoint_interval_s for o in self.resource.operators}
+        self._intervals_s = [self._interval_s(members, own) for members in self._groups]
 
     def ask(self, positions: Mapping[str, int], horizon: int, now: float) -> None:
         """Ask those whose time has come.  `positions`: of partitions at work; `now`: monotonic seconds."""
@@ -55,7 +59,7 @@ class Clocks:
             least = min(positions[p] for p in members)
             # of several, none may have passed it
             following = horizon + 1 if len(members) > 1 else least + 1
-            interval_s = self._interval_s(members)
+            interval_s = self._intervals_s[clock]
             if interval_s is None:
                 every = self.resource.checkpoint.every_batches or 1
                 if clock not in self._due_at:
@@ -86,15 +90,11 @@ class Clocks:
         self.requests.clear()
         self._due_at.clear()
 
-    def _interval_s(self, members: Collection[str]) -> float | None:
-        """The least interval of the operators that share a clock; None: the topology counts batches."""
-        own = [
-            operator.checkpoint_interval_s
-            for operator in self.resource.operators
-            if operator.checkpoint_interval_s is not None
-            and any(self.topology.partitions[p].place.operator == operator.name for p in members)
-        ]
-        return min(own) if own else self.resource.checkpoint.interval_s
+    def _interval_s(self, members: Collection[str], own: Mapping[str, float | None]) -> float | None:
+        """The least interval of the operators that share a clock; `own`: of each operator, None where it has none."""
+        operators = {self.topology.partitions[p].place.operator for p in members}
+        found = [interval for o in operators if (interval := own.get(o)) is not None]
+        return min(found, default=self.resource.checkpoint.interval_s)
 
     def _share(self, members: tuple[str, ...], clock: int, first: bool = False) -> float:
         """What the next interval is, as a share of the one that is set; the first one is anything up to it."""

@@ -155,9 +155,8 @@ class Engine:
         if not (before if installs else desired).retain:
             self.lines.restored.clear()  # of what failed before
         if installs:
-            back.update(
-                find_origins(self, desired, installs, back, going_back)
-            )  # nothing raises from here on
+            more = find_origins(self, desired, installs, back, going_back)
+            back.update(more)  # nothing raises from here on
         self._went_back_alone = going_back and not installs
         self.figures.reached(self.horizon)
         for partition in back:

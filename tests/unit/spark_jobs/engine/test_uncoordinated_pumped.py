@@ -18,11 +18,7 @@ from tests.unit.spark_jobs.engine.test_uncoordinated import (  # noqa: F401  (fi
 )
 
 pytestmark = pytest.mark.wide
-SEEDS = [
-    0,
-    pytest.param(1, marks=pytest.mark.wide),
-    *(pytest.param(s, marks=pytest.mark.soak) for s in range(2, 12)),
-]
+SEEDS = [0, 1, *(pytest.param(s, marks=pytest.mark.soak) for s in range(2, 12))]
 
 
 @pytest.fixture
