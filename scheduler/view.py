@@ -110,7 +110,7 @@ def look(snapshot: Snapshot, policy: Policy) -> View:
     desired, progress = snapshot.desired, snapshot.progress
     alive = {node.id: node for node in snapshot.nodes}
     ready = progress.nodes if progress else frozenset()
-    changed, acked = _report_counts(desired, progress)
+    changed, acked = report_counts(desired, progress)
     poison = _poison(snapshot, changed)
     trusted = progress.failed if progress and not changed else {}
     reported = {p: failure for p, failure in trusted.items() if p not in poison}
@@ -135,7 +135,7 @@ def look(snapshot: Snapshot, policy: Policy) -> View:
     )
 
 
-def _report_counts(desired: Desired | None, progress: Progress | None) -> tuple[bool, bool]:
+def report_counts(desired: Desired | None, progress: Progress | None) -> tuple[bool, bool]:
     """Whether the report is another driver's than the one that the desired state was decided for, and whether that one has
     applied it; neither where one of the two is not there."""
     if desired is None or progress is None:

@@ -282,9 +282,15 @@ class NodeAgent:
         """Say that this incarnation will be gone, so that what it has moves while it lives."""
         path = node_tree.leaving_path(root, f"{self._node}#{self._incarnation}")
         self._zk.ensure_path(node_tree.leaving_path(root, "").rstrip("/"))
-        with contextlib.suppress(NodeExistsError):
-            data = node_tree.encode_notice("SIGTERM", by)
+        data = node_tree.encode_notice("SIGTERM", by)
+        try:
             self._wait(self._zk.create_async(path, data, ephemeral=True))
+        except NodeExistsError:
+            _, stat = self._wait(self._zk.get_async(path))
+            if stat.owner != self._zk.id:  # of an older session of this node: it would vanish with that
+                with contextlib.suppress(NoNodeError):
+                    self._wait(self._zk.delete_async(path))
+                self._wait(self._zk.create_async(path, data, ephemeral=True))
 
     def _create(self, path: str) -> None:
         self._wait(self._zk.create_async(path, self._record(), ephemeral=True))

@@ -12,7 +12,7 @@ from reprise.controller.plural import counted
 from reprise.controller.topology_view import policy_of, view_of
 from reprise.controller.zookeeper.observation import Observation, snapshot_of
 from reprise.scheduler.moves import Room, room
-from reprise.scheduler.view import look
+from reprise.scheduler.view import look, report_counts
 
 LOOK_S = 0.5
 STUCK_S = 5.0
@@ -52,6 +52,8 @@ def command(address: Address, node: str, undo: bool, wait: bool, timeout: float)
       reprise drain n3 --out out/eight --undo
       reprise drain flights-exec-3 flights -n streams --wait
     """
+    if undo and wait:
+        raise click.BadParameter("there is nothing to wait for with --undo", param_hint="--wait")
     with address.open() as target:
         if not undo:
             _require_node(target.observation(), node)
@@ -81,10 +83,11 @@ def _wait(target: Target, node: str, timeout_s: float) -> None:
     while True:
         seen = target.observation()
         left = _left(seen, node)
-        if left != before:
+        empty = not left and _taken_over(seen)
+        if left != before and (left or empty):
             before, since = left, time.monotonic()
-            click.echo(f"{node}: {_partitions(left)} left" if left else f"{node} is empty")
-        if not left:
+            click.echo(f"{node} is empty" if empty else f"{node}: {_partitions(left)} left")
+        if empty:
             return
         if not any(n.name == node for n in seen.nodes.values()):
             exits.fail(f"{node} is gone, with {_partitions(left)} on it", exits.NO)
@@ -97,7 +100,10 @@ def _wait(target: Target, node: str, timeout_s: float) -> None:
             )
         if time.monotonic() > end:
             exits.fail(
-                f"{node} still has {_partitions(left)} after {timeout_s:g} s{_why(seen)}", exits.TIMED_OUT
+                f"{node} still has {_partitions(left)} after {timeout_s:g} s{_why(seen)}"
+                if left
+                else f"all of {node} has a place elsewhere, but after {timeout_s:g} s the driver has not taken that over",
+                exits.TIMED_OUT,
             )
         time.sleep(LOOK_S)
 
@@ -107,7 +113,19 @@ def _why(seen: Observation) -> str:
         return f": incident {seen.incident.id} is open, and nothing moves meanwhile"
     if seen.desired is not None and seen.desired.paused:
         return ": the topology is paused, and takes no checkpoint"
+    if not _taken_over(seen):
+        return ": the driver has not taken over what was decided last"
+    if (
+        aside := sorted(p for p, failure in seen.progress.failed.items() if failure.is_poison)
+        if seen.progress
+        else []
+    ):
+        return f": no checkpoint is complete while partitions are set aside ({', '.join(aside)})"
     return ""
+
+
+def _taken_over(seen: Observation) -> bool:
+    return report_counts(seen.desired, seen.progress)[1]
 
 
 def _partitions(number: int) -> str:

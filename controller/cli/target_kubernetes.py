@@ -25,7 +25,7 @@ from reprise.controller.crd.convert import DRAIN, TOPOLOGY_LABEL, drained_by_han
 from reprise.controller.crd.crds import GROUP, VERSION
 from reprise.controller.kubernetes.api import Api, collection
 from reprise.controller.kubernetes.budget import WriteBudget
-from reprise.controller.kubernetes.errors import ForbiddenError, NotFoundError, OperatorError
+from reprise.controller.kubernetes.errors import ConflictError, ForbiddenError, NotFoundError, OperatorError
 from reprise.controller.kubernetes.kubeconfig import KubeconfigError, of_kubeconfig
 from reprise.controller.status import DocumentError, StatusDocument, observation, parse_document
 from reprise.controller.web.login import HEADER
@@ -41,6 +41,8 @@ MANAGER = "reprise-cli"
 PAGE_PORTS = ("page", "web", "http")
 SELECTOR = "app.kubernetes.io/name=reprise"
 TIMEOUT_S = 10.0
+DRAIN_TRIES = 10
+"""The object changes with every status that its operator writes."""
 
 
 class PageError(exits.NotRunningError):
@@ -104,11 +106,19 @@ class KubernetesTarget:
     def drain(self, node: str, wanted: bool) -> str:
         """An annotation of the topology, which its operator reads."""
         path = f"{self._path('streamtopologies')}/{self.name}"
-        notes = self.api.get(path)["metadata"].get("annotations") or {}
-        nodes = set(drained_by_hand(notes))
-        nodes = nodes | {node} if wanted else nodes - {node}
-        self.api.merge(path, {"metadata": {"annotations": {DRAIN: ",".join(sorted(nodes)) or None}}})
-        return f"{DRAIN} of {self.namespace}/{self.name} is {','.join(sorted(nodes)) or 'gone'}"
+        for last in (False,) * DRAIN_TRIES + (True,):
+            meta = self.api.get(path)["metadata"]
+            nodes = set(drained_by_hand(meta.get("annotations") or {}))
+            value = ",".join(sorted(nodes | {node} if wanted else nodes - {node}))
+            # By its version, so that of two who drain at once neither loses the other's wish.
+            changed = {"annotations": {DRAIN: value or None}, "resourceVersion": meta["resourceVersion"]}
+            try:
+                self.api.merge(path, {"metadata": changed})
+                break
+            except ConflictError:
+                if last:
+                    raise
+        return f"{DRAIN} of {self.namespace}/{self.name} is {value or 'gone'}"
 
     def actions(self) -> list[str]:
         return []

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler import back
+from reprise.scheduler.view import report_counts
 
 
 class PartitionState(StrEnum):
@@ -53,7 +54,9 @@ def partition_state(partition: str, seen: Observation) -> PartitionState:
 
 def node_states(nodes: Iterable[str], seen: Observation) -> dict[str, NodeState]:
     """The state of each of `nodes`, given as `node#incarnation`:  LOST if it is not alive, JOINING while the driver
-    does not use it, DRAINING or DRAINED where it is to be emptied and has something left or nothing."""
+    does not use it, DRAINING where it is to be emptied, DRAINED where it has nothing left by what the driver has taken
+    over: until then partitions may still run there."""
+    _, taken_over = report_counts(seen.desired, seen.progress)
     ready = seen.progress.nodes if seen.progress else frozenset()
     hosting = frozenset(seen.desired.assignment.values()) if seen.desired else frozenset()
 
@@ -61,7 +64,7 @@ def node_states(nodes: Iterable[str], seen: Observation) -> dict[str, NodeState]
         if node not in seen.nodes:
             return NodeState.LOST
         if seen.nodes[node].leaving is not None:
-            return NodeState.DRAINING if node in hosting else NodeState.DRAINED
+            return NodeState.DRAINED if taken_over and node not in hosting else NodeState.DRAINING
         if node not in ready:
             return NodeState.JOINING
         return NodeState.READY if node in hosting else NodeState.STANDBY

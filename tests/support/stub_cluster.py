@@ -20,6 +20,8 @@ class StubCluster:
         self.answers = answers
         self.forbidden: set[str] = set()
         self.patches: list[tuple[str, Any]] = []
+        self.conflicts = 0
+        """So many patches are still to be refused, as the object is another one by now."""
         self.methods: set[str] = set()
         self.tokens: dict[str, str] = {}
         """Header X-Reprise-Token by path, where it was shown."""
@@ -62,6 +64,10 @@ def stub_cluster(answers: dict[str, Any]) -> Iterator[StubCluster]:
         def do_PATCH(self) -> None:
             stub.methods.add("PATCH")
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if stub.conflicts:
+                stub.conflicts -= 1
+                self._send(409, {"message": "the object has been modified", "reason": "Conflict"})
+                return
             stub.patches.append((self.path, body))
             self._send(200, body)
 

@@ -318,6 +318,20 @@ def test_sigterm_is_a_notice_and_the_node_ends_when_it_is_over(
     assert ended.value.code == agent_module.LEFT
 
 
+def test_a_notice_of_an_older_session_is_given_again(scene: AgentScene, tmp_path: Path) -> None:
+    scene.agent._scratch, scene.agent._grace_s = tmp_path, 60.0
+    serve(scene, ROOT)
+    scene.agent._events.put("leaving")
+    scene.turn()
+    path = f"{ROOT}/leaving/n1#1"
+    said = scene.tree.znodes[path].data
+    scene.tree.owners[path] = 12345
+    scene.agent._dirty = True
+    scene.turn()
+    assert scene.tree.owners[path] == scene.zk.id, "or it would vanish with the older one"
+    assert scene.tree.znodes[path].data == said
+
+
 def test_without_a_file_the_grace_is_the_option(scene: AgentScene, tmp_path: Path) -> None:
     scene.agent._scratch, scene.agent._grace_s = tmp_path, 7.0
     assert scene.agent._grace() == 7.0

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from reprise.algorithms.failure import Failure
 from reprise.controller.cli import drain_command, exits
 from reprise.controller.cli.app import main
 from reprise.controller.cli.target import Address
@@ -129,3 +130,33 @@ def test_out_of_time_it_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     result = drain(monkeypatch, FakeTarget(paused), "n2", "--wait", "--timeout", "0")
     assert result.exit_code == exits.TIMED_OUT
     assert "the topology is paused" in result.output
+
+
+def test_a_node_is_empty_when_the_driver_has_taken_that_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved = seen(left(0))
+    assert moved.progress is not None
+    before = replace(moved, progress=replace(moved.progress, seq=6))
+    result = drain(monkeypatch, FakeTarget(before, before, moved), "n2", "--wait")
+    assert (result.exit_code, result.output.count("n2 is empty")) == (0, 1)
+    late = drain(monkeypatch, FakeTarget(before), "n2", "--wait", "--timeout", "0")
+    assert late.exit_code == exits.TIMED_OUT
+    assert "the driver has not taken that over" in late.output
+
+
+def test_partitions_that_are_set_aside_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = seen(left(2))
+    assert found.progress is not None and found.desired is not None
+    poisoned = replace(found.progress, failed={PARTITIONS[0]: Failure.parse("poison: a batch raises")})
+    desired = replace(found.desired, moving=Moving({PARTITIONS[1]: "n1#1"}, 3))
+    target = FakeTarget(replace(found, progress=poisoned, desired=desired))
+    late = drain(monkeypatch, target, "n2", "--wait", "--timeout", "0")
+    assert late.exit_code == exits.TIMED_OUT
+    assert f"set aside ({PARTITIONS[0]})" in late.output
+
+
+def test_nothing_is_waited_for_with_undo(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = FakeTarget(seen(left(1)))
+    result = drain(monkeypatch, target, "n2", "--undo", "--wait")
+    assert result.exit_code == 2
+    assert "--wait" in result.output
+    assert target.asked == []

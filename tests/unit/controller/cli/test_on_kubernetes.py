@@ -162,17 +162,23 @@ def test_pause_and_resume_patch_the_spec_and_nothing_else(bare: StubCluster, tmp
 def test_drain_patches_an_annotation_and_nothing_else(served: StubCluster, tmp_path: Path) -> None:
     known = json.loads(ask(served, tmp_path, "status", "oncall", "-o", "json").stdout)["nodes"]
     node = next(entry["name"] for entry in known if entry["state"] != "lost")
-    notes = served.answers[f"{GROUP}/streamtopologies/oncall"]["metadata"].setdefault("annotations", {})
+    meta = served.answers[f"{GROUP}/streamtopologies/oncall"]["metadata"]
+    meta["resourceVersion"] = "41"
+    notes = meta.setdefault("annotations", {})
     notes["reprise.dev/drain"] = "another"
     for words, left in (
         (("drain", node, "oncall"), f"another,{node}"),
         (("drain", node, "oncall", "--undo"), "another"),
     ):
+        served.conflicts = 3  # somebody else writes, too
         result = ask(served, tmp_path, *words)
         assert result.exit_code == 0, result.output
         path, body = served.patches[-1]
         assert path.startswith(f"{GROUP}/streamtopologies/oncall?fieldManager=reprise-cli")
+        assert body["metadata"]["resourceVersion"] == "41"
         assert set(body["metadata"]["annotations"]["reprise.dev/drain"].split(",")) == set(left.split(","))
+    served.conflicts = 100
+    assert "modified" in ask(served, tmp_path, "drain", node, "oncall").output
     result = ask(served, tmp_path, "drain", "no-such", "oncall")
     assert result.exit_code == 2
     assert "there is no node 'no-such'" in result.output

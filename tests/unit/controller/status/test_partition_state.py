@@ -15,6 +15,7 @@ from reprise.controller.status.partition_state import (
 )
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler import Desired, Incident, Kind, Node, Phase, Progress
+from reprise.scheduler.model import Leaving
 
 NODES = {f"n{i}#1": Node(f"n{i}", 1, 1000) for i in (1, 2, 3)}
 DESIRED = Desired(1, 1, 0, "1", {"a.0": "n1#1", "a.1": "n9#1", "a.2": "n2#1"})
@@ -65,3 +66,18 @@ def test_nodes() -> None:
         "n9#1": NodeState.LOST,
     }
     assert node_states(["n1#1"], Observation(0.0, nodes=NODES)) == {"n1#1": NodeState.JOINING}
+
+
+def test_a_node_is_drained_when_the_driver_has_taken_over_that_nothing_is_there() -> None:
+    nodes = {"n1#1": NODES["n1#1"], "n2#1": replace(NODES["n2#1"], leaving=Leaving("reprise drain"))}
+    desired = replace(DESIRED, assignment={"a.0": "n1#1"})
+    assert SEEN.progress is not None
+    for seq, driver, state in (
+        (desired.seq, desired.driver, NodeState.DRAINED),
+        (desired.seq - 1, desired.driver, NodeState.DRAINING),
+        (desired.seq, "another", NodeState.DRAINING),
+    ):
+        progress = replace(SEEN.progress, seq=seq, driver=driver)
+        shown = replace(SEEN, nodes=nodes, desired=desired, progress=progress)
+        assert node_states(["n2#1"], shown) == {"n2#1": state}
+    assert node_states(["n2#1"], replace(shown, progress=None)) == {"n2#1": NodeState.DRAINING}
