@@ -51,11 +51,19 @@ def by_structure(problem: Problem, reduced: Reduced) -> Outcome | None:
     small = reduced.problem
     sure = problem.value_of(reduced.taken)
     if not small.masks:
-        return Outcome(reduced.taken, sure, "reductions alone decide it", "reductions")
+        return Outcome(
+            reduced.taken,
+            sure,
+            "decided without a search: no two queries compete for the capacity",
+            "reductions",
+        )
     frontier = frontier_of(small)
     if frontier is None:
         return None
-    note = f"frontiers of {len(components(small))} independent parts joined"
+    parts = len(components(small))
+    note = "exact by its structure" + (
+        f": {parts} parts that share nothing, each solved alone" if parts > 1 else ""
+    )
 
     def answer(capacity: int) -> Outcome:
         found = tuple(frontier.queries(frontier.best(capacity)))

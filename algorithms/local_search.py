@@ -64,7 +64,11 @@ def local_search(problem: Problem, deadline: Deadline) -> Outcome:
     reduced = reduce_problem(problem)
     small = reduced.problem
     if not small.masks:
-        return Outcome(reduced.taken, problem.value_of(reduced.taken), "reductions alone decide it")
+        return Outcome(
+            reduced.taken,
+            problem.value_of(reduced.taken),
+            "decided without a search: no two queries compete for the capacity",
+        )
     if len(small.masks) ** 2 + len(small.cost) ** 2 > MAX_CELLS:
         return Outcome(start, note="too large to search: BestDensity as far as time allowed")
     place = {q: i for i, group in enumerate(reduced.originals) for q in group}

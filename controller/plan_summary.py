@@ -14,9 +14,9 @@ def plan_summary(plan: PlanRecord) -> str:
     text = f"{plan.trigger}: restores {restored} and brings back {back}"
     value, bound = plan.plan.get("value"), plan.plan.get("bound")
     if plan.plan.get("optimal"):
-        text += f" (priority {value}, optimal by {plan.plan.get('algorithm')})"
+        text += f" (summed priority {value}, the most that is possible)"
     elif value is not None:
-        text += f" (priority {value} of at most {bound}, {plan.plan.get('algorithm')})"
+        text += f" (summed priority {value}; at most {bound} is possible)"
     if plan.left_out:
         text += f"; {counted(len(plan.left_out), 'query waits', 'queries wait')}"
     return text

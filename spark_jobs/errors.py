@@ -1,5 +1,9 @@
 """The data plane's exceptions: one tree, so that adapters can translate all of them in one place."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+
 from reprise.spark_jobs.credentials import redacted
 
 
@@ -8,12 +12,27 @@ class DataPlaneError(Exception):
 
 
 class SpecError(DataPlaneError):
-    """A resource that does not say what to do: `field` is the path in the resource, `reason` what is wrong with it."""
+    """A resource that does not say what to do: `field` is the path in the resource, `reason` what is wrong with it.
+    `others` are the further mistakes that were found with it, each without others of its own."""
 
-    def __init__(self, field: str, reason: str) -> None:
-        super().__init__(f"{field}: {reason}")
+    def __init__(self, field: str, reason: str, others: Iterable[SpecError] = ()) -> None:
         self.field = field
         self.reason = reason
+        self.others = tuple(others)
+        super().__init__(f"{field}: {reason}" + (f" (and {len(self.others)} more)" if self.others else ""))
+
+    @property
+    def all(self) -> tuple[SpecError, ...]:
+        """This mistake and the others, each alone."""
+        return (SpecError(self.field, self.reason), *self.others) if self.others else (self,)
+
+
+def raise_all(found: Iterable[SpecError]) -> None:
+    """Raise the first of these mistakes with the others in it, each field and reason once; nothing where there is none."""
+    alone = {(error.field, error.reason): error for each in found for error in each.all}
+    if alone:
+        first, *others = alone.values()
+        raise SpecError(first.field, first.reason, others)
 
 
 class WireError(DataPlaneError):

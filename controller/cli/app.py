@@ -1,6 +1,6 @@
 """`reprise`: the commands and what they have in common.
 
-Every mistake of the caller is one line on standard error that names field and reason, and exit code 2; what each exit
+Every mistake of the caller is a line on standard error that names field and reason, and exit code 2; what each exit
 code means is in `exits`.  Commands are modules of their own that are imported when they are called: `reprise --help` must
 not wait for Spark.
 """
@@ -22,7 +22,7 @@ COMMANDS = {
     "explain": "Why one query is where it is, what it needs, and when it comes back.",
     "simulate": "What would happen if nodes were lost now and others arrived; nothing is touched.",
     "history": "What happened: faults, plans, queries lost and back.",
-    "incident": "Post-mortem of an incident as Markdown with plots.",
+    "incident": "Post-mortem of an incident as Markdown with pictures.",
     "pause": "Stop reading further batches.",
     "resume": "Go on after a pause.",
     "drain": "Empty a node before it is taken away.",
@@ -31,7 +31,7 @@ COMMANDS = {
     "records": "Copy a topology's ZooKeeper records to a second site, and put them back.",
     "graph": "Draw a topology with its partitions and queries.",
     "compare": "Compare the outputs of two runs byte for byte.",
-    "validate": "Check a topology file.",
+    "validate": "Check a topology file: everything that is wrong with it, at once.",
     "completion": "Completion script of a shell.",
 }
 
@@ -66,6 +66,12 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command behind the gate."""
         return guarded(lambda: super(Commands, self).invoke(ctx))
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Read the words before the command behind the gate, too."""
+        return guarded(lambda: super(Commands, self).make_context(info_name, args, parent, **extra))
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

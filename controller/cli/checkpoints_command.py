@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import click
 from rich.console import Console
 
 from reprise.controller.cli import exits
-from reprise.controller.cli.render import plain_table
+from reprise.controller.cli.render import for_programs, output_option, plain_table
 from reprise.controller.errors import ReportError
 from reprise.controller.local.report.layout import layout_of
 from reprise.spark_jobs.errors import CheckpointError
@@ -27,7 +26,7 @@ from reprise.spark_jobs.topology import from_json
 @click.option(
     "--verify/--no-verify", default=True, show_default=True, help="Read every file, check its SHA-256."
 )
-@click.option("-o", "--output", type=click.Choice(("table", "json")), default="table", show_default=True)
+@output_option
 def command(
     out: Path | None, location: str | None, standby: tuple[str, ...], verify: bool, output: str
 ) -> None:
@@ -43,10 +42,8 @@ def command(
         raise click.UsageError("give exactly one of --out and --location")
     store = CheckpointStore(location, standby) if location else _store(out or Path(), standby)
     found = [_entry(store, position, verify) for position in store.known()]
-    if output == "json":
-        click.echo(json.dumps({"location": store.location, "checkpoints": found}, indent=1))
-    else:
-        _table(store.location, found)
+    if not for_programs({"location": store.location, "checkpoints": found}, output):
+        _table(store.location, found, output == "wide")
     if any(entry["problem"] for entry in found):
         raise SystemExit(exits.NO)
 
@@ -75,15 +72,18 @@ def _entry(store: CheckpointStore, position: int, verify: bool) -> dict[str, Any
     return entry
 
 
-def _table(location: str, found: list[dict[str, Any]]) -> None:
+def _table(location: str, found: list[dict[str, Any]], wide: bool) -> None:
     console = Console()
     console.print(f"{len(found)} complete checkpoints in {location}", highlight=False, soft_wrap=True)
     table = plain_table()
     for name in ("position", "files", "bytes"):
         table.add_column(name, justify="right")
     table.add_column("state")
+    if wide:
+        table.add_column("sources have been read up to")
     for entry in found:
         state = f"[red]{entry['problem']}[/red]" if entry["problem"] else "whole"
-        table.add_row(str(entry["position"]), str(entry["files"]), f"{entry['bytes']:,}", state)
+        offsets = [" ".join(f"{name}={offset}" for name, offset in entry["offsets"].items())] if wide else []
+        table.add_row(str(entry["position"]), str(entry["files"]), f"{entry['bytes']:,}", state, *offsets)
     if found:
         console.print(table)

@@ -2,58 +2,53 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from reprise.controller.cli import exits
+from reprise.controller.cli.render import for_programs, output_option
 from reprise.controller.local.report.compare import Comparison, compare
 
 SHOWN = 20
+KINDS = ("missing", "extra", "different", "twice")
 
 
 @click.command("compare")
 @click.argument("a", type=click.Path(path_type=Path))
 @click.argument("b", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Choice(("text", "json")), default="text", show_default=True)
+@output_option
 def command(a: Path, b: Path, output: str) -> None:
     """Compare the sink output of two run folders, file by file: one file is one (output partition, batch).
 
-    Exit code 0: identical; 1: something is missing, extra or different in B.
+    Exit code 0: identical; 1: something is missing, extra or different in B. With -o wide every piece is named.
 
     \b
     Example:
       reprise compare out/no-faults out/eight
     """
     found = compare(a, b)
-    if output == "json":
-        names = ("missing", "extra", "different", "twice")
-        click.echo(
-            json.dumps(
-                {"equal": found.equal, **{n: [list(p) for p in getattr(found, n)] for n in names}}, indent=1
-            )
-        )
-    else:
-        for line in lines(found):
+    pieces = {name: [list(piece) for piece in getattr(found, name)] for name in KINDS}
+    if not for_programs({"equal": found.equal, **pieces}, output):
+        for line in lines(found, None if output == "wide" else SHOWN):
             click.echo(line)
     if not found.identical:
         raise SystemExit(exits.NO)
 
 
-def lines(found: Comparison) -> list[str]:
-    """The verdict, then the first pieces of each kind."""
+def lines(found: Comparison, most: int | None = SHOWN) -> list[str]:
+    """The verdict, then the first `most` pieces of each kind, or all."""
     if found.identical:
         return [f"identical: {found.equal} pieces (output partition, batch) agree in every byte"]
     text = [f"not identical: {found.equal} pieces agree"]
-    for name in ("missing", "extra", "different", "twice"):
-        text += _some(name, getattr(found, name))
+    for name in KINDS:
+        text += _some(name, getattr(found, name), most)
     return text
 
 
-def _some(name: str, pieces: Sequence[tuple[str, int]]) -> list[str]:
+def _some(name: str, pieces: Sequence[tuple[str, int]], most: int | None) -> list[str]:
     if not pieces:
         return []
-    some = ", ".join(f"{partition} batch {batch}" for partition, batch in pieces[:SHOWN])
-    return [f"{name} ({len(pieces)}): {some}{' ...' if len(pieces) > SHOWN else ''}"]
+    some = ", ".join(f"{partition} batch {batch}" for partition, batch in pieces[:most])
+    return [f"{name} ({len(pieces)}): {some}{' ...' if most is not None and len(pieces) > most else ''}"]

@@ -7,6 +7,8 @@ import time
 import click
 
 from reprise.controller.cli import exits
+from reprise.controller.cli.complete import nodes
+from reprise.controller.cli.options import DURATION
 from reprise.controller.cli.target import Address, Target, name_argument, target_options
 from reprise.controller.plural import counted
 from reprise.controller.topology_view import policy_of, view_of
@@ -20,7 +22,7 @@ STUCK_S = 5.0
 
 
 @click.command("drain")
-@click.argument("node")
+@click.argument("node", shell_complete=nodes)
 @name_argument
 @target_options
 @click.option("--undo", is_flag=True, help="Take the wish back: the node may be used again.")
@@ -28,7 +30,7 @@ STUCK_S = 5.0
     "--wait", is_flag=True, help="Say how it goes, and end when the node is empty, or cannot be emptied."
 )
 @click.option(
-    "--timeout", type=click.FloatRange(0), default=600.0, show_default=True, help="Seconds for --wait."
+    "--timeout", type=DURATION, default="10m", show_default=True, help="The longest time for --wait."
 )
 def command(address: Address, node: str, undo: bool, wait: bool, timeout: float) -> None:
     """Empty NODE: what it has moves to the other nodes, and it gets nothing new.

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from reprise.controller.analysis.explain import Capacity, Expected, Explanation, explain
+from reprise.controller.cli.complete import queries
 from reprise.controller.cli.queries_table import state_text
 from reprise.controller.cli.render import for_programs, output_option, plain_table, span
 from reprise.controller.cli.target import Address, target_options
@@ -16,7 +17,7 @@ from reprise.controller.status.query_state import Status
 
 
 @click.command("explain")
-@click.argument("words", nargs=-1, required=True, metavar="[NAME] QUERY")
+@click.argument("words", nargs=-1, required=True, metavar="[NAME] QUERY", shell_complete=queries)
 @target_options
 @output_option
 def command(address: Address, words: tuple[str, ...], output: str) -> None:

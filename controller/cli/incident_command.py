@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 
 from reprise.controller.analysis.postmortem.story import make_story
+from reprise.controller.cli.complete import incidents
 from reprise.controller.cli.postmortem_export import export
 from reprise.controller.cli.recorded import recorded
 from reprise.controller.cli.target import Address, target_options
@@ -22,7 +23,7 @@ from reprise.spark_jobs.topology import Topology, expand
 
 @click.group("incident")
 def command() -> None:
-    """Post-mortem of an incident as Markdown with plots.
+    """Post-mortem of an incident as Markdown with pictures.
 
     \b
     Example:
@@ -31,7 +32,7 @@ def command() -> None:
 
 
 @command.command("export")
-@click.argument("incident", required=False, metavar="[ID]")
+@click.argument("incident", required=False, metavar="[ID]", shell_complete=incidents)
 @click.option("--name", help="Of the topology, on Kubernetes.")
 @target_options
 @click.option(

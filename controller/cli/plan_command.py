@@ -20,6 +20,7 @@ from reprise.algorithms import (
     solve_strict,
 )
 from reprise.algorithms.registry import OPERATOR_CENTRIC
+from reprise.controller.cli.complete import planners
 from reprise.controller.cli.exits import NotRunningError
 from reprise.controller.cli.options import DURATION
 from reprise.controller.cli.recorded import RecordedPlan, recorded_plans
@@ -40,7 +41,11 @@ from reprise.controller.status.model import PlanView
     "--from-incident", "folder", type=click.Path(path_type=Path), help="Plan again what a run had to plan."
 )
 @click.option(
-    "--algorithm", default="auto", show_default=True, help=f"One of {', '.join(sorted(ALGORITHMS))}."
+    "--algorithm",
+    default="auto",
+    show_default=True,
+    shell_complete=planners,
+    help=f"With --input or --from-incident: one of {', '.join(sorted(ALGORITHMS))}.",
 )
 @click.option(
     "--order",
@@ -49,7 +54,9 @@ from reprise.controller.status.model import PlanView
     show_default=True,
     help="value: the greatest summed priority; strict: no query before one of a higher priority.",
 )
-@click.option("--time-limit", type=DURATION, default="1s", show_default=True)
+@click.option(
+    "--time-limit", type=DURATION, default="1s", show_default=True, help="The longest time for one plan."
+)
 @output_option
 def command(
     address: Address,

@@ -7,6 +7,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from reprise.controller.analysis.simulate import Simulation, SimulationError, parse_arrivals, simulate
+from reprise.controller.cli.complete import nodes
 from reprise.controller.cli.render import for_programs, output_option, plain_table, span
 from reprise.controller.cli.target import Address, name_argument, target_options
 from reprise.scheduler.steps import PLAN_RULES
@@ -17,7 +18,9 @@ _SHOWN = ("lost", "arrived", "queries-down", "queries-back", "closed")
 @click.command("simulate")
 @name_argument
 @target_options
-@click.option("--lose", metavar="N3,N4", default="", help="Nodes that are lost now, by name.")
+@click.option(
+    "--lose", metavar="N3,N4", default="", shell_complete=nodes, help="Nodes that are lost now, by name."
+)
 @click.option("--arrive", metavar="2@90s,...", default="", help="How many nodes arrive when.")
 @output_option
 def command(address: Address, lose: str, arrive: str, output: str) -> None:

@@ -1,7 +1,7 @@
 """From names in a resource to instances of user classes, with errors that name the field.
 
 User code runs here for the first time, at load, so that a class that does not import or refuses its `with` is
-found before any node starts.  Invariant: an instance that `bind` could build is built the same way on every
+found before any node starts.  Invariant: an instance that could be built here is built the same way on every
 executor, from the JSON text alone.
 """
 
@@ -10,16 +10,17 @@ from __future__ import annotations
 import copy
 import importlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from reprise.spark_jobs.contract import Operator, Source
 from reprise.spark_jobs.credentials import redacted
-from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.errors import SpecError, raise_all
 from reprise.spark_jobs.sinks import Sink
 from reprise.spark_jobs.topology.class_path import current
 from reprise.spark_jobs.topology.resource import OperatorSpec, SourceSpec, StreamTopology
-from reprise.spark_jobs.topology.schema import nearest
+from reprise.spark_jobs.topology.scalars import closest, nearest
 
 T = TypeVar("T", Operator, Source, Sink)
 
@@ -45,13 +46,16 @@ def make_sink(spec: OperatorSpec) -> Sink | None:
     return _build(sink.class_path, sink.parameters, Sink, f"spec.operators[{spec.name}].output.sink")  # type: ignore[type-abstract]
 
 
-def bind(resource: StreamTopology) -> None:
-    """Build every class of a resource once and drop it: SpecError for the first that cannot be built."""
-    for source in resource.sources:
-        make_source(source)
+def unbound(resource: StreamTopology) -> Iterator[SpecError]:
+    """What is wrong with the classes that a resource names and with their parameters: each is built once and dropped."""
+    makers: list[Callable[[], object]] = [partial(make_source, source) for source in resource.sources]
     for operator in resource.operators:
-        make_operator(operator)
-        make_sink(operator)
+        makers += [partial(make_operator, operator), partial(make_sink, operator)]
+    for make in makers:
+        try:
+            make()
+        except SpecError as error:
+            yield from error.all
 
 
 def resolve(path: str) -> Any:
@@ -84,7 +88,7 @@ def _build(class_path: str, parameters: Mapping[str, Any], base: type[T], field:
     if inspect.isabstract(cls):
         missing = ", ".join(sorted(cls.__abstractmethods__))
         raise SpecError(f"{field}.class", f"{class_path!r} does not define {missing}")
-    _check_names(cls, parameters, f"{field}.with")
+    raise_all(_wrong_names(cls, parameters, f"{field}.with"))
     try:
         return cls(**copy.deepcopy(dict(parameters)))
     except SpecError as error:  # a library class names the parameter
@@ -95,15 +99,16 @@ def _build(class_path: str, parameters: Mapping[str, Any], base: type[T], field:
         ) from error
 
 
-def _check_names(cls: type[Any], parameters: Mapping[str, Any], field: str) -> None:
+def _wrong_names(cls: type[Any], parameters: Mapping[str, Any], field: str) -> Iterator[SpecError]:
     signature = inspect.signature(cls).parameters
     accepted = {n for n, p in signature.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    mistyped = set()
     if not any(p.kind is p.VAR_KEYWORD for p in signature.values()):
         for name in parameters:
             if name not in accepted:
-                raise SpecError(
-                    f"{field}.{name}", f"unknown parameter of {cls.__name__}{nearest(name, sorted(accepted))}"
-                )
-    for name in accepted:
-        if signature[name].default is inspect.Parameter.empty and name not in parameters:
-            raise SpecError(f"{field}.{name}", f"is required by {cls.__name__}")
+                mistyped.add(closest(name, sorted(accepted)))
+                reason = f"unknown parameter of {cls.__name__}{nearest(name, sorted(accepted))}"
+                yield SpecError(f"{field}.{name}", reason)
+    for name in sorted(accepted - parameters.keys() - mistyped):
+        if signature[name].default is inspect.Parameter.empty:
+            yield SpecError(f"{field}.{name}", f"is required by {cls.__name__}")

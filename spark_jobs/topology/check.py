@@ -1,7 +1,7 @@
 """What a topology must mean beyond its shape: names, inputs, groupings and cycles; one rule a function.
 
-Rules run in order and each may rely on those before it (no rule meets an unknown input after
-`_inputs_exist`).  Invariant of a checked topology: without its feedback edges it is acyclic and every
+Each rule gives all that it finds.  Those that follow edges are asked only where all names differ and all inputs exist.
+Invariant of a checked topology: without its feedback edges it is acyclic and every
 operator is reached from a source.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from reprise.algorithms.cpu import milli_cpu, under_cap
-from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.errors import SpecError, raise_all
 from reprise.spark_jobs.topology.limits import within_limits
 from reprise.spark_jobs.topology.resource import InputSpec, Mode, OperatorSpec, StreamTopology
 from reprise.spark_jobs.topology.schema import nearest
@@ -33,10 +33,16 @@ class SpecWarning:
 
 
 def check(topology: StreamTopology) -> tuple[SpecWarning, ...]:
-    """Warnings of a meaningful topology; SpecError for the first rule that it breaks."""
-    for rule in _RULES:
-        rule(topology)
+    """Warnings of a meaningful topology; SpecError with everything that is wrong with another one."""
+    raise_all(mistakes(topology))
     return (*_unneeded(topology), *_idle_feedback(topology))
+
+
+def mistakes(topology: StreamTopology) -> tuple[SpecError, ...]:
+    """Everything that is wrong with it.  Where names or inputs are, the rules that follow edges are not asked."""
+    found = [error for rule in _NAMES for error in rule(topology)]
+    rules = _RULES if found else (*_RULES, *_EDGE_RULES)
+    return (*found, *(error for rule in rules for error in rule(topology)))
 
 
 def _field(operator: OperatorSpec, index: int | None = None) -> str:
@@ -49,37 +55,37 @@ def _edges(topology: StreamTopology) -> Iterator[tuple[OperatorSpec, int, InputS
             yield operator, index, spec
 
 
-def _names_differ(topology: StreamTopology) -> None:
+def _names_differ(topology: StreamTopology) -> Iterator[SpecError]:
     seen: dict[str, str] = {}
     fields = [f"spec.sources[{i}]" for i in range(len(topology.sources))]
     fields += [f"spec.operators[{i}]" for i in range(len(topology.operators))]
     for field, item in zip(fields, topology.stages, strict=True):
         if item.name in seen:
-            raise SpecError(f"{field}.name", f"{item.name!r} is the name of {seen[item.name]} already")
+            yield SpecError(f"{field}.name", f"{item.name!r} is the name of {seen[item.name]} already")
         seen[item.name] = field
 
 
-def _inputs_exist(topology: StreamTopology) -> None:
+def _inputs_exist(topology: StreamTopology) -> Iterator[SpecError]:
     names = [x.name for x in topology.stages]
     for operator, index, spec in _edges(topology):
         if spec.source not in names:
             reason = f"there is no source or operator {spec.source!r}{nearest(spec.source, names)}"
-            raise SpecError(f"{_field(operator, index)}.from", reason)
+            yield SpecError(f"{_field(operator, index)}.from", reason)
     for operator in topology.operators:
         for name, times in Counter(i.source for i in operator.inputs).items():
             if times > 1:
-                raise SpecError(
+                yield SpecError(
                     f"{_field(operator)}.inputs", f"{name!r} is subscribed to {times} times; once is enough"
                 )
 
 
-def _groupings_fit(topology: StreamTopology) -> None:
+def _groupings_fit(topology: StreamTopology) -> Iterator[SpecError]:
     parallelism = {x.name: x.parallelism for x in topology.stages}
     for operator, index, spec in _edges(topology):
         field, mode = _field(operator, index), spec.grouping.mode
         if mode is Mode.SINGLE and operator.parallelism > 1:
             partitions = f"{operator.name!r} has {operator.parallelism} partitions"
-            raise SpecError(
+            yield SpecError(
                 field, f"{partitions}: say how rows reach them with `by`, `broadcast` or `forward`"
             )
         if mode is Mode.FORWARD and parallelism[spec.source] != operator.parallelism:
@@ -87,18 +93,18 @@ def _groupings_fit(topology: StreamTopology) -> None:
                 f"needs equal parallelism, but {spec.source!r} has {parallelism[spec.source]} partitions "
                 f"and {operator.name!r} has {operator.parallelism}"
             )
-            raise SpecError(f"{field}.forward", reason)
+            yield SpecError(f"{field}.forward", reason)
 
 
-def _priorities_fit(topology: StreamTopology) -> None:
+def _priorities_fit(topology: StreamTopology) -> Iterator[SpecError]:
     for operator in topology.operators:
         for index in operator.output.priorities if operator.output else ():
             if index >= operator.parallelism:
                 reason = f"there is no partition {index}: the operator has {operator.parallelism}, from 0"
-                raise SpecError(f"{_field(operator)}.output.priorities.{index}", reason)
+                yield SpecError(f"{_field(operator)}.output.priorities.{index}", reason)
 
 
-def _partitions_fit(topology: StreamTopology) -> None:
+def _partitions_fit(topology: StreamTopology) -> Iterator[SpecError]:
     """Whether each partition fits a node, as the coordinator counts: in thousandths of a core, under the cap."""
     nodes, cap = topology.nodes, topology.recovery.cpu_cap
     whole = milli_cpu(nodes.cpu_cores)
@@ -111,26 +117,26 @@ def _partitions_fit(topology: StreamTopology) -> None:
                     f"one partition needs {needed}m, more than any node has for plans: "
                     f"{cap * 100:g} % (recovery.cpuCap) of {whole}m (nodes.cpu) is {room}m"
                 )
-                raise SpecError(f"spec.{kind}[{item.name}].resources.cpu", reason)
+                yield SpecError(f"spec.{kind}[{item.name}].resources.cpu", reason)
 
 
-def _spark_can_start(topology: StreamTopology) -> None:
+def _spark_can_start(topology: StreamTopology) -> Iterator[SpecError]:
     found = topology.spark.executor_memory_bytes
     if found < LEAST_MEMORY:
         reason = f"{found // 2**20}Mi is less than Spark starts with, {LEAST_MEMORY // 2**20}Mi"
-        raise SpecError("spec.spark.executorMemory", reason)
+        yield SpecError("spec.spark.executorMemory", reason)
 
 
-def _some_input_drives(topology: StreamTopology) -> None:
+def _some_input_drives(topology: StreamTopology) -> Iterator[SpecError]:
     for operator in topology.operators:
         if all(i.feedback for i in operator.inputs):
-            raise SpecError(
+            yield SpecError(
                 f"{_field(operator)}.inputs",
                 "are all feedback; at least one must not be, or nothing drives it",
             )
 
 
-def _no_cycle(topology: StreamTopology) -> None:
+def _no_cycle(topology: StreamTopology) -> Iterator[SpecError]:
     operators = {o.name: o for o in topology.operators}
     done: set[str] = {s.name for s in topology.sources}
     for start in operators:
@@ -153,46 +159,47 @@ def _no_cycle(topology: StreamTopology) -> None:
                 reason = (
                     f"closes the cycle {' -> '.join(reversed(cycle))}; mark one input of it `feedback: true`"
                 )
-                raise SpecError(_field(operators[name], step[0]), reason)
+                yield SpecError(_field(operators[name], step[0]), reason)
+                continue  # as if it were feedback
             following = step[1].source
 
 
-def _has_output(topology: StreamTopology) -> None:
+def _has_output(topology: StreamTopology) -> Iterator[SpecError]:
     if not any(o.output for o in topology.operators):
-        raise SpecError(
+        yield SpecError(
             "spec.operators", "no operator has an `output`, so no query would be recovered; give at least one"
         )
 
 
-def _protocol_fits(topology: StreamTopology) -> None:
+def _protocol_fits(topology: StreamTopology) -> Iterator[SpecError]:
     """Whether protocol, log and scope go together: none of them says what another one takes back."""
     policy, scope = topology.checkpoint, topology.recovery.scope
     if not policy.uncoordinated:
         if policy.log != "none":
             reason = f"{policy.log!r} needs `protocol: uncoordinated`: a coordinated checkpoint needs no log"
-            raise SpecError("spec.checkpoint.log", reason)
+            yield SpecError("spec.checkpoint.log", reason)
         if scope == "partition":
             reason = "'partition' needs `checkpoint.protocol: uncoordinated`, with a log of what was sent"
-            raise SpecError("spec.recovery.scope", reason)
+            yield SpecError("spec.recovery.scope", reason)
         for operator in topology.operators:
             if operator.checkpoint_interval_s is not None:
                 reason = (
                     "needs `checkpoint.protocol: uncoordinated`: coordinated checkpoints have one interval"
                 )
-                raise SpecError(f"{_field(operator)}.checkpoint.interval", reason)
+                yield SpecError(f"{_field(operator)}.checkpoint.interval", reason)
         return
     if policy.log == "none":
         reason = "`protocol: uncoordinated` needs 'memory' or 'checkpointed': who goes back alone is sent again what it had"
-        raise SpecError("spec.checkpoint.log", reason)
+        yield SpecError("spec.checkpoint.log", reason)
     if scope == "ancestors":
         reason = "with `checkpoint.protocol: uncoordinated` lines say who goes back: 'auto', 'partition' or 'global'"
-        raise SpecError("spec.recovery.scope", reason)
+        yield SpecError("spec.recovery.scope", reason)
     if (edges := _partition_edges(topology)) > MOST_EDGES:
         reason = (
             f"'uncoordinated' is for at most {MOST_EDGES:,} edges between partitions, as lines are found edge by edge; "
             f"here are {edges:,}"
         )
-        raise SpecError("spec.checkpoint.protocol", reason)
+        yield SpecError("spec.checkpoint.protocol", reason)
 
 
 def _partition_edges(topology: StreamTopology) -> int:
@@ -203,19 +210,17 @@ def _partition_edges(topology: StreamTopology) -> int:
     )
 
 
-_RULES = (
-    _names_differ,
-    _inputs_exist,
-    _groupings_fit,
-    _priorities_fit,
-    _partitions_fit,
-    _spark_can_start,
-    _some_input_drives,
-    _no_cycle,
-    _has_output,
-    within_limits,
-    _protocol_fits,
-)
+def _within_limits(topology: StreamTopology) -> Iterator[SpecError]:
+    try:
+        within_limits(topology)
+    except SpecError as error:
+        yield error
+
+
+_NAMES = (_names_differ, _inputs_exist)
+_RULES = (_priorities_fit, _partitions_fit, _spark_can_start, _some_input_drives, _has_output)
+_EDGE_RULES = (_groupings_fit, _no_cycle, _within_limits, _protocol_fits)
+"""Those that follow edges, and so need names that differ and inputs that exist."""
 
 
 def _upstream(topology: StreamTopology, names: set[str]) -> set[str]:

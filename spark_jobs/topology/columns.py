@@ -8,11 +8,11 @@ that could work: only a name that is missing from columns that are known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from reprise.spark_jobs.contract import Columns
-from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.errors import SpecError, raise_all
 from reprise.spark_jobs.topology.binding import make_operator, make_source
 from reprise.spark_jobs.topology.resource import Mode, OperatorSpec, SourceSpec, StreamTopology
 from reprise.spark_jobs.topology.scalars import nearest
@@ -21,19 +21,29 @@ from reprise.spark_jobs.topology.scalars import nearest
 def follow(resource: StreamTopology) -> dict[str, Columns]:
     """The columns that each source and operator gives, by name; None where they are not known.
 
-    Reads what sources look at to know theirs (the head of a file).  SpecError for the first column that cannot be there,
-    with its field, what there is instead and the nearest name; and for a source's file that cannot be read.
+    Reads what sources look at to know theirs (the head of a file).  SpecError for the columns that cannot be there, each
+    with its field, what there is instead and the nearest name; and for sources' files that cannot be read.
     """
     found: dict[str, Columns] = {}
+    wrong: list[SpecError] = []
     for source in resource.sources:
-        found[source.name] = _declared(source, make_source(source).output_columns)
+        found[source.name] = _declared(source, partial(_of_source, source), wrong)
     for operator in _in_order(resource.operators, set(found)):
         inputs = {
             i.source: None if i.feedback else found.get(i.source) for i in operator.inputs
         }  # what comes over a feedback edge follows from what is being found here
-        _keys_are_there(operator, inputs)
-        found[operator.name] = _declared(operator, partial(make_operator(operator).output_columns, inputs))
+        wrong += _keys_that_are_not_there(operator, inputs)
+        found[operator.name] = _declared(operator, partial(_of_operator, operator, inputs), wrong)
+    raise_all(wrong)
     return found
+
+
+def _of_source(source: SourceSpec) -> Columns:
+    return make_source(source).output_columns()
+
+
+def _of_operator(operator: OperatorSpec, inputs: Mapping[str, Columns]) -> Columns:
+    return make_operator(operator).output_columns(inputs)
 
 
 def missing(name: str, columns: Sequence[str]) -> str:
@@ -67,27 +77,32 @@ def input_of(inputs: Mapping[str, Columns], name: str, field: str) -> Columns:
     return inputs[name]
 
 
-def _declared(spec: SourceSpec | OperatorSpec, declare: Callable[[], Columns]) -> Columns:
+def _declared(
+    spec: SourceSpec | OperatorSpec, declare: Callable[[], Columns], wrong: list[SpecError]
+) -> Columns:
+    """What a class says; where it is mistaken, nothing is known, and why goes to `wrong`."""
     kind = "sources" if isinstance(spec, SourceSpec) else "operators"
     field = f"spec.{kind}[{spec.name}]"
     try:
         columns = declare()
         return None if columns is None else tuple(columns)
-    except SpecError as error:  # names the parameter
-        raise SpecError(f"{field}.with.{error.field}", error.reason) from error
+    except SpecError as error:  # names the parameter; or, where the class cannot be made, its field
+        place = error.field if error.field.startswith(field) else f"{field}.with.{error.field}"
+        wrong.append(SpecError(place, error.reason, error.others))
     except Exception as error:  # whatever a user's declaration raises
         reason = f"its output_columns raised {type(error).__name__}: {error}"
-        raise SpecError(f"{field}.class", reason) from error
+        wrong.append(SpecError(f"{field}.class", reason))
+    return None
 
 
-def _keys_are_there(operator: OperatorSpec, inputs: Mapping[str, Columns]) -> None:
+def _keys_that_are_not_there(operator: OperatorSpec, inputs: Mapping[str, Columns]) -> Iterator[SpecError]:
     for index, spec in enumerate(operator.inputs):
-        if spec.grouping.mode is Mode.KEYS and inputs[spec.source] is not None:
-            try:
-                require(inputs[spec.source], spec.grouping.by, "by")
-            except SpecError as error:
-                field = f"spec.operators[{operator.name}].inputs[{index}].by"
-                raise SpecError(field, f"{spec.source!r} gives: {error.reason}") from None
+        known = inputs[spec.source]
+        if spec.grouping.mode is Mode.KEYS and known is not None:
+            for name in spec.grouping.by:
+                if name not in known:
+                    field = f"spec.operators[{operator.name}].inputs[{index}].by"
+                    yield SpecError(field, f"{spec.source!r} gives: {missing(name, known)}")
 
 
 def _in_order(operators: Sequence[OperatorSpec], done: set[str]) -> list[OperatorSpec]:

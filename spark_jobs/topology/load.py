@@ -1,5 +1,7 @@
-"""Reading a topology from a YAML file: every mistake is one `SpecError` with the field, the reason and the
-line.
+"""Reading a topology from a YAML file: its mistakes are one `SpecError`, each with the field, the reason and the line.
+
+What can be looked at is, however much is wrong: the shape first, then the graph, the classes with their parameters and the
+columns, as far as each can be understood beside what is wrong before it.
 
 PyYAML alone would keep the last of two equal keys and forget lines; so the file is composed into nodes first,
 equal keys are refused there, and the line of any field found wrong later is looked up in the same nodes.
@@ -10,6 +12,7 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import math
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +21,9 @@ from typing import Any
 
 import yaml
 
-from reprise.spark_jobs.errors import SpecError
-from reprise.spark_jobs.topology.binding import bind, make_source
-from reprise.spark_jobs.topology.check import check
+from reprise.spark_jobs.errors import SpecError, raise_all
+from reprise.spark_jobs.topology.binding import make_source, unbound
+from reprise.spark_jobs.topology.check import check, mistakes
 from reprise.spark_jobs.topology.columns import follow
 from reprise.spark_jobs.topology.parse import STEP, from_object, override
 from reprise.spark_jobs.topology.resource import StreamTopology
@@ -40,7 +43,7 @@ def load_topology(
     from the file's folder, and made absolute.  `data`: whether source files are here, to be looked at for their columns.
 
     The file's directory is put on `sys.path`, so that `class: my_operators:Mine` finds a module beside the
-    file. Warnings (`check.check`) are logged.  SpecError: the first thing wrong; OSError: the file cannot be
+    file. Warnings (`check.check`) are logged.  SpecError: everything wrong; OSError: the file cannot be
     read.
     """
     path = Path(path)
@@ -65,23 +68,45 @@ def load_text(
         resource = from_object(obj)
         if changes:
             resource = override(resource, changes)
-        for warning in check(resource):
-            log.warning(
-                "event=topology-warning topology=%s field=%s reason=%r",
-                resource.name,
-                warning.field,
-                warning.reason,
-            )
-        bind(resource)
-        if folder is not None:
-            resource = _with_absolute_paths(resource, folder)
-        if data:
-            follow(resource)
+        resource = _understood(resource, folder, data)
     except SpecError as error:
-        given = any(error.field.startswith(f"spec.{path}") for path in changes or ())  # not by the file
-        line = None if given else _line(node, error.field)
-        raise SpecError(error.field, error.reason + (f" ({name}, line {line})" if line else "")) from error
+        found = [_with_line(one, node, name, changes or {}) for one in error.all]
+        raise_all(one for _, one in sorted(found, key=lambda pair: pair[0]))
+    for warning in check(resource):
+        log.warning(
+            "event=topology-warning topology=%s field=%s reason=%r",
+            resource.name,
+            warning.field,
+            warning.reason,
+        )
     return resource
+
+
+def _understood(resource: StreamTopology, folder: Path | None, data: bool) -> StreamTopology:
+    """The resource with absolute paths.  SpecError with everything that its graph, classes and columns lack."""
+    of_graph, of_classes = mistakes(resource), list(unbound(resource))
+    found = [*of_graph, *of_classes]
+    sources_are_known = not any(error.field.startswith("spec.sources") for error in found)
+    if sources_are_known and folder is not None:
+        resource = _with_absolute_paths(resource, folder)
+    if data and sources_are_known and not of_graph:
+        try:
+            follow(resource)
+        except SpecError as error:
+            found += error.all
+    raise_all(found)
+    return resource
+
+
+def _with_line(
+    error: SpecError, node: yaml.Node | None, name: str, changes: Mapping[str, Any]
+) -> tuple[float, SpecError]:
+    """The line that it is sorted by, and the mistake with the line in its reason, where it is of the file."""
+    given = any(error.field.startswith(f"spec.{path}") for path in changes)
+    line = None if given else _line(node, error.field)
+    if line is None:
+        return math.inf, error
+    return line, SpecError(error.field, f"{error.reason} ({name}, line {line})")
 
 
 def _with_absolute_paths(resource: StreamTopology, folder: Path) -> StreamTopology:
@@ -103,8 +128,9 @@ def _parse(text: str, name: str) -> tuple[yaml.Node | None, Any]:
         documents = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
         if len(documents) > 1:
             raise SpecError("(document)", f"expected one resource, found {len(documents)} documents ({name})")
-        for document in documents:
-            _refuse_equal_keys(document, "", name, itertools.count())
+        raise_all(
+            error for document in documents for error in _equal_keys(document, "", name, itertools.count())
+        )
         # By way of JSON: dates become text, keys strings, and what comes out equals what executors will read.
         obj = json.loads(json.dumps(yaml.safe_load(text), default=str, allow_nan=False))
     except yaml.MarkedYAMLError as error:
@@ -120,7 +146,7 @@ def _parse(text: str, name: str) -> tuple[yaml.Node | None, Any]:
     return documents[0] if documents else None, obj
 
 
-def _refuse_equal_keys(node: Any, path: str, name: str, visited: Iterator[int]) -> None:
+def _equal_keys(node: Any, path: str, name: str, visited: Iterator[int]) -> Iterator[SpecError]:
     if next(visited) > _MAX_NODES:  # aliases can make a small file enormous
         raise SpecError("(document)", f"has more than {_MAX_NODES} values ({name})")
     if isinstance(node, yaml.MappingNode):
@@ -129,12 +155,12 @@ def _refuse_equal_keys(node: Any, path: str, name: str, visited: Iterator[int]) 
             text = str(key.value)
             field = f"{path}.{text}".lstrip(".")
             if text in seen:
-                raise SpecError(field, f"is given twice ({name}, line {key.start_mark.line + 1})")
+                yield SpecError(field, f"is given twice ({name}, line {key.start_mark.line + 1})")
             seen.add(text)
-            _refuse_equal_keys(value, field, name, visited)
+            yield from _equal_keys(value, field, name, visited)
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
-            _refuse_equal_keys(value, f"{path}[{index}]", name, visited)
+            yield from _equal_keys(value, f"{path}[{index}]", name, visited)
 
 
 def _line(node: yaml.Node | None, field: str) -> int | None:

@@ -1,6 +1,6 @@
 """From the wire form to the frozen resource and back: the one place where both are known.
 
-Whatever pydantic finds wrong becomes one `SpecError`; its field is the path as people write it
+Everything that pydantic finds wrong becomes a `SpecError`; its field is the path as people write it
 (`spec.operators[by-carrier].inputs[0].from`), items named where they have a name.
 """
 
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
 from reprise.spark_jobs.credentials import places
-from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.errors import SpecError, raise_all
 from reprise.spark_jobs.topology import resource as r
 from reprise.spark_jobs.topology import schema as s
 from reprise.spark_jobs.topology.class_path import of_library
@@ -22,6 +22,8 @@ from reprise.spark_jobs.topology.quantity import parse_bytes, parse_cpu, parse_d
 
 STEP = re.compile(r"\[([^\]]+)\]|([^.\[\]]+)")
 """One step of a path: `[name or number]`, or a field."""
+MOST_UNKNOWN = 20
+"""Unknown fields of one mapping that are reported at once."""
 _SERVER_METADATA = re.compile(
     r"uid|resourceVersion|generation|creationTimestamp|deletionTimestamp|deletionGracePeriodSeconds|managedFields"
     r"|finalizers|ownerReferences|selfLink|generateName"
@@ -32,22 +34,24 @@ def from_object(obj: Any) -> r.StreamTopology:
     """A resource from parsed YAML or JSON, or from the API server (whose own metadata and status are left
     aside).
 
-    Checks shape only; `check.check` and `binding` look at what it means.  SpecError: the first thing wrong.
+    Checks shape only; `check.check` and `binding` look at what it means.  SpecError: everything that is wrong.
     """
     if not isinstance(obj, dict):
         raise SpecError(
             "(document)",
             f"expected a mapping with apiVersion, kind, metadata and spec, found {_kind_of(obj)}",
         )
+    document = _without_server_fields(obj)
     try:
-        model = s.StreamTopologyModel.model_validate(_without_server_fields(obj))
+        model = s.StreamTopologyModel.model_validate(document)
     except ValidationError as error:
-        raise _spec_error(error, obj) from None
-    _refuse_passwords(model.spec)
+        raise_all(wrong_shape(error, document))
+        raise
+    raise_all(_passwords(model.spec))
     return _resource(model)
 
 
-def _refuse_passwords(spec: s.SpecModel) -> None:
+def _passwords(spec: s.SpecModel) -> Iterator[SpecError]:
     """Classes of this library have no parameter that is a password; what those of others take is theirs to know."""
     parts = [(f"sources[{x.name}]", x.class_, x.with_) for x in spec.sources]
     parts += [(f"operators[{x.name}]", x.class_, x.with_) for x in spec.operators]
@@ -58,7 +62,7 @@ def _refuse_passwords(spec: s.SpecModel) -> None:
     ]
     for path, class_path, parameters in parts:
         if of_library(class_path) and (place := next(places(parameters), None)) is not None:
-            raise SpecError(
+            yield SpecError(
                 f"spec.{path}.with{place}",
                 "holds a URL with a password or token, which everybody would see who sees the topology: give it to the "
                 "client as a variable or a reference, e.g. {env: NAME} in `config` of a Kafka class",
@@ -119,17 +123,45 @@ def _kind_of(value: Any) -> str:
     return "nothing" if value is None else type(value).__name__
 
 
-def _spec_error(error: ValidationError, obj: Any) -> SpecError:
-    problems = error.errors(include_url=False)
-    # A typing mistake in a field name makes a required one missing too: report the cause first.
-    first = next((p for p in problems if p["type"] == "unknown_field"), problems[0])
-    path = list(first["loc"])
-    if first["type"] == "unknown_field":
-        path.append(first["ctx"]["field"])
-    reason = _reason(first)
-    if len(problems) > 1:
-        reason += f" (and {len(problems) - 1} more)"
-    return SpecError(path_text(path, obj), reason)
+def wrong_shape(error: ValidationError, obj: dict[str, Any]) -> list[SpecError]:
+    """Everything that pydantic finds wrong with a document.
+
+    A field that is not known hides what else is wrong with its mapping, so documents without such fields are looked at
+    again.  A required field that is missing because its name was mistyped is the same mistake, and is said once.
+    """
+    found: list[SpecError] = []
+    mistyped: set[tuple[Any, ...]] = set()
+    known = obj
+    for _ in range(MOST_UNKNOWN):
+        problems = error.errors(include_url=False)
+        unknown = [p for p in problems if p["type"] == "unknown_field"]
+        for problem in unknown:
+            place, field = problem["loc"], problem["ctx"]["field"]
+            found.append(SpecError(path_text([*place, field], obj), str(problem["ctx"]["reason"])))
+            mistyped.add((*place, problem["ctx"]["meant"]))
+            known = _without(known, place, field)
+        try:
+            if not unknown:
+                break
+            s.StreamTopologyModel.model_validate(known)
+            return found
+        except ValidationError as more:
+            error = more
+    for problem in error.errors(include_url=False):
+        kind, place = problem["type"], problem["loc"]
+        if kind != "unknown_field" and not (kind == "missing" and place in mistyped):
+            found.append(SpecError(path_text(place, obj), _reason(problem)))
+    return found
+
+
+def _without(value: Any, place: Sequence[str | int], field: str) -> Any:
+    """A copy of nested mappings and lists without one field of the mapping at `place`."""
+    if not place:
+        return {key: item for key, item in value.items() if str(key) != field}
+    step, *rest = place
+    if isinstance(step, int):
+        return [_without(item, rest, field) if i == step else item for i, item in enumerate(value)]
+    return {key: _without(item, rest, field) if key == step else item for key, item in value.items()}
 
 
 def _reason(problem: Any) -> str:
@@ -143,8 +175,6 @@ def _reason(problem: Any) -> str:
             text = f"{found!r} is not a class: write package.module:Class"
         case "value_error", _:
             text = str(context["error"])
-        case "unknown_field", _:
-            text = str(context["reason"])
         case ("model_type" | "dict_type" | "list_type") as expected, _:
             text = f"expected a {'list' if expected == 'list_type' else 'mapping'}, found {_kind_of(found)}"
         case _ if not isinstance(found, dict | list):

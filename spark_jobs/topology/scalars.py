@@ -40,11 +40,15 @@ OBJECT_NAME_PATTERN = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 CLASS_PATTERN = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
 
 
+def closest(word: str, known: list[str]) -> str | None:
+    """The one of `known` that was probably meant."""
+    return next(iter(difflib.get_close_matches(word, known, n=1, cutoff=0.6)), None)
+
+
 def nearest(word: str, known: list[str]) -> str:
     """`; did you mean 'x'?` for the closest of `known`, or the list of them when none is close."""
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    if close:
-        return f"; did you mean {close[0]!r}?"
+    if close := closest(word, known):
+        return f"; did you mean {close!r}?"
     return f"; known: {', '.join(sorted(known))}" if known else ""
 
 
@@ -190,7 +194,6 @@ class Closed(BaseModel):
             for key in value:
                 if key not in known:
                     reason = f"unknown field {key!r}{nearest(str(key), known)}"
-                    raise PydanticCustomError(
-                        "unknown_field", "{reason}", {"reason": reason, "field": str(key)}
-                    )
+                    context = {"reason": reason, "field": str(key), "meant": closest(str(key), known) or ""}
+                    raise PydanticCustomError("unknown_field", "{reason}", context)
         return value

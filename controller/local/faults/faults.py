@@ -2,12 +2,13 @@
 
 A schedule must mean the same in every run, so nothing in it is random and a fault is tied to what the run itself
 reaches: a time since the stream began, a batch, another fault, or a step of a recovery.  Invariant: every file gives
-either a schedule or one FaultFileError that names file, index and field.
+either a schedule or a FaultFileError with all of its mistakes, each with file, index, field and line.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -108,13 +109,18 @@ def load_faults(
         raise FaultFileError(str(path), "", f"is not YAML: {' '.join(str(error).split())}") from error
     except RecursionError:
         raise FaultFileError(str(path), "", "is nested too deeply or refers to itself") from None
-    try:
-        faults = parse_faults(items, str(path), nodes, folder=path.parent)
-        _require_nodes(faults, str(path), nodes + standby, topology)
-    except FaultFileError as error:
-        line = lines.get(error.field, lines.get(error.field.partition(".")[0]))
-        raise error.at(line) from None
+    faults, wrong = _read(items, str(path), nodes, path.parent)
+    wrong += _missing_nodes(faults, str(path), nodes + standby, topology, complete=not wrong)
+    placed = [(lines.get(e.field, lines.get(e.field.partition(".")[0])), e) for e in wrong]
+    _refuse([error.at(line) for line, error in sorted(placed, key=lambda pair: pair[0] or 0)])
     return faults
+
+
+def _refuse(wrong: list[FaultFileError]) -> None:
+    """FaultFileError with all of these mistakes; nothing where there is none."""
+    if wrong:
+        first, *others = wrong
+        raise FaultFileError(first.file, first.field, first.reason, others)
 
 
 def _lines(node: yaml.Node | None) -> dict[str, int]:
@@ -127,8 +133,12 @@ def _lines(node: yaml.Node | None) -> dict[str, int]:
     return found
 
 
-def _require_nodes(faults: tuple[Fault, ...], file: str, nodes: int, topology: Topology | None) -> None:
-    """FaultFileError for a node that the run can never have, or a partition that is not in the topology."""
+def _missing_nodes(
+    faults: Sequence[Fault], file: str, nodes: int, topology: Topology | None, complete: bool
+) -> list[FaultFileError]:
+    """Nodes that the run can never have, and partitions that are not in the topology.  `complete`: whether these are all
+    faults of the file; where they are not, there may be more nodes, and names of nodes are not looked at."""
+    wrong: list[FaultFileError] = []
     added = sum(fault.count for fault in faults if fault.action == "add")
     known = set(topology.partitions) if topology else set()
     known |= {p.rpartition(".")[0] for p in known}
@@ -142,27 +152,40 @@ def _require_nodes(faults: tuple[Fault, ...], file: str, nodes: int, topology: T
                 reason += nearest(name[1:], sorted(known))
             else:
                 number = int(name[1:]) if re.fullmatch(r"n[1-9]\d{0,8}", name) else 0
-                good = 1 <= number <= nodes + added
+                good = not complete or 1 <= number <= nodes + added
                 later = f", and up to n{nodes + added} with those that are added" if added else ""
                 reason = f"there is no node {name!r}: the run starts with n1 to n{nodes}{later}"
             if not good:
-                raise FaultFileError(file, f"[{fault.label}].{fault.action}", reason)
+                wrong.append(FaultFileError(file, f"[{fault.label}].{fault.action}", reason))
+    return wrong
 
 
 def parse_faults(items: Any, file: str, nodes: int, folder: Path = Path()) -> tuple[Fault, ...]:
     """Like `load_faults`, but from parsed YAML; whether nodes exist is not checked."""
+    faults, wrong = _read(items, file, nodes, folder)
+    _refuse(wrong)
+    return faults
+
+
+def _read(items: Any, file: str, nodes: int, folder: Path) -> tuple[tuple[Fault, ...], list[FaultFileError]]:
+    """The faults of the entries that are right, and one mistake of each that is not."""
     if items is None:
-        return ()
+        return (), []
     if not isinstance(items, list):
-        raise FaultFileError(file, "", f"must be a list of faults, not {type(items).__name__}")
+        return (), [FaultFileError(file, "", f"must be a list of faults, not {type(items).__name__}")]
     found: list[Fault] = []
+    wrong: list[FaultFileError] = []
     labels: list[str] = []
     for index, item in enumerate(items):
-        entry = _Entry(file, index, item)
-        fault = _fault(entry, labels)
-        labels += [str(index), *([fault.name] if fault.name else [])]
-        found += _unroll(entry, fault, nodes, folder) if fault.action == "trace" else [fault]
-    return tuple(found)
+        try:
+            entry = _Entry(file, index, item)
+            fault = _fault(entry, labels)
+            found += _unroll(entry, fault, nodes, folder) if fault.action == "trace" else [fault]
+        except FaultFileError as error:
+            wrong.append(error)
+        name = item.get("name") if isinstance(item, dict) else None  # who comes after it is not wrong as well
+        labels += [str(index), *([name] if isinstance(name, str) and name else [])]
+    return tuple(found), wrong
 
 
 class _Entry:

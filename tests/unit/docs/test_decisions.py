@@ -42,7 +42,7 @@ def test_a_decision_says_what_it_is_why_and_what_was_not_taken(path: Path) -> No
 
 
 def pages() -> list[Path]:
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)

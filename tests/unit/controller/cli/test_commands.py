@@ -121,9 +121,9 @@ def test_graph_as_text_and_as_picture(tmp_path: Path) -> None:
     result = reprise("graph", "-f", MINIMAL)
     assert "count.0" in result.output
     picture = tmp_path / "g.svg"
-    assert reprise("graph", "-f", MINIMAL, "-o", picture).exit_code == 0
+    assert reprise("graph", "-f", MINIMAL, "--to", picture).exit_code == 0
     assert "<svg" in picture.read_text()
-    assert reprise("graph", "-f", MINIMAL, "-o", tmp_path / "g.gif").exit_code == 2
+    assert reprise("graph", "-f", MINIMAL, "--to", tmp_path / "g.gif").exit_code == 2
 
 
 def test_compare_says_no_with_exit_code_1(tmp_path: Path) -> None:
@@ -311,8 +311,8 @@ def test_a_fault_file_with_a_wrong_word_is_refused_before_anything_starts(tmp_pa
          "did you mean 'best-density'?"),
         ("spark.executorMemory=100Mi", "spec.spark.executorMemory: 100Mi is less than Spark starts with, 450Mi"),
         ("nodes.cnt=3", "spec.nodes.cnt: unknown field 'cnt'; did you mean 'count'?"),
-        ("nodes.cpu=10m", "spec.sources[tweets].resources.cpu: one partition needs 20m, more than any node has for plans: "
-         "80 % (recovery.cpuCap) of 10m (nodes.cpu) is 8m (minimal.yaml, line 13)"),
+        ("nodes.cpu=45m", "spec.operators[count].resources.cpu: one partition needs 40m, more than any node has for plans: "
+         "80 % (recovery.cpuCap) of 45m (nodes.cpu) is 36m (minimal.yaml, line 24)"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("command", ["validate", "run"])

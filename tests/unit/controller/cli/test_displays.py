@@ -54,7 +54,7 @@ def test_without_a_terminal_only_changes_are_told() -> None:
     told = text.getvalue().splitlines()[1:]
     assert told[0].endswith("kill n3")
     assert told[1] == "incident inc-1 correlated, waiting"
-    assert "brings back top.0 (priority 9, optimal by ilp); 1 query waits" in told[2]
+    assert "brings back top.0 (summed priority 9, the most that is possible); 1 query waits" in told[2]
     assert "1 recovering, 1 waiting  weighted 0 %" in told[3]
     assert len(told) == 4
     lines.watch(WELL, [KILL])

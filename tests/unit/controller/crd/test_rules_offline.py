@@ -6,7 +6,7 @@ import pytest
 
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.topology import check, expand, from_object
-from reprise.spark_jobs.topology.binding import bind
+from reprise.spark_jobs.topology.binding import unbound
 from tests.kubernetes.rule_cases import GOOD, MISTAKES, Case
 
 
@@ -20,5 +20,5 @@ def test_a_mistake_is_refused_offline(case: Case) -> None:
 def test_what_is_good_there_is_good_here(case: Case) -> None:
     resource = from_object(case.new)
     check(resource)
-    bind(resource)
+    assert list(unbound(resource)) == []
     assert expand(resource).queries

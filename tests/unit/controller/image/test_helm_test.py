@@ -10,7 +10,7 @@ from reprise.controller.image.helm_test import prove, reached, topology
 from reprise.controller.kubernetes.api import Api
 from reprise.controller.kubernetes.errors import NotFoundError, UnknownError
 from reprise.spark_jobs.topology import check, expand, from_object
-from reprise.spark_jobs.topology.binding import bind
+from reprise.spark_jobs.topology.binding import unbound
 
 
 class Server:
@@ -58,7 +58,7 @@ def run(server: Server, until: str) -> tuple[bool, Any]:
 def test_the_topology_is_one_that_runs(claim: str) -> None:
     resource = from_object(topology("rec-test", "ns", claim))
     check(resource)
-    bind(resource)
+    assert list(unbound(resource)) == []
     assert len(expand(resource).queries) == 2
     assert bool(resource.kubernetes.volumes) == bool(claim) == bool(resource.sink_location)
 

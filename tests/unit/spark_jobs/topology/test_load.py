@@ -228,3 +228,94 @@ def test_the_resource_can_overrule_what_a_class_says_of_itself() -> None:
     )
     assert make_operator(load_text(text).operator("count")).deterministic is False
     assert make_operator(load_text(GOOD).operator("count")).deterministic is True
+
+
+def all_mistakes(text: str) -> list[str]:
+    with pytest.raises(SpecError) as caught:
+        load_text(text, "t.yaml")
+    return [str(mistake) for mistake in caught.value.all]
+
+
+def edited(*pairs: tuple[str, str]) -> str:
+    text = GOOD
+    for old, new in pairs:
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+@pytest.mark.parametrize(
+    ("pairs", "fields"),
+    [
+        (  # shape: fields that are not known hide nothing, and are said once
+            [("parallelism: 3", "paralelism: 3, colour: red"), ("priority: 3", "priority: 30"), ("name: test", "nam: test")],
+            ["metadata.nam", f"{COUNT}.paralelism", f"{COUNT}.colour", f"{COUNT}.output.priority"],
+        ),
+        (  # the graph and the classes
+            [("from: parser", "from: parsr"), ("{rate: 100}", "{rat: 100}"), ("operators:FlatMap", "operators:FlatMop")],
+            ["spec.sources[tweets].with.rat", "spec.operators[parser].class", f"{COUNT}.inputs[0].from"],
+        ),
+        (  # classes and columns
+            [("explode: [hashtags]", "explode: [tags]"), ("{keys: [hashtags]}", "{keys: 5}")],
+            ["spec.operators[parser].with.explode", f"{COUNT}.with.keys"],
+        ),
+        (  # several of one rule
+            [("from: tweets, forward: true", "from: a"), ("from: parser", "from: b")],
+            ["spec.operators[parser].inputs[0].from", f"{COUNT}.inputs[0].from"],
+        ),
+        (
+            [("{keys: [hashtags]}", "{key: [hashtags], nam: x}")],
+            [f"{COUNT}.with.key", f"{COUNT}.with.nam"],
+        ),
+        ([("  checkpoint:", "  paused: true\n  paused: true\n  batch: {}\n  checkpoint:")], ["spec.paused", "spec.batch"]),
+    ],
+    ids=["shape", "graph and classes", "classes and columns", "one rule", "parameters", "keys given twice"],
+)  # fmt: skip
+def test_every_mistake_is_told_at_once(pairs: list[tuple[str, str]], fields: list[str]) -> None:
+    pairs = [(old, new.replace(", colour", "\n      colour")) for old, new in pairs]
+    found = all_mistakes(edited(*pairs))
+    assert [mistake.partition(": ")[0] for mistake in found] == fields
+    assert all("(t.yaml, line " in mistake for mistake in found)
+
+
+def test_mistakes_are_in_the_order_of_the_file_and_those_of_options_last() -> None:
+    text = edited(("priority: 3", "priority: 11"), ("500ms", "5"))
+    with pytest.raises(SpecError) as caught:
+        load_text(text, "t.yaml")
+    assert [error.field for error in caught.value.all] == ["spec.batch.interval", f"{COUNT}.output.priority"]
+    assert str(caught.value).endswith("(and 1 more)")
+    with pytest.raises(SpecError) as caught:
+        load_text(edited(("{rate: 100}", "{rate: fast}")), "t.yaml", {"spark.executorMemory": "1Mi"})
+    assert [error.field for error in caught.value.all] == [
+        "spec.sources[tweets].with.rate",
+        "spec.spark.executorMemory",
+    ]
+
+
+def test_two_cycles_are_two_mistakes() -> None:
+    text = edited(
+        ("from: tweets, forward: true", "from: tweets, forward: true}, {from: count, broadcast: true")
+    )
+    more = """    - name: again
+      class: reprise.spark_jobs.operators:Union
+      inputs: [{from: again}, {from: tweets}]
+"""
+    found = all_mistakes(text.replace("  checkpoint:", more + "  checkpoint:"))
+    assert sum("closes the cycle" in mistake for mistake in found) == 2
+
+
+MANY = st.lists(
+    st.sampled_from([m for m in MISTAKES if "replaced" not in m[0]]), min_size=2, max_size=4, unique=True
+)
+
+
+@given(MANY)
+def test_more_mistakes_never_hide_that_there_is_one(
+    chosen: list[tuple[str, str, str, str, int | None]],
+) -> None:
+    """Whatever is wrong together: it is refused, nothing unforeseen is raised, and none is said twice."""
+    text = GOOD
+    for old, new, *_ in chosen:
+        text = text.replace(old, new, 1)
+    found = all_mistakes(text)
+    assert len(found) == len(set(found)) >= 1

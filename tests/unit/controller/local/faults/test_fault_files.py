@@ -191,3 +191,42 @@ def test_a_moment_is_said_in_words() -> None:
     assert Trigger("batch", 40).describe() == "at batch 40"
     assert Trigger("at", 20.0).describe() == "20 s into the stream"
     assert Trigger("after", of="burst", delay_s=2.5).describe() == "2.5 s after fault burst"
+
+
+def test_every_mistake_of_a_file_is_told_at_once_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "F.yaml"
+    path.write_text(
+        "- {at: 5s, kil: [n2], name: first}\n"
+        "- {after: first, kill: [n3]}\n"  # is right: the fault before it has a name, whatever else is wrong with it
+        "- {at: soon, kill: [n1]}\n"
+        "- {at: 1s, trace: none.csv}\n"
+        "- 7\n"
+        "- {at: 1s, crash: sun}\n"
+    )
+    with pytest.raises(FaultFileError) as caught:
+        load_faults(path, 3)
+    found = caught.value.all
+    assert [(e.field, e.reason.rpartition("line ")[2]) for e in found if e.file == str(path)] == [
+        ("[0].kil", "1)"),
+        ("[2].at", "3)"),
+        ("[4]", "5)"),
+        ("[5].crash", "6)"),
+    ]
+    assert [e.file for e in found if e.file != str(path)] == [str(tmp_path / "none.csv")]
+    assert str(caught.value).endswith("(and 4 more)")
+
+
+def test_nodes_that_are_not_there_are_told_all_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "F.yaml"
+    path.write_text("- {at: 5s, kill: [n2, n9]}\n- {at: 6s, kill: [n8]}\n")
+    with pytest.raises(FaultFileError) as caught:
+        load_faults(path, 3)
+    assert [e.field for e in caught.value.all] == ["[0].kill", "[1].kill"]
+
+
+def test_nodes_are_not_missed_where_a_fault_that_may_add_them_is_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "F.yaml"
+    path.write_text("- {at: 5s, ad: 6}\n- {at: 60s, kill: [n8]}\n")
+    with pytest.raises(FaultFileError) as caught:
+        load_faults(path, 3)
+    assert [e.field for e in caught.value.all] == ["[0].ad"]

