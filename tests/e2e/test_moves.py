@@ -19,7 +19,6 @@ from tests.e2e import scenario
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 NODES = 4
-BATCHES = 80
 LONGEST_STAND_STILL_S = 15.0
 """It is two seconds on two cores, four on a busy machine and ten on one with far too much to do."""
 
@@ -42,7 +41,7 @@ def stood_still(out: Path, since: float) -> dict[str, float]:
 def test_a_node_is_emptied_under_load_and_its_target_is_killed_in_the_middle(
     cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
-    resource = scenario.topology2(NODES, **{"sources[source].with.batches": BATCHES})
+    resource = scenario.topology2(NODES, **{"sources[source].with.batches": 120})
     out = tmp_path / "out"
     seen: dict[str, Any] = {}
 
@@ -77,7 +76,7 @@ def test_a_node_is_emptied_under_load_and_its_target_is_killed_in_the_middle(
 def test_two_nodes_that_were_given_notice_are_no_loss(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     while len(cluster.nodes) < NODES:
         cluster.wait_for([cluster.add_node()])
-    resource = scenario.topology2(NODES, **{"sources[source].with.batches": BATCHES})
+    resource = scenario.topology2(NODES, **{"sources[source].with.batches": 80})
     faults = [{"batch": 20, "notice": ["n2", "n3"], "for": "20s"}]
     result = scenario.run(resource, cluster, tmp_path / "out", faults)
     scenario.assert_exactly_once(result, scenario.write_expected(resource, tmp_path / "expected"))
