@@ -18,6 +18,10 @@ COPY scheduler scheduler
 COPY spark_jobs spark_jobs
 COPY controller controller
 COPY reprise reprise
+# what `reprise/shipped` has links to
+COPY charts charts
+COPY crds crds
+COPY examples examples
 RUN python3.11 -m venv /opt/reprise
 # --build-arg LOCK=demo adds the flights of examples/flights.yaml
 ARG LOCK=requirements

@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Slow tests that wait for one server to start or to time out; the others have a whole cluster, which takes both cores.
 MOSTLY_WAITING := tests/unit tests/kafka
 
-.PHONY: help setup lock sbom demo demo-kafka test test-fast test-soak mutants control-plane lint generate \
+.PHONY: help setup lock sbom wheel demo demo-kafka test test-fast test-soak mutants control-plane lint generate \
 	bench-recovery bench-checkpoints bench-calm bench-notice bench-node-start bench-overhead bench-pace bench-width bench-exchange bench-planners bench-kafka \
 	bench-operator clean
 
@@ -35,6 +35,9 @@ endif
 
 demo: setup  ## ten nodes, eight killed at once, queries back one by one, and a verdict
 	$(BIN)/python -m examples.demo.flights --out out/demo
+
+wheel: setup  ## out/dist/*.whl, without an index of packages
+	$(BIN)/python -m tools.wheel
 
 demo-kafka: setup  ## flights from Kafka to Kafka, eight of ten nodes killed, and every row counted
 	$(BIN)/python -m examples.demo.flights_kafka --out out/demo-kafka

@@ -40,12 +40,12 @@ def pipe(
     sink = {"brokers": brokers, "topic": target, "key": ["id"], "buffer": limits.waiting}
     spec: Mapping[str, Any] = {
         "batch": {"interval": interval},
-        "sources": [_part("in", nodes, "reprise.spark_jobs.kafka:KafkaSource", source)],
+        "sources": [_part("in", nodes, "reprise.kafka:KafkaSource", source)],
         "operators": [
             {
-                **_part("out", nodes, "reprise.spark_jobs.operators:Filter", {"where": "id >= 0"}),
+                **_part("out", nodes, "reprise.operators:Filter", {"where": "id >= 0"}),
                 "inputs": [{"from": "in", "forward": True}],
-                "output": {"sink": {"class": "reprise.spark_jobs.kafka:KafkaSink", "with": sink}},
+                "output": {"sink": {"class": "reprise.kafka:KafkaSink", "with": sink}},
             }
         ],
         "checkpoint": {"interval": CHECKPOINT},

@@ -49,17 +49,17 @@ def folder_of(namespace: str) -> str:
 def topology_body(name: str, nodes: int, namespace: str = NAMESPACE) -> dict[str, Any]:
     """A hundred partitions: 20 sources, 40 parsers, 40 counts, of which each is a query."""
     source = {
-        "name": "tweets", "class": "reprise.spark_jobs.sources:HashtagSource", "parallelism": 20,
+        "name": "tweets", "class": "reprise.sources:HashtagSource", "parallelism": 20,
         "resources": {"cpu": "20m"},
         "with": {"rate": 400, "interval": "500ms", "batches": 100000, "tags": 5000, "seed": 7},
     }  # fmt: skip
     parser = {
-        "name": "parser", "class": "reprise.spark_jobs.operators:FlatMap", "parallelism": 40, "resources": {"cpu": "30m"},
+        "name": "parser", "class": "reprise.operators:FlatMap", "parallelism": 40, "resources": {"cpu": "30m"},
         "with": {"explode": ["hashtags"], "select": ["time", "hashtags AS tag"]},
         "inputs": [{"from": "tweets", "by": ["tweet"]}],
     }  # fmt: skip
     count = {
-        "name": "count", "class": "reprise.spark_jobs.operators:KeyedCount", "parallelism": 40, "resources": {"cpu": "30m"},
+        "name": "count", "class": "reprise.operators:KeyedCount", "parallelism": 40, "resources": {"cpu": "30m"},
         "with": {"keys": ["tag"]}, "inputs": [{"from": "parser", "forward": True}],
         "output": {"priority": 3, "priorities": {"0": 10, "1": 8}},
     }  # fmt: skip

@@ -22,7 +22,7 @@ NEVER = "24h"
 def files(data: Data) -> dict[str, Any]:
     """The source that reads the benchmark's files, one a batch."""
     return {
-        "class": "reprise.spark_jobs.sources:FileSource",
+        "class": "reprise.sources:FileSource",
         "with": {"paths": data.paths, "rows": data.rows},
     }
 
@@ -30,7 +30,7 @@ def files(data: Data) -> dict[str, Any]:
 def nearly_empty(batches: int) -> dict[str, Any]:
     """One tweet a batch: what remains of a superstep is Spark's and the machinery's own time."""
     parameters = {"rate": 2, "interval": "500ms", "batches": batches, "tags": 1000}
-    return {"class": "reprise.spark_jobs.sources:HashtagSource", "with": parameters}
+    return {"class": "reprise.sources:HashtagSource", "with": parameters}
 
 
 def counting(
@@ -40,14 +40,14 @@ def counting(
     operators = [
         {
             "name": "parser",
-            "class": "reprise.spark_jobs.operators:FlatMap",
+            "class": "reprise.operators:FlatMap",
             "parallelism": nodes,
             "with": {"explode": ["hashtags"], "select": ["hashtags AS tag"]},
             "inputs": [{"from": "tweets", "by": ["tweet"]}],
         },
         {
             "name": "count",
-            "class": "reprise.spark_jobs.operators:KeyedCount",
+            "class": "reprise.operators:KeyedCount",
             "parallelism": nodes,
             "with": {"keys": ["tag"]},
             "inputs": [{"from": "parser", "by": ["tag"]}],

@@ -78,7 +78,7 @@ def resource(shape: str, nodes: int) -> StreamTopology:
     sources = [
         {
             "name": f"s{k}",
-            "class": "reprise.spark_jobs.sources:HashtagSource",
+            "class": "reprise.sources:HashtagSource",
             "parallelism": nodes,
             "with": {"rate": 2 * nodes},
         }
@@ -91,7 +91,7 @@ def resource(shape: str, nodes: int) -> StreamTopology:
             read = [f"o{k - 1}"] if k else [f"s{j}" for j in range(SOURCES)]
         operator: dict[str, Any] = {
             "name": f"o{k}",
-            "class": "reprise.spark_jobs.operators:Sink",
+            "class": "reprise.operators:Sink",
             "parallelism": nodes,
             "inputs": [{"from": name, "by": ["tweet"]} for name in read],
         }

@@ -15,6 +15,9 @@ import click
 from reprise.controller.cli.exits import guarded
 
 COMMANDS = {
+    "demo": "See it: ten nodes on this machine, eight are killed, queries come back, nothing is lost.",
+    "init": "Write a topology of your own to begin with, with an operator and its test.",
+    "up": "Run the topology of this folder on this machine, and kill nodes if wanted.",
     "run": "Run a topology on a cluster on this machine, with faults if wanted.",
     "status": "How a running topology stands: nodes, queries, plan, and why queries wait.",
     "queries": "Every query of a running topology; what is down comes first.",
@@ -30,6 +33,7 @@ COMMANDS = {
     "checkpoints": "List the global checkpoints of a run and verify their files.",
     "records": "Copy a topology's ZooKeeper records to a second site, and put them back.",
     "graph": "Draw a topology with its partitions and queries.",
+    "verify": "Compute a run's output again without faults, and compare it byte for byte.",
     "compare": "Compare the outputs of two runs byte for byte.",
     "validate": "Check a topology file: everything that is wrong with it, at once.",
     "completion": "Completion script of a shell.",
@@ -81,10 +85,11 @@ def main() -> None:
 
     \b
     First steps:
-      reprise validate -f examples/minimal.yaml
-      reprise run -f examples/minimal.yaml --out out/first
-      reprise run -f examples/topology2.yaml --faults examples/faults/eight-of-ten.yaml --out out/eight
-      reprise history --out out/eight
+      reprise demo
+      reprise init words && cd words
+      reprise validate --try 5
+      reprise up --kill 2
+      reprise history --out out/run-1
 
     \b
     Which topology: --out DIR (a run on this machine), --zk HOSTS --root PATH -f FILE, or NAME -n NAMESPACE on

@@ -29,8 +29,24 @@ class Duration(click.ParamType[float]):
 
 DURATION = Duration()
 
+HERE = Path("topology.yaml")
+
+
+def _or_here(context: click.Context, option: click.Parameter, value: Path | None) -> Path:
+    if value is None and not HERE.is_file() and not context.resilient_parsing:
+        raise click.UsageError(f"which topology? give -f FILE; there is no {HERE} in this folder", context)
+    return value or HERE
+
+
 topology_option = click.option(
-    "-f", "--file", required=True, type=click.Path(path_type=Path), help="A StreamTopology resource (YAML)."
+    "-f",
+    "--file",
+    type=click.Path(path_type=Path),
+    callback=_or_here,
+    help=f"A StreamTopology resource (YAML); by default {HERE} in this folder.",
+)
+sets_option = click.option(
+    "--set", "sets", multiple=True, metavar="PATH=VALUE", help="Another value in the spec (repeatable)."
 )
 out_option = click.option(
     "--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder of the run."

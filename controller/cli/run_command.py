@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
-from reprise.controller.cli import exits
-from reprise.controller.cli.live import display_for
-from reprise.controller.cli.options import DURATION, out_option, parse_sets, topology_option
-from reprise.controller.cli.web_option import web_option, web_page
+from reprise.controller.cli.carry_out import EXIT, carry_out
+from reprise.controller.cli.options import DURATION, out_option, parse_sets, sets_option, topology_option
+from reprise.controller.cli.web_option import web_option
 from reprise.controller.local.faults.faults import Fault, load_faults
-from reprise.controller.local.run.config import Outcome, RunConfig, RunResult, load
-from reprise.controller.local.run.supervisor import run_topology
+from reprise.controller.local.run.config import RunConfig, load
 from reprise.controller.logs import FORMATS
-from reprise.controller.observability.metrics.endpoint import RunMetrics
-from reprise.controller.status.query_state import RunState
 from reprise.spark_jobs.topology import expand
 
 STRATEGIES = ("incremental", "blocking", "operator-centric", "best-case")
-EXIT = {
-    Outcome.DONE: exits.DONE,
-    Outcome.POISONED: exits.NO,
-    Outcome.FAILED: exits.NO,
-    Outcome.TIMEOUT: exits.TIMED_OUT,
-    Outcome.INTERRUPTED: exits.INTERRUPTED,
-}
 
 
 @click.command("run")
@@ -39,9 +26,7 @@ EXIT = {
 @click.option("--faults", type=click.Path(path_type=Path), help="What breaks when; see docs/cli.md.")
 @click.option("--strategy", type=click.Choice(STRATEGIES), help="Instead of spec.recovery.strategy.")
 @out_option
-@click.option(
-    "--set", "sets", multiple=True, metavar="PATH=VALUE", help="Another value in the spec (repeatable)."
-)
+@sets_option
 @click.option(
     "--standby", type=click.IntRange(0, 250), help="Nodes beyond those wanted, ready at once (best-case)."
 )
@@ -96,39 +81,4 @@ def command(file: Path, out: Path, quiet: bool, web: int | None, **options: Any)
         log_format=options["log_format"],
         python_path=str(file.resolve().parent),
     )
-    signal.signal(signal.SIGTERM, _interrupt)
-    console = Console()
-    metrics = RunMetrics(resource)
-    with (
-        metrics.served(config.metrics_port),
-        web_page(resource, web) as page,
-        display_for(console, resource.name, quiet) as display,
-    ):
-        if page.url:
-            display.progress(f"web page at {page.url}")
-
-        def watch(state: RunState, actions: list[dict[str, Any]]) -> None:
-            metrics.watch(state)
-            page.show(state)
-            display.watch(state, actions)
-
-        result = run_topology(config, watch, display.progress)
-    verdict(console, result)
-    raise SystemExit(EXIT[result.outcome])
-
-
-def verdict(console: Console, result: RunResult) -> None:
-    """Two or three lines at the end."""
-    reason = f": {result.reason}" if result.reason not in ("", result.outcome.value) else ""
-    style = "green" if result.ok else "red"
-    console.print(
-        f"{result.outcome.value}{reason}", style=style, highlight=False, markup=False, soft_wrap=True
-    )
-    for incident in result.incident.get("incidents", []):
-        text = f"{incident['id']} {incident['kind']}: {len(incident['queries'])} queries lost: {incident['recovery']}"
-        console.print(text, highlight=False, soft_wrap=True)
-    console.print(f"results in {result.out}", highlight=False, soft_wrap=True)
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
+    raise SystemExit(EXIT[carry_out(config, web, quiet).outcome])

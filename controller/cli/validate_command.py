@@ -8,19 +8,18 @@ from pathlib import Path
 import click
 
 from reprise.controller.cli import exits
-from reprise.controller.cli.options import parse_sets, topology_option
+from reprise.controller.cli.options import parse_sets, sets_option, topology_option
 from reprise.controller.local.run.config import load
 from reprise.controller.plural import counted
 from reprise.spark_jobs.errors import NotYetError, SourceError, StepError
 from reprise.spark_jobs.operators.local import run_local
 from reprise.spark_jobs.topology import StreamTopology, Topology, check, expand
+from reprise.spark_jobs.topology.class_path import public
 
 
 @click.command("validate")
 @topology_option
-@click.option(
-    "--set", "sets", multiple=True, metavar="PATH=VALUE", help="Another value in the spec (repeatable)."
-)
+@sets_option
 @click.option(
     "--try",
     "batches",
@@ -30,6 +29,8 @@ from reprise.spark_jobs.topology import StreamTopology, Topology, check, expand
 )
 def command(file: Path, sets: tuple[str, ...], batches: int | None) -> None:
     """Check a topology file: fields, graph, classes, their parameters, files, and columns as far as they are known.
+
+    Everything that is wrong is told at once, with its line.
 
     With --try the first batches are run in this process, without Spark: rows of each output, or what raised, where.
 
@@ -42,9 +43,18 @@ def command(file: Path, sets: tuple[str, ...], batches: int | None) -> None:
     topology = expand(resource)
     for warning in check(resource):
         click.echo(f"warning: {warning.field}: {warning.reason}", err=True)
+    for line in renamed(resource):
+        click.echo(f"note: {line}", err=True)
     click.echo(f"{file}: valid; {len(topology.partitions)} partitions, {len(topology.queries)} queries")
     if batches is not None:
         attempt(resource, topology, batches)
+
+
+def renamed(resource: StreamTopology) -> list[str]:
+    """A line for each class of the library that has a better name than the one that is given, which stays valid."""
+    paths = [stage.class_path for stage in resource.stages]
+    paths += [o.output.sink.class_path for o in resource.operators if o.output and o.output.sink]
+    return [f"{path} is called {public(path)} now" for path in dict.fromkeys(paths) if public(path) != path]
 
 
 def attempt(resource: StreamTopology, topology: Topology, batches: int) -> None:

@@ -89,12 +89,12 @@ def topology(name: str, namespace: str, claim: str) -> dict[str, Any]:
     """Two queries on two nodes; it runs for minutes and needs a tenth of a core."""
     source = {
         "name": "tweets",
-        "class": "reprise.spark_jobs.sources:HashtagSource",
+        "class": "reprise.sources:HashtagSource",
         "with": {"rate": 10, "batches": 2000},
     }
     count = {
         "name": "count",
-        "class": "reprise.spark_jobs.operators:KeyedCount",
+        "class": "reprise.operators:KeyedCount",
         "parallelism": 2,
         "with": {"keys": ["tweet"]},
         "inputs": [{"from": "tweets", "by": ["tweet"]}],

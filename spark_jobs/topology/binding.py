@@ -18,7 +18,7 @@ from reprise.spark_jobs.contract import Operator, Source
 from reprise.spark_jobs.credentials import redacted
 from reprise.spark_jobs.errors import SpecError, raise_all
 from reprise.spark_jobs.sinks import Sink
-from reprise.spark_jobs.topology.class_path import current
+from reprise.spark_jobs.topology.class_path import current, public
 from reprise.spark_jobs.topology.resource import OperatorSpec, SourceSpec, StreamTopology
 from reprise.spark_jobs.topology.scalars import closest, nearest
 
@@ -70,8 +70,8 @@ def resolve(path: str) -> Any:
             f"module {module_name!r} does not import: {type(error).__name__}: {error}"
         ) from error
     if not hasattr(module, name):
-        public = [n for n in vars(module) if not n.startswith("_")]
-        close = nearest(name, public)
+        close = nearest(name, [n for n in vars(module) if not n.startswith("_")])
+        module_name, _, _ = public(path).partition(":")
         raise ValueError(f"module {module_name!r} has no {name!r}" + (close if "mean" in close else ""))
     return getattr(module, name)
 
@@ -83,7 +83,8 @@ def _build(class_path: str, parameters: Mapping[str, Any], base: type[T], field:
         raise SpecError(f"{field}.class", str(error)) from error
     if not (isinstance(cls, type) and issubclass(cls, base)):
         raise SpecError(
-            f"{field}.class", f"{class_path!r} is not a subclass of {base.__module__}:{base.__name__}"
+            f"{field}.class",
+            f"{class_path!r} is not a subclass of {public(f'{base.__module__}:{base.__name__}')}",
         )
     if inspect.isabstract(cls):
         missing = ", ".join(sorted(cls.__abstractmethods__))

@@ -94,7 +94,7 @@ class OutputModel(Closed):
     format: Literal["jsonl", "parquet"] = "jsonl"
     """File format of the sink output."""
     sink: OutputSinkModel | None = None
-    """Where the output goes instead of files, e.g. `reprise.spark_jobs.kafka:KafkaSink`."""
+    """Where the output goes instead of files, e.g. `reprise.kafka:KafkaSink`."""
 
 
 class OperatorCheckpointModel(Closed):

@@ -53,8 +53,11 @@ def test_every_option_says_what_it_is(name: str) -> None:
 
 USAGE = [
     (["--frob"], "error: no such option '--frob'"),
-    (["fly"], "error: no command 'fly'; there are run, "),
-    (["run"], "error: missing option '-f' / '--file' (see `reprise run --help`)"),
+    (["fly"], "error: no command 'fly'; there are demo, "),
+    (
+        ["run"],
+        "error: which topology? give -f FILE; there is no topology.yaml in this folder (see `reprise run --help`)",
+    ),
     (
         ["run", "-f", str(MINIMAL), "--out", "o", "--strategy", "hope"],
         "error: invalid value for '--strategy'",

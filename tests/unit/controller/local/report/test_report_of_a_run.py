@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from reprise.controller.cli.carry_out import verdict
 from reprise.controller.cli.history_command import queries_table
-from reprise.controller.cli.run_command import verdict
 from reprise.controller.local.errors import OutDirError
 from reprise.controller.local.report.layout import Layout, new_record, prepare, read_record, write_json
 from reprise.controller.local.report.versus import draw_versus, since_failure

@@ -1,0 +1,32 @@
+"""What own operators and sources are written against; docs/operators.md shows how.
+
+These names are promised to stay (docs/stability.md).
+"""
+
+from reprise.spark_jobs.contract import (
+    LATE_ROWS,
+    Columns,
+    Inbox,
+    Input,
+    Operator,
+    Place,
+    Range,
+    Source,
+    Tables,
+)
+from reprise.spark_jobs.errors import NotYetError, SourceError, SpecError
+
+__all__ = [
+    "LATE_ROWS",
+    "Columns",
+    "Inbox",
+    "Input",
+    "NotYetError",
+    "Operator",
+    "Place",
+    "Range",
+    "Source",
+    "SourceError",
+    "SpecError",
+    "Tables",
+]

@@ -1,0 +1,46 @@
+"""The operator library, as resources name it: `class: reprise.operators:KeyedCount`; docs/operators.md.
+
+These names are promised to stay (docs/stability.md).
+"""
+
+from reprise.spark_jobs.operators import (
+    ColumnError,
+    ExtendPath,
+    Filter,
+    FlatMap,
+    Join,
+    KeyedAggregate,
+    KeyedCount,
+    Latest,
+    Map,
+    PathJoin,
+    RunningAggregate,
+    Sink,
+    SlidingWindow,
+    StreamTableJoin,
+    TopK,
+    TumblingWindow,
+    Union,
+    WindowedJoin,
+)
+
+__all__ = [
+    "ColumnError",
+    "ExtendPath",
+    "Filter",
+    "FlatMap",
+    "Join",
+    "KeyedAggregate",
+    "KeyedCount",
+    "Latest",
+    "Map",
+    "PathJoin",
+    "RunningAggregate",
+    "Sink",
+    "SlidingWindow",
+    "StreamTableJoin",
+    "TopK",
+    "TumblingWindow",
+    "Union",
+    "WindowedJoin",
+]
