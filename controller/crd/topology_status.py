@@ -73,7 +73,8 @@ class TopologyStatus(Written):
     """The generation of the spec that the rest speaks of."""
     conditions: Conditions = Field(default_factory=list)
     """Ready (every query is available), Recovering (an incident is open), Degraded (some query is not available),
-    Paused, Valid (the spec can be run), Observed (ZooKeeper and the API server both answer, so the rest is current)."""
+    Paused, Valid (the spec can be run), Observed (ZooKeeper and the API server both answer, so the rest is current), and for
+    tools that go by kstatus: Stalled (the newest spec will never take effect), Reconciling (it is being started)."""
     started_at: Time | None = None
     """When the first batch was released; from then on the shape of the graph and the checkpoint location are
     immutable."""

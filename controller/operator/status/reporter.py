@@ -31,6 +31,8 @@ PROBLEM_S = 30.0
 """Least time between two Events about what the driver reports."""
 _GOOD = frozenset({"Ready", "Valid", "Observed"})
 """Conditions that are True while all is well."""
+_FOR_TOOLS = frozenset({"Stalled", "Reconciling"})
+"""Conditions that say for kstatus what others say for people, and that are not announced a second time."""
 
 
 @dataclass(slots=True)
@@ -134,7 +136,7 @@ class StatusReporter:
 
     def _announce(self, updates: Sequence[ConditionUpdate]) -> None:
         """An Event for each condition that has changed; the first look tells only what people would ask about."""
-        for update in updates:
+        for update in (update for update in updates if update.type not in _FOR_TOOLS):
             now, before = (update.truth.value, update.reason), self._said.get(update.type)
             self._said[update.type] = now
             good = update.truth.value == ("True" if update.type in _GOOD else "False")

@@ -73,6 +73,7 @@ def condition_updates(now: TopologyState) -> list[ConditionUpdate]:
         if now.invalid
         else ConditionUpdate("Valid", Truth.TRUE, ConditionReason.ACCEPTED)
     )
+    refused = _refused(now)
     paused = (
         ConditionUpdate("Paused", Truth.TRUE, ConditionReason.ASKED, now.paused_by)
         if now.paused_by
@@ -81,14 +82,30 @@ def condition_updates(now: TopologyState) -> list[ConditionUpdate]:
     if state is None or seen is None or not current:
         unknown = [
             ConditionUpdate(t, Truth.UNKNOWN, ConditionReason.NOT_OBSERVED, now.problem)
-            for t in ("Ready", "Recovering", "Degraded")
+            for t in ("Ready", "Recovering", "Degraded", "Reconciling")
         ]
         if state is None and now.invalid:
             unknown[0] = ConditionUpdate("Ready", Truth.FALSE, ConditionReason.SPEC_REFUSED, now.invalid)
-        return [*unknown, paused, valid, observed]
+        return [*unknown, paused, valid, observed, refused]
     available = state.count(Status.AVAILABLE)
     missing = len(state.queries) - available
-    return [_ready(now, missing), _recovering(now, seen), _degraded(now, missing), paused, valid, observed]
+    shown = [_ready(now, missing), _recovering(now, seen), _degraded(now, missing), paused, valid, observed]
+    return [*shown, refused, _reconciling(now, seen)]
+
+
+def _refused(now: TopologyState) -> ConditionUpdate:
+    """`Stalled`, as kstatus has it: tools that wait for a spec to take effect are told that this one never will.  `Ready`
+    says how the queries stand, and those of the spec before go on."""
+    if now.invalid:
+        return ConditionUpdate("Stalled", Truth.TRUE, ConditionReason.SPEC_REFUSED, now.invalid)
+    return _no("Stalled", ConditionReason.ACCEPTED)
+
+
+def _reconciling(now: TopologyState, seen: Observation) -> ConditionUpdate:
+    """`Reconciling`, as kstatus has it: the topology is being started.  An incident is none of it: the spec is in effect."""
+    if seen.desired is None and not now.invalid:
+        return ConditionUpdate("Reconciling", Truth.TRUE, ConditionReason.STARTING)
+    return _no("Reconciling", ConditionReason.UP_TO_DATE)
 
 
 def _ready(now: TopologyState, missing: int) -> ConditionUpdate:

@@ -340,3 +340,21 @@ def test_an_operator_that_has_just_started_does_not_know_yet_whether_what_is_beh
     assert truths(situation(seen))["Ready"] == ("Unknown", "NotWatchedYet")
     moved = replace(seen, still=dict.fromkeys(PARTITIONS, 999.0))
     assert truths(situation(moved))["Ready"] == ("True", "AllQueriesAvailable")
+
+
+def test_a_refused_spec_is_stalled_whatever_the_queries_do_and_never_current() -> None:
+    """By kstatus an object is failed where `Stalled` is True, and in progress where `Reconciling` is."""
+    going_on = truths(situation(invalid="spec.nodes.count: too many"))
+    assert going_on["Ready"][0] == "True"  # the spec before
+    assert going_on["Stalled"] == ("True", "SpecRefused")
+    assert going_on["Reconciling"][0] == "False"
+    assert truths(situation())["Stalled"] == ("False", "Accepted")
+    never = truths(situation(None, invalid="spec.nodes.count: too many"))
+    assert (never["Ready"], never["Stalled"]) == (("False", "SpecRefused"), ("True", "SpecRefused"))
+    assert never["Reconciling"][0] == "Unknown"
+
+
+def test_a_topology_that_starts_is_reconciling_and_one_in_an_incident_is_not() -> None:
+    assert truths(situation(replace(STEADY, desired=None)))["Reconciling"] == ("True", "Starting")
+    assert truths(situation(STEADY))["Reconciling"] == ("False", "UpToDate")
+    assert truths(situation(replace(STEADY, connected=False)))["Reconciling"][0] == "Unknown"
