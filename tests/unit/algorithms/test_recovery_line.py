@@ -298,6 +298,38 @@ def test_a_long_chain_takes_one_step_a_partition() -> None:
     assert len(found) == len(names) - 1
 
 
+# -- CheckMate, figure 2 -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("captured", [False, True], ids=["not captured", "captured"])
+@pytest.mark.parametrize(
+    ("m2", "whole"),
+    [
+        ("sent and received before", "always"),
+        ("received before alone", "never"),
+        ("sent before alone", "captured"),
+    ],
+    ids=["2a", "2b", "2c and 2d"],
+)
+def test_figure_2_says_which_lines_are_whole(m2: str, whole: str, captured: bool) -> None:
+    """Checkpoints of three operators, the newest that there are; m1 goes from O1 to O2 in batch 1 and m2 from O2 to O3 in
+    batch 2."""
+    last = {"sent and received before": (2, 2), "received before alone": (1, 2), "sent before alone": (2, 1)}[
+        m2
+    ]
+    of = {"O1": 2, "O2": last[0], "O3": last[1]}
+    below = {"O1": {"O2": 1}, "O2": {"O3": 1}, "O3": {}}
+    snapshots = {p: (Point(k, below[p] if captured else {}),) for p, k in of.items()}
+    edges = [Edge("O1", "O2"), Edge("O2", "O3")]
+    world = World(edges, frozenset(), snapshots, {}, {}, 1, frozenset())
+    if of["O2"] < of["O1"] and not captured:  # m1 of batch 2 is in flight as well, where nothing is captured
+        world = replace(world, edges=edges[1:])
+    chosen = {p: known[0] for p, known in snapshots.items()}
+    expected = whole == "always" or (whole == "captured" and captured)
+    assert valid(world, frozenset(of), chosen) is expected
+    assert isinstance(line(world, set(of)), Impossible) is not expected
+
+
 # -- CheckMate, figure 5 -----------------------------------------------------------------------------------------------
 
 
