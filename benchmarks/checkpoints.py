@@ -25,7 +25,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import command
-from reprise.algorithms.recovery_line import Edge, Impossible, World, line
+from reprise.algorithms.recovery_line import Edge, Impossible, World, by_end, line
 from reprise.controller.local.cluster import ClusterConfig, EmbeddedCluster
 from reprise.controller.local.faults.faults import parse_faults
 from reprise.controller.local.report.compare import compare
@@ -50,6 +50,7 @@ RUNS: Mapping[str, Mapping[str, Any]] = {
     "coordinated": {},
     "memory": {"checkpoint.protocol": "uncoordinated", "checkpoint.log": "memory"},
     "checkpointed": {"checkpoint.protocol": "uncoordinated", "checkpoint.log": "checkpointed"},
+    "induced": {"checkpoint.protocol": "communication-induced", "checkpoint.log": "checkpointed"},
 }
 """By what a run is called: `memory` and `checkpointed` are uncoordinated, with that log."""
 _SKIPPED = re.compile(r"event=line-taken .*skipped=(\d+)")
@@ -177,6 +178,17 @@ def _logged(file: Path) -> int:
 
 def useless(known: Mapping[str, Sequence[int]], topology: Topology) -> int:
     """Snapshots of which each is in no line without orphans.  A partition that stores nothing can begin at any position."""
+    world = logged_everywhere(known, topology)
+    count = 0
+    for partition, positions in known.items():
+        for index in range(len(positions)):
+            only = {**world.snapshots, partition: (world.snapshots[partition][index],)}
+            count += isinstance(line(replace(world, snapshots=only), set(only)), Impossible)
+    return count
+
+
+def logged_everywhere(known: Mapping[str, Sequence[int]], topology: Topology) -> World[Snapshot]:
+    """What a total failure finds where every output is logged and every replay may differ."""
     reached = max((k for positions in known.values() for k in positions), default=0)
     anywhere = range(reached + 1)
     edges = [
@@ -187,13 +199,7 @@ def useless(known: Mapping[str, Sequence[int]], topology: Topology) -> int:
         below.setdefault(edge.source, {})[edge.target] = 1
     points = {p: tuple(Snapshot.round(p, k) for k in known.get(p, anywhere)) for p in topology.partitions}
     logged = {p: tuple(_with(s, below.get(p, {})) for s in all_of) for p, all_of in points.items()}
-    count = 0
-    for partition, positions in known.items():
-        for index in range(len(positions)):
-            only = {**logged, partition: (logged[partition][index],)}
-            found = line(World(edges, frozenset(), only, {}, {}, 0, frozenset()), set(only))
-            count += isinstance(found, Impossible)
-    return count
+    return World(edges, frozenset(), logged, {}, {}, 0, frozenset(), index=by_end(edges))
 
 
 def _with(snapshot: Snapshot, channels: Mapping[str, int]) -> Snapshot:

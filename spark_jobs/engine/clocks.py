@@ -7,7 +7,8 @@ a partition is under way at a time; a request stands until it is known to be sto
 Some partitions share a clock, and store themselves after the same batch, which nobody has been released to yet: those
 between which no line could lie else.  Without stored channels that is a cycle, as each of its partitions has to be no
 further than the one that it sends to; and with code that may answer differently when it is asked again, everything that
-reads such a partition, or stands in a cycle with it.
+reads such a partition, or stands in a cycle with it.  With communication-induced checkpoints no clock is shared: what
+partitions send each other makes them store themselves where that is needed, and says nothing of when they do besides.
 
 Source: G. Siachamis et al., "CheckMate: Evaluating Checkpointing Protocols for Streaming Dataflows", section III-B; clocks
 that are shared are not in it.
@@ -42,7 +43,8 @@ class Clocks:
     _due_at: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        shared = shared_clocks(self.resource, self.changing)
+        induced = self.resource.checkpoint.induced  # what is sent keeps lines together there
+        shared = {} if induced else shared_clocks(self.resource, self.changing)
         by_clock: dict[str, list[str]] = {}
         for partition in self.topology.order:
             operator = self.topology.partitions[partition].place.operator

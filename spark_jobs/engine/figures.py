@@ -53,13 +53,15 @@ class Figures:
     """States that partitions began with and that their node had kept."""
     states_there: int = 0
     """States that partitions began with and that came from the checkpoint store."""
+    header_bytes: int = 0
+    """What went between nodes for communication-induced checkpoints, beside rows."""
     checkpoint_s: float = 0.0
     """From announcing to completing the newest checkpoint."""
     _reach: int = 0
     """The last batch that was ever released: what is before it is replayed."""
     _under_way: dict[str, _Restoration] = field(default_factory=dict)
     _announced: dict[int, float] = field(default_factory=dict)
-    _counted: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    _counted: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def reached(self, horizon: int) -> None:
         """Before a rollback, and whenever the horizon has moved."""
@@ -93,12 +95,15 @@ class Figures:
 
     def counts(self, report: Report) -> None:
         """What a host has counted since it began; a new host begins at zero under another name."""
-        before = self._counted.get(report.host, (0, 0, 0))
-        now = (report.spilled, report.states_here, report.states_there)
-        spilled, here, there = (max(0, total - known) for total, known in zip(now, before, strict=True))
+        now = (report.spilled, report.states_here, report.states_there, report.header_bytes)
+        before = self._counted.get(report.host, (0,) * len(now))
+        spilled, here, there, headers = (
+            max(0, total - known) for total, known in zip(now, before, strict=True)
+        )
         self.spilled_bytes += spilled
         self.states_here += here
         self.states_there += there
+        self.header_bytes += headers
         self._counted[report.host] = now
 
     def announced(self, punctuations: Collection[int], now: float) -> None:

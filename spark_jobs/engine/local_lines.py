@@ -68,6 +68,8 @@ class LocalLines:
     """Snapshots that were ever stored for this driver."""
     bytes_taken: int = 0
     """Bytes of their files."""
+    forced: int = 0
+    """How many of them messages have forced."""
     skipped: int = 0
     """Snapshots that lost partitions had and that were newer than the line that they went back to (CheckMate, Table III)."""
     _kept: dict[int, Line] = field(default_factory=dict)
@@ -138,8 +140,8 @@ class LocalLines:
         before = self.snapshots[ack.partition]
         number = 1 + max((s.number for s in before), default=0)
         stored = Snapshot(
-            ack.partition, ack.position, file, Kind.LOCAL, ack.position, ack.position + 1, number,
-            dict(ack.channels), ack.watermark,
+            ack.partition, ack.position, file, Kind.FORCED if ack.forced else Kind.LOCAL, ack.position, ack.position + 1,
+            number, dict(ack.channels), ack.watermark,
         )  # fmt: skip
         self.clocks.stored(ack.partition, ack.position)
         if any(_same(s, stored) for s in before):
@@ -147,6 +149,7 @@ class LocalLines:
         known = {s.position: s for s in before} | {stored.position: stored}
         self.snapshots[ack.partition] = tuple(known[k] for k in sorted(known))
         self.taken += 1
+        self.forced += ack.forced
         self.bytes_taken += 0 if file is None else file.size
         self._news = True
 
@@ -242,8 +245,9 @@ class LocalLines:
             self.clocks.forget()
         self.restore_point.installs = {**self.restore_point.installs, **dict(self._installs(missing))}
         log.info(
-            "event=line-taken wanted=%d back=%d everything=%s oldest=%d skipped=%d", len(wanted), len(back), everything,
-            min((s.position for s in missing.values()), default=0), self.skipped,
+            "event=line-taken wanted=%d back=%d everything=%s oldest=%d skipped=%d snapshots=%d forced=%d",
+            len(wanted), len(back), everything, min((s.position for s in missing.values()), default=0), self.skipped,
+            self.taken, self.forced,
         )  # fmt: skip
         return back
 

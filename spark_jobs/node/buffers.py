@@ -66,6 +66,8 @@ class Entry:
     size: int
     path: Path | None = None
     check: int = 0
+    header: bytes = b""
+    """What its message says beside rows: the same bytes for all targets of a batch, in no budget."""
 
 
 @dataclass(slots=True)
@@ -82,14 +84,16 @@ class EdgeBuffer:
     floor: int = 1
     """What is before this batch is not here any more, or never was: it can be sent to nobody."""
 
-    def put(self, batch: int, watermark: int | None, body: bytes, force: bool = False) -> None:
+    def put(
+        self, batch: int, watermark: int | None, body: bytes, force: bool = False, header: bytes = b""
+    ) -> None:
         """Append one batch; spills the oldest entries of this buffer while the node is over its budget.
 
         Raises BufferError, and keeps nothing of the batch, when the node has no room for it, unless `force` is set.
         """
         if batch in self.entries:
             return
-        self.entries[batch] = Entry(watermark, body, len(body))
+        self.entries[batch] = Entry(watermark, body, len(body), header=header)
         if not body:
             return
         self.inline.add(batch)
@@ -142,7 +146,7 @@ class EdgeBuffer:
                 return
             flight += entry.size
             body = self.body(self.cursor)
-            yield Message(self.source, self.target, self.cursor, entry.watermark, None), body
+            yield Message(self.source, self.target, self.cursor, entry.watermark, None, entry.header), body
             self.cursor += 1
 
     def body(self, batch: int) -> bytes:

@@ -25,16 +25,17 @@ class Row(NamedTuple):
     batch: int
     watermark: int | None
     body: bytes
+    header: bytes = b""
 
 
-SCHEMA = pa.schema(
-    [
-        pa.field("target", pa.string()),
-        pa.field("batch", pa.int64()),
-        pa.field("watermark", pa.int64()),
-        pa.field("body", pa.large_binary()),
-    ]
-)
+_FIELDS = [
+    pa.field("target", pa.string()),
+    pa.field("batch", pa.int64()),
+    pa.field("watermark", pa.int64()),
+    pa.field("body", pa.large_binary()),
+]
+SCHEMA = pa.schema(_FIELDS)
+WITH_HEADERS = pa.schema([*_FIELDS, pa.field("header", pa.large_binary())])
 
 
 def held(buffer: EdgeBuffer, first: int, last: int) -> list[Row]:
@@ -46,22 +47,29 @@ def held(buffer: EdgeBuffer, first: int, last: int) -> list[Row]:
     while begin > first and begin - 1 in buffer.entries:
         begin -= 1
     batches = range(begin, last + 1)
-    return [Row(buffer.target, b, buffer.entries[b].watermark, buffer.body(b)) for b in batches]
+    return [
+        Row(buffer.target, b, entry.watermark, buffer.body(b), entry.header)
+        for b in batches
+        for entry in (buffer.entries[b],)
+    ]
 
 
 def table_of(rows: Sequence[Row]) -> pa.Table:
     """The form in which a snapshot holds them."""
-    columns = [[getattr(row, name) for row in rows] for name in SCHEMA.names]
+    schema = WITH_HEADERS if any(row.header for row in rows) else SCHEMA
+    columns = [[getattr(row, name) for row in rows] for name in schema.names]
     return pa.table(
-        [pa.array(column, kind) for column, kind in zip(columns, SCHEMA.types, strict=True)], schema=SCHEMA
+        [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)], schema=schema
     )
 
 
 def put_back(buffers: Mapping[str, EdgeBuffer], table: pa.Table) -> None:
     """Give buffers that were just made what a snapshot has of their channels.  A buffer takes it also on a full node: what
     has to be sent cannot be made again."""
-    for target, batch, watermark, body in zip(*(column.to_pylist() for column in table.columns), strict=True):
+    for target, batch, watermark, body, *header in zip(
+        *(column.to_pylist() for column in table.columns), strict=True
+    ):
         if (buffer := buffers.get(target)) is None:
             continue  # it is not read by this operator any more
         buffer.floor, buffer.cursor = min(buffer.floor, batch), min(buffer.cursor, batch)
-        buffer.put(batch, watermark, body, force=True)
+        buffer.put(batch, watermark, body, force=True, header=b"".join(header))

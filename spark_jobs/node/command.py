@@ -103,7 +103,7 @@ class Ack:
 
     `installation`: whose state it is.  Another installation of the same partition, made after a rollback, has another one.
     `channels`: target -> first batch of output for it that is in the file; of a source: that it can read again.
-    `watermark`: of a partition that has no file.
+    `watermark`: of a partition that has no file.  `forced`: messages have made it store itself.
     """
 
     partition: str
@@ -112,6 +112,7 @@ class Ack:
     file: Mapping[str, Any] | None
     channels: Mapping[str, int] = field(default_factory=dict)
     watermark: int | None = None
+    forced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +170,8 @@ class Report:
     """States that this host has ever read from its node's own copies, to begin partitions with."""
     states_there: int = 0
     """States that it had to read from the checkpoint store."""
+    header_bytes: int = 0
+    """Bytes that this host has ever sent to others for communication-induced checkpoints, beside rows."""
     version: str = VERSION
 
     @property

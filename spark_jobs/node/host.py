@@ -193,6 +193,7 @@ class Host:
             since=lacking(self.runtimes.values(), command.covered) if self._alone else {},
             states_here=self._copies.read_here,
             states_there=self._copies.read_there,
+            header_bytes=self.sender.header_bytes,
         )
 
     def worked(self, seconds: float) -> None:
@@ -415,6 +416,8 @@ class Host:
         # others may know a later one already, and a checkpoint that is asked for behind this one
         if runtime.position >= command.horizon:
             return False
+        if runtime.induced is not None and not self._has_stored_first(partition, runtime):
+            return False
         moved = False
         self.busy.begin(Activity.STEP, partition, runtime.position + 1)
         with self._its_own(partition, runtime.position + 1):
@@ -435,8 +438,14 @@ class Host:
             self._freeze(partition)
         return True
 
+    def _has_stored_first(self, partition: str, runtime: Runtime) -> bool:
+        """Whether a partition has stored itself, or need not, before it applies messages of the next batch."""
+        with self._its_own(partition, runtime.position + 1):
+            runtime.owed = runtime.forced
+        return partition in self.runtimes and (not runtime.owed or self._freeze(partition))
+
     def _freeze(self, partition: str) -> bool:
-        """Store the state that a punctuation asked for, unless the sink still has to show what led to it."""
+        """Store the state that is owed, unless the sink still has to show what led to it."""
         runtime = self.runtimes[partition]
         position = runtime.position
         if runtime.settled < position:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reprise.spark_jobs.contract import Tables
+from reprise.spark_jobs.contract import Source, Tables
 from reprise.spark_jobs.errors import CheckpointError, SinkError, StoreError
 from reprise.spark_jobs.node.buffers import Budget
 from reprise.spark_jobs.node.command import Command, Install
+from reprise.spark_jobs.node.induced import begin
 from reprise.spark_jobs.node.restoring import Prepared
 from reprise.spark_jobs.node.runtime import STAGED, OperatorRuntime, Runtime, SourceRuntime, first_staged
 from reprise.spark_jobs.sinks import Opening, Owner, Sink
@@ -89,16 +90,23 @@ class Preparing:
         was opened is closed then."""
         try:
             if prepared.source is None:
-                return self._operator(prepared, topology, budget)
-            reader = SourceRuntime(self.partition, prepared.source, self.install.position, budget)
-            if prepared.tables is not None:
-                reader.restore(prepared.tables)
-            if self.install.since is not None:
-                reader.forgotten = self.install.since
-            return reader
+                runtime: Runtime = self._operator(prepared, topology, budget)
+            else:
+                runtime = self._reader(prepared, prepared.source, budget)
+            if self.resource.checkpoint.induced:
+                begin(runtime, topology, prepared.tables)
+            return runtime
         except BaseException:
             prepared.close()
             raise
+
+    def _reader(self, prepared: Prepared, source: Source, budget: Budget) -> SourceRuntime:
+        reader = SourceRuntime(self.partition, source, self.install.position, budget)
+        if prepared.tables is not None:
+            reader.restore(prepared.tables)
+        if self.install.since is not None:
+            reader.forgotten = self.install.since
+        return reader
 
     def _operator(self, prepared: Prepared, topology: Topology, budget: Budget) -> OperatorRuntime:
         partition, position = self.partition, self.install.position

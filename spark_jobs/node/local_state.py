@@ -3,7 +3,8 @@
 Of an operator that is the output that is not known to be stored by who reads it: with `checkpoint.log: checkpointed` all of
 it, with `memory` only the last batch over feedback edges, which its reader asks for even when both are at one position.  Of
 a source it is which batches it can read again, and with which watermarks.  Who has nothing of all that stores no file: the
-watermark goes into the record of the snapshot.
+watermark goes into the record of the snapshot.  With communication-induced checkpoints everybody has a file, with what its
+messages say.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pyarrow as pa
 from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.contract import Tables
 from reprise.spark_jobs.node.channels import CHANNELS, Row, held, table_of
+from reprise.spark_jobs.node.induced import INDUCED
 from reprise.spark_jobs.node.runtime import (
     MARKS,
     MARKS_ALONE,
@@ -35,6 +37,8 @@ class LocalState:
     channels: Mapping[str, int] = field(default_factory=dict)
     """Target -> first batch that can be given to it by who is restored from this."""
     watermark: int | None = None
+    forced: bool = False
+    """Whether messages have forced it."""
 
 
 def asked(asked_for: int | None, stored: int, position: int) -> bool:
@@ -61,13 +65,24 @@ def rows_of(runtime: Runtime, covered: Positions, log: str) -> list[Row]:
 
 def frozen(runtime: Runtime, rows: Sequence[Row]) -> LocalState:
     """The state of a partition with the output that `rows_of` has found.  Raises what `freeze` of user code raises."""
+    if runtime.induced is None:
+        return _frozen(runtime, rows)
+    forced = runtime.induced.stores(runtime.position)
+    local, known = _frozen(runtime, rows, always=True), runtime.induced.table()
+    encode = local.encode
+    assert encode is not None
+    return LocalState(lambda: {**encode(), INDUCED: known}, local.channels, forced=forced)
+
+
+def _frozen(runtime: Runtime, rows: Sequence[Row], always: bool = False) -> LocalState:
+    """`always`: there is to be a file."""
     if isinstance(runtime, SourceRuntime):
-        return _source(runtime)
+        return _source(runtime, always)
     assert isinstance(runtime, OperatorRuntime)
     channels: dict[str, int] = {}
     for row in rows:
         channels.setdefault(row.target, row.batch)
-    if runtime.state is None and not runtime.staged and not rows and not runtime.feedback:
+    if runtime.state is None and not runtime.staged and not rows and not runtime.feedback and not always:
         return LocalState(None, channels, runtime.watermark)
     state, watermark = runtime.freeze({}), runtime.watermark
 
@@ -78,13 +93,13 @@ def frozen(runtime: Runtime, rows: Sequence[Row]) -> LocalState:
     return LocalState(encode, channels)
 
 
-def _source(runtime: SourceRuntime) -> LocalState:
+def _source(runtime: SourceRuntime, always: bool) -> LocalState:
     """Batches behind `forgotten` can be read again; watermarks that a later state would not give are stored."""
     channels = (
         dict.fromkeys(runtime.buffers, runtime.forgotten + 1) if runtime.forgotten < runtime.position else {}
     )
     state = runtime.freeze({})
-    if state is None and not any(mark is not None for mark in runtime.marks.values()):
+    if state is None and not always and not any(mark is not None for mark in runtime.marks.values()):
         return LocalState(None, channels)
     known = sorted(runtime.marks.items())
     batches, watermarks = (pa.array([row[column] for row in known], pa.int64()) for column in (0, 1))

@@ -37,7 +37,7 @@ from reprise.spark_jobs.node.frames import (
 )
 from reprise.spark_jobs.node.host import Host
 from reprise.spark_jobs.node.sending import Sent
-from reprise.spark_jobs.node.wire import pack, unpack
+from reprise.spark_jobs.node.wire import HeaderKey, header_key, pack, unpack
 
 SLICE_S = 0.02
 """How long partitions move before what has come is looked at, and a request has its turn."""
@@ -345,13 +345,17 @@ class Pump:
 def _parts(messages: Sent) -> Iterator[Sent]:
     """Messages of about `FRAME` bytes together, in order."""
     part: Sent = []
-    size = 0
+    size, headers = 0, set[HeaderKey]()
     for message, body in messages:
         part.append((message, body))
         size += len(body)
+        if message.header and (key := header_key(message)) not in headers:
+            headers.add(key)
+            size += len(message.header)
         if size >= FRAME:
             yield part
             part, size = [], 0
+            headers.clear()
     if part:
         yield part
 

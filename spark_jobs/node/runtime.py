@@ -14,7 +14,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -32,6 +31,7 @@ from reprise.spark_jobs.errors import (
 )
 from reprise.spark_jobs.node.buffers import IN_FLIGHT, Budget, EdgeBuffer
 from reprise.spark_jobs.node.channels import CHANNELS, put_back
+from reprise.spark_jobs.node.induced import INDUCED, Induced
 from reprise.spark_jobs.node.wire import Message, decode_table, encode_table
 from reprise.spark_jobs.operators.frames import END_OF_TIME
 from reprise.spark_jobs.sinks import Sink
@@ -47,10 +47,6 @@ STAGED = "staged/"
 WATERMARK = "runtime/watermark"
 MARKS, MARKS_ALONE = "runtime/marks", "runtime/marks-alone"
 """The checkpointed tables with the watermarks of batches that a source can read again; the latter of one without state."""
-
-
-MAX_COUNTERS = 20
-"""Counters of one operator that are shown; each is a time series of its own."""
 
 
 def first_staged(tables: Tables, otherwise: int) -> int:
@@ -85,6 +81,8 @@ class Runtime(ABC):
         self.owed = False
         """Whether it is to be stored as it is now, and is not yet: its sink does not show what led to it, or a disk did not
         answer.  It goes no further until then."""
+        self.induced: Induced | None = None
+        """What communication-induced checkpoints know of it."""
         self.cpu_s = 0.0
         self.input_bytes = 0
         self.feedback = {t for d in partition.downstream if d.feedback for t in d.targets}
@@ -101,8 +99,9 @@ class Runtime(ABC):
         def lacking(target: str) -> bool:
             return target not in output.emitted and (target in self.feedback or wanted(target))
 
+        header = self.header
         for target, body in self._bodies(output.batch, output.table, lacking):
-            self._put(target, output.batch, output.watermark, body)
+            self._put(target, output.batch, output.watermark, body, header)
             output.emitted.add(target)
         for target in self.buffers.keys() - output.emitted:  # nobody can be sent this batch from here
             self.buffers[target].lack(output.batch)
@@ -130,15 +129,25 @@ class Runtime(ABC):
         place = self.partition.place
         return StepError(place.operator, place.partition, batch, error)
 
-    def _put(self, target: str, batch: int, watermark: int | None, body: bytes) -> None:
+    @property
+    def header(self) -> bytes:
+        """What messages that are made now say beside their rows."""
+        return b"" if self.induced is None else self.induced.said()
+
+    @property
+    def forced(self) -> bool:
+        """Whether the state has to be stored before the next batch, which is here, is applied."""
+        return False
+
+    def _put(self, target: str, batch: int, watermark: int | None, body: bytes, header: bytes) -> None:
         """Buffer one batch for one target.  A partition that holds nothing older may do so on a full node: else the one
         that lags most could wait for room that others take with what they produced for it."""
         try:
-            self.buffers[target].put(batch, watermark, body)
+            self.buffers[target].put(batch, watermark, body, header=header)
         except BufferError:
             if any(buffer.holds_before(batch) for buffer in self.buffers.values()):
                 raise
-            self.buffers[target].put(batch, watermark, body, force=True)
+            self.buffers[target].put(batch, watermark, body, force=True, header=header)
 
     def next_of(self, target: str, position: int) -> int:
         """The first batch that `target` still needs when it is at `position`."""
@@ -250,9 +259,9 @@ class SourceRuntime(Runtime):
     def lacks(self, covered: Positions) -> int:
         return self.forgotten if self.forgotten > covered.least((self.partition.id, *self.buffers)) else 0
 
-    def _put(self, target: str, batch: int, watermark: int | None, body: bytes) -> None:
+    def _put(self, target: str, batch: int, watermark: int | None, body: bytes, header: bytes) -> None:
         with suppress(BufferError, OSError):  # it can be read again
-            self.buffers[target].put(batch, watermark, body)
+            self.buffers[target].put(batch, watermark, body, header=header)
 
     def _readable(self, batch: int) -> bool:
         return batch in self.ranges or (self.final is not None and batch >= self.final)
@@ -292,14 +301,15 @@ class SourceRuntime(Runtime):
             table, watermark = self._read(batch)
             self._replayed = (batch, dict(self._bodies(batch, table, lambda _: True)), watermark)
         _, bodies, watermark = self._replayed
-        return Message(self.partition.id, target, batch, watermark, None), bodies[target]
+        # a source receives nothing: what it says now it could as well have said then
+        return Message(self.partition.id, target, batch, watermark, None, self.header), bodies[target]
 
     def freeze(self, loops: Mapping[str, bytes]) -> Callable[[], Tables] | None:
         return None if self.state is None else self.source.freeze(self.state)
 
     def restore(self, tables: Tables) -> None:
-        own = {name: table for name, table in tables.items() if name not in (MARKS, MARKS_ALONE)}
-        for name in tables.keys() - own.keys():
+        own = {name: table for name, table in tables.items() if name not in (MARKS, MARKS_ALONE, INDUCED)}
+        for name in tables.keys() & {MARKS, MARKS_ALONE}:
             marks = tables[name]
             self.marks = dict(zip(marks["batch"].to_pylist(), marks["watermark"].to_pylist(), strict=True))
         self.state = None if MARKS_ALONE in tables else self.source.restore(self.partition.place, own)
@@ -378,17 +388,15 @@ class OperatorRuntime(Runtime):
         self.position = batch
         return True
 
-    def counters(self) -> dict[str, int]:
-        """What the operator counts.  Raises what user code raises, TypeError for something else than whole numbers."""
-        found = dict(islice(self.operator.counters(self.state).items(), MAX_COUNTERS))
-        if wrong := [
-            name for name, value in found.items() if not isinstance(name, str) or type(value) is not int
-        ]:
-            raise TypeError(f"counter {wrong[0]!r} is {found[wrong[0]]!r}, which is no named whole number")
-        return found
-
     def _ready(self, batch: int) -> bool:
         return all(batch <= d or batch - d in self.inbox[u] for u, d in self.needs)
+
+    @property
+    def forced(self) -> bool:
+        batch = self.position + 1
+        if self.induced is None or self.unfinished is not None or not self._ready(batch):
+            return False
+        return self.induced.forced(self.position, [self.inbox[u][batch - d] for u, d in self._heard(batch)])
 
     def _hand_over(self, output: Output) -> None:
         """Give a batch to the sink, or stage it, once."""
@@ -415,7 +423,9 @@ class OperatorRuntime(Runtime):
             raise SinkError(f"{type(error).__name__}: {error}") from error
 
     def _step(self, batch: int) -> Output:
-        messages = [self.inbox[u].pop(batch - d) for u, d in self.needs if batch > d]
+        messages = [self.inbox[u].pop(batch - d) for u, d in self._heard(batch)]
+        if self.induced is not None:
+            self.induced.received(self.position, messages)
         marks = [m.watermark for m, (_, d) in zip(messages, self._heard(batch), strict=True) if not d]
         if marks and None not in marks:
             self.watermark = min(m for m in marks if m is not None)

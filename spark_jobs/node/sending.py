@@ -11,7 +11,7 @@ from reprise.spark_jobs.errors import WAITS, NotYetError
 from reprise.spark_jobs.node.busy import Activity, Note
 from reprise.spark_jobs.node.command import Command
 from reprise.spark_jobs.node.runtime import OperatorRuntime, Runtime, SourceRuntime
-from reprise.spark_jobs.node.wire import Message, decode_table
+from reprise.spark_jobs.node.wire import HeaderKey, Message, decode_table, header_key
 
 Sent = list[tuple[Message, bytes]]
 """Messages with their encoded rows."""
@@ -28,6 +28,8 @@ class Sender:
     busy: Note
     _turn: int = 0
     """Who sends first next time, so that nobody waits behind the same ones for ever."""
+    header_bytes: int = 0
+    """What was ever sent to other nodes beside rows."""
     confirmed: dict[str, int] = field(default_factory=dict)
     """Targets elsewhere -> the last batch that they have applied, as their nodes have said since the driver last did."""
 
@@ -43,7 +45,14 @@ class Sender:
             if isinstance(reader, OperatorRuntime) and command.routes.get(target) == command.slot:
                 for message, body in self._pending(runtime, target, reader.position, command.window):
                     reader.deliver(
-                        Message(message.source, target, message.batch, message.watermark, decode_table(body))
+                        Message(
+                            message.source,
+                            target,
+                            message.batch,
+                            message.watermark,
+                            decode_table(body),
+                            message.header,
+                        )
                     )
 
     def outgoing(
@@ -53,6 +62,7 @@ class Sender:
         `limit` bytes of rows.  A message at which that was reached may come once more the next time."""
         by_slot: dict[int, Sent] = {}
         left: dict[int, float] = {}
+        headers: set[tuple[int, HeaderKey]] = set()
         for runtime in self._ordered():
             for target in runtime.buffers:
                 slot = command.routes.get(target)
@@ -63,6 +73,10 @@ class Sender:
                 for message, body in self._pending(runtime, target, applied, command.window):
                     taken.append((message, body))
                     left[slot] = left.get(slot, limit) - len(body)
+                    if message.header and (key := (slot, header_key(message))) not in headers:
+                        headers.add(key)
+                        left[slot] -= len(message.header)
+                        self.header_bytes += len(message.header)
                     if left[slot] <= 0:
                         break
                 if runtime.partition.id not in self.runtimes:

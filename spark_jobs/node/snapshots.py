@@ -72,7 +72,9 @@ class SnapshotWriter:
         if state.encode is None:
             with self._lock:
                 self._acks.append(
-                    Ack(partition, installation, position, None, state.channels, state.watermark)
+                    Ack(
+                        partition, installation, position, None, state.channels, state.watermark, state.forced
+                    )
                 )
         else:
             self._jobs.put(FrozenState(partition, installation, position, state.encode, state))
@@ -126,5 +128,7 @@ class SnapshotWriter:
     def _stored(self, job: FrozenState) -> Ack:
         writer = f"{self._host}.{job.installation}"
         file = self._store.write_state(job.position, job.partition, writer, job.encode())
-        channels = {} if job.local is None else job.local.channels
-        return Ack(job.partition, job.installation, job.position, asdict(file), channels)
+        local = job.local or LocalState(None)
+        return Ack(
+            job.partition, job.installation, job.position, asdict(file), local.channels, forced=local.forced
+        )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from reprise.algorithms.cpu import milli_cpu, under_cap
 from reprise.spark_jobs.errors import SpecError, raise_all
+from reprise.spark_jobs.topology.class_path import of_library
 from reprise.spark_jobs.topology.limits import within_limits
 from reprise.spark_jobs.topology.resource import InputSpec, Mode, OperatorSpec, StreamTopology
 from reprise.spark_jobs.topology.schema import nearest
@@ -22,6 +23,9 @@ LEAST_MEMORY = 450 * 2**20
 
 MOST_EDGES = 100_000
 """Edges between partitions in a topology whose partitions store themselves by their own clocks."""
+
+MOST_INDUCED = 1_000
+"""Partitions of a topology with communication-induced checkpoints: messages have headers of 8 KiB then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,7 @@ class SpecWarning:
 def check(topology: StreamTopology) -> tuple[SpecWarning, ...]:
     """Warnings of a meaningful topology; SpecError with everything that is wrong with another one."""
     raise_all(mistakes(topology))
-    return (*_unneeded(topology), *_idle_feedback(topology))
+    return (*_unneeded(topology), *_idle_feedback(topology), *_forced_in_vain(topology))
 
 
 def mistakes(topology: StreamTopology) -> tuple[SpecError, ...]:
@@ -188,16 +192,34 @@ def _protocol_fits(topology: StreamTopology) -> Iterator[SpecError]:
                 )
                 yield SpecError(f"{_field(operator)}.checkpoint.interval", reason)
         return
-    if policy.log == "none":
+    if policy.log == "none" and not policy.induced:
         reason = "`protocol: uncoordinated` needs 'memory' or 'checkpointed': who goes back alone is sent again what it had"
         yield SpecError("spec.checkpoint.log", reason)
     if scope == "ancestors":
-        reason = "with `checkpoint.protocol: uncoordinated` lines say who goes back: 'auto', 'partition' or 'global'"
+        reason = f"with `checkpoint.protocol: {policy.protocol}` lines say who goes back: 'auto', 'partition' or 'global'"
         yield SpecError("spec.recovery.scope", reason)
     if (edges := _partition_edges(topology)) > MOST_EDGES:
         reason = (
-            f"'uncoordinated' is for at most {MOST_EDGES:,} edges between partitions, as lines are found edge by edge; "
+            f"{policy.protocol!r} is for at most {MOST_EDGES:,} edges between partitions, as lines are found edge by edge; "
             f"here are {edges:,}"
+        )
+        yield SpecError("spec.checkpoint.protocol", reason)
+
+
+def _induced_fits(topology: StreamTopology) -> Iterator[SpecError]:
+    """Whether messages can make partitions store themselves here."""
+    if not topology.checkpoint.induced:
+        return
+    if topology.checkpoint.log != "checkpointed":
+        reason = (
+            "`protocol: communication-induced` needs 'checkpointed': forced snapshots keep out of lines what was received "
+            "and is not sent yet; what was sent and is not received yet has to be in a snapshot of its sender"
+        )
+        yield SpecError("spec.checkpoint.log", reason)
+    if (partitions := sum(x.parallelism for x in topology.stages)) > MOST_INDUCED:
+        reason = (
+            f"'communication-induced' is for at most {MOST_INDUCED:,} partitions, as each message says something of each; "
+            f"here are {partitions:,}"
         )
         yield SpecError("spec.checkpoint.protocol", reason)
 
@@ -219,7 +241,7 @@ def _within_limits(topology: StreamTopology) -> Iterator[SpecError]:
 
 _NAMES = (_names_differ, _inputs_exist)
 _RULES = (_priorities_fit, _partitions_fit, _spark_can_start, _some_input_drives, _has_output)
-_EDGE_RULES = (_groupings_fit, _no_cycle, _within_limits, _protocol_fits)
+_EDGE_RULES = (_groupings_fit, _no_cycle, _within_limits, _protocol_fits, _induced_fits)
 """Those that follow edges, and so need names that differ and inputs that exist."""
 
 
@@ -251,3 +273,30 @@ def _idle_feedback(topology: StreamTopology) -> Iterator[SpecWarning]:
                 f"{_field(operator, index)}.feedback",
                 "closes no cycle; it only delays this input by one batch",
             )
+
+
+def _forced_in_vain(topology: StreamTopology) -> Iterator[SpecWarning]:
+    """A snapshot can only become useless in a cycle, and only where a replay may differ: else an orphan does no harm."""
+    if not topology.checkpoint.induced:
+        return
+    cyclic = {
+        o.name for o in topology.operators if o.name in _upstream(topology, {i.source for i in o.inputs})
+    }
+    above = _upstream(topology, cyclic)
+    if not cyclic:
+        why = "no operator is in a cycle"
+    elif not any(_may_differ(o) for o in topology.operators if o.name in above):
+        why = "operators in cycles, and those that they read, are deterministic"
+    else:
+        return
+    yield SpecWarning(
+        "spec.checkpoint.protocol",
+        f"'communication-induced' cannot help: {why}, so no snapshot can become useless; 'uncoordinated' finds lines as "
+        "good, and sends and stores less",
+    )
+
+
+def _may_differ(operator: OperatorSpec) -> bool:
+    """Whether a replay may give other rows, as far as the resource says it."""
+    silent = operator.deterministic is None
+    return not of_library(operator.class_path) if silent else operator.deterministic is False

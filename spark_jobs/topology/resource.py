@@ -105,7 +105,7 @@ class CheckpointPolicy:
     local_copies_bytes: int = 0
     """On each node, for states that it has stored."""
     protocol: str = "coordinated"
-    """`coordinated` or `uncoordinated`."""
+    """`coordinated`, `uncoordinated` or `communication-induced`."""
     log: str = "none"
     """`none`, `memory` or `checkpointed`."""
     jitter: float = 0.2
@@ -113,8 +113,13 @@ class CheckpointPolicy:
 
     @property
     def uncoordinated(self) -> bool:
-        """Whether each partition stores itself by its own clock."""
-        return self.protocol == "uncoordinated"
+        """Whether each partition stores itself by its own clock, and lines are found; messages may force it to, too."""
+        return self.protocol == "uncoordinated" or self.induced
+
+    @property
+    def induced(self) -> bool:
+        """Whether messages can force a partition to store itself."""
+        return self.protocol == "communication-induced"
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,8 +99,8 @@ class OutputModel(Closed):
 
 class OperatorCheckpointModel(Closed):
     interval: Duration | None = None
-    """Time between the snapshots of each partition of this operator, with `checkpoint.protocol: uncoordinated`; that of the
-    topology where it is not given."""
+    """Time between the snapshots of each partition of this operator, with another `checkpoint.protocol` than `coordinated`;
+    that of the topology where it is not given."""
 
 
 class OperatorModel(Closed):
@@ -122,15 +122,16 @@ class OperatorModel(Closed):
 
 
 class CheckpointModel(Closed):
-    protocol: Literal["coordinated", "uncoordinated"] = "coordinated"
+    protocol: Literal["coordinated", "uncoordinated", "communication-induced"] = "coordinated"
     """Who decides when a partition stores its state. `coordinated`: all partitions do after the same batch. `uncoordinated`:
-    each by its own clock, and it goes back alone when it is lost; needs a `log`."""
+    each by its own clock, and it goes back alone when it is lost; needs a `log`. `communication-induced`: the same, and
+    messages that would make a snapshot useless force one before they are applied; needs `log: checkpointed`."""
     log: Literal["none", "memory", "checkpointed"] = "none"
-    """What keeps the output that receivers have not stored yet, with `protocol: uncoordinated`. `memory`: the sender, in
-    `recovery.bufferMemory` and on its disk. `checkpointed`: its snapshots hold that output, too."""
+    """What keeps the output that receivers have not stored yet, with another `protocol` than `coordinated`. `memory`: the
+    sender, in `recovery.bufferMemory` and on its disk. `checkpointed`: its snapshots hold that output, too."""
     jitter: Annotated[int, Field(ge=0, le=90, strict=True)] = 20
-    """Percentage of the interval by which the time between two snapshots of one partition varies, with `protocol:
-    uncoordinated`, so that not all partitions store at once."""
+    """Percentage of the interval by which the time between two snapshots of one partition varies, with another `protocol`
+    than `coordinated`, so that not all partitions store at once."""
     interval: Duration | None = None
     """Time between global checkpoints, or between the snapshots of one partition; 10s when `everyBatches` is not given
     either."""
@@ -140,7 +141,7 @@ class CheckpointModel(Closed):
     """Directory or URL of the checkpoint store, which every node must reach; immutable once the topology has
     started. By default a directory of the run; needed on Kubernetes, where pods share no directory."""
     keep: Annotated[int, Field(ge=1, le=100, strict=True)] = 3
-    """Number of complete global checkpoints to keep; with `protocol: uncoordinated`, of lines of snapshots."""
+    """Number of complete global checkpoints to keep; with another `protocol` than `coordinated`, of lines of snapshots."""
     standby: Annotated[list[Location], Field(max_length=8)] = Field(default_factory=list)
     """Mirrors of the location, in the order in which they are read where it cannot be, or holds damaged files.
     Nothing is written to them."""
@@ -173,7 +174,8 @@ class RecoveryModel(Closed):
     that checkpoint fit `bufferMemory`; else as `ancestors`. `ancestors`: operators that the lost ones read, directly or not,
     which make their output again. `global`: everything. Strategies `operator-centric` and `blocking`, and topologies with an
     operator that is not deterministic, take everything back. `partition`: nothing, but who has no longer what the lost ones
-    need; it needs `checkpoint.protocol: uncoordinated`, with which `auto` means the same, and `ancestors` nothing."""
+    need; it needs another `checkpoint.protocol` than `coordinated`, with which `auto` means the same, and `ancestors`
+    nothing."""
     mode: Literal["automatic", "recommend"] = "automatic"
     """`recommend` writes plans down and carries none out until it is approved (Kubernetes). Not used by `reprise run`,
     which always acts."""

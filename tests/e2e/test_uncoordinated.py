@@ -1,5 +1,5 @@
-"""Partitions that store themselves by their own clocks on a real cluster: SIGKILL of nodes and of the driver, and the output
-as without faults."""
+"""Partitions that store themselves by their own clocks, or as messages make them, on a real cluster: SIGKILL of nodes and of
+the driver, and the output as without faults."""
 
 from __future__ import annotations
 
@@ -26,23 +26,37 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 
 @pytest.mark.parametrize(
-    ("log", "faults"),
+    ("protocol", "log", "faults"),
     [
-        ("checkpointed", TWO_NODES),
-        ("memory", DRIVER),
-        pytest.param("memory", TWO_NODES, marks=pytest.mark.soak),
-        pytest.param("checkpointed", DRIVER, marks=pytest.mark.soak),
+        ("uncoordinated", "checkpointed", TWO_NODES),
+        ("uncoordinated", "memory", DRIVER),
+        ("communication-induced", "checkpointed", TWO_NODES),
+        pytest.param("uncoordinated", "memory", TWO_NODES, marks=pytest.mark.soak),
+        pytest.param("uncoordinated", "checkpointed", DRIVER, marks=pytest.mark.soak),
+        pytest.param("communication-induced", "checkpointed", DRIVER, marks=pytest.mark.soak),
     ],
-    ids=["two nodes, checkpointed", "driver, memory", "two nodes, memory", "driver, checkpointed"],
+    ids=[
+        "two nodes, checkpointed",
+        "driver, memory",
+        "two nodes, induced",
+        "two nodes, memory",
+        "driver, checkpointed",
+        "driver, induced",
+    ],
 )
 def test_output_is_as_without_faults(
-    log: str, faults: list[Mapping[str, Any]], cluster: EmbeddedCluster, expected: Path, tmp_path: Path
+    protocol: str,
+    log: str,
+    faults: list[Mapping[str, Any]],
+    cluster: EmbeddedCluster,
+    expected: Path,
+    tmp_path: Path,
 ) -> None:
     resource = scenario.topology2(
         NODES,
         **{
             "nodes.cpu": "600m",
-            "checkpoint.protocol": "uncoordinated",
+            "checkpoint.protocol": protocol,
             "checkpoint.log": log,
             "checkpoint.interval": "2s",
         },
@@ -60,3 +74,5 @@ def test_output_is_as_without_faults(
         taken = [line for line in said if "event=line-taken" in line]
         assert any("back=0 everything=False" in line for line in taken), taken
         assert "went-back" in {line["what"] for line in result.incident["timeline"]}
+        if protocol == "communication-induced":
+            assert not any("forced=0" in line for line in taken[1:]), taken

@@ -40,6 +40,59 @@ class Total(Operator):
         return tables["total"]["total"][0].as_py()
 
 
+class Told(Operator):
+    """Emits a random number a batch with the sum of all that it has emitted, and with what it hears of that over a feedback
+    edge: a partition that goes back alone is found out."""
+
+    deterministic = False
+
+    def initial(self, place: Place) -> Any:
+        return 0
+
+    def step(self, state: Any, inbox: Inbox) -> tuple[Any, pa.Table | None]:
+        heard = [i.table["total"][0].as_py() for i in inbox.inputs if "total" in i.table.column_names]
+        toss = self._toss(inbox.batch)
+        row = {"toss": [toss], "own": [state + toss], "heard": [heard[0] if heard else 0]}
+        return state + toss, pa.table(row)
+
+    def _toss(self, batch: int) -> int:
+        return random.randrange(10**6)
+
+    def freeze(self, state: Any) -> Callable[[], Tables]:
+        return lambda: {"own": pa.table({"own": [state]})}
+
+    def restore(self, place: Place, tables: Tables) -> Any:
+        return tables["own"]["own"][0].as_py()
+
+
+class Steady(Told):
+    """The same with numbers that follow from the batch."""
+
+    deterministic = True
+
+    def _toss(self, batch: int) -> int:
+        return random.Random(batch).randrange(10**6)
+
+
+class Ledger(Operator):
+    """Adds up what it gets, and passes on what came with it."""
+
+    def initial(self, place: Place) -> Any:
+        return 0
+
+    def step(self, state: Any, inbox: Inbox) -> tuple[Any, pa.Table | None]:
+        table = inbox.table()
+        assert table is not None
+        total = state + table["toss"][0].as_py()
+        return total, table.append_column("total", pa.array([total]))
+
+    def freeze(self, state: Any) -> Callable[[], Tables]:
+        return lambda: {"total": pa.table({"total": [state]})}
+
+    def restore(self, place: Place, tables: Tables) -> Any:
+        return tables["total"]["total"][0].as_py()
+
+
 class RaisesAt(Operator):
     """Raises at one batch."""
 

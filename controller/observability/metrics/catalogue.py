@@ -257,6 +257,20 @@ METRICS: tuple[Metric, ...] = (
         places=_DRIVER,
     ),
     _counter(
+        "reprise_snapshots_total",
+        "",
+        "Snapshots that partitions have stored, where each does so by its own clock: by that (local), or since messages "
+        "would have made the ones before useless (forced).",
+        Label("cause", ("local", "forced")),
+        places=_DRIVER,
+    ),
+    _counter(
+        "reprise_message_header_bytes_total",
+        "bytes",
+        "What went between nodes with messages for `checkpoint.protocol: communication-induced`, beside rows.",
+        places=_DRIVER,
+    ),
+    _counter(
         "reprise_replay_bytes_total",
         "bytes",
         "Input that restored partitions applied again, up to where the stream was before.",

@@ -67,6 +67,9 @@ class DriverMetrics:
         figures = self.engine.figures
         for origin, states in (("node", figures.states_here), ("store", figures.states_there)):
             yield Sample("reprise_restored_states_total", {"topology": self._name, "origin": origin}, states)
+        lines = self.engine.lines
+        for cause, count in (("local", lines.taken - lines.forced), ("forced", lines.forced)):
+            yield Sample("reprise_snapshots_total", {"topology": self._name, "cause": cause}, count)
         for operator, counted in self.engine.progress.counters.items():
             for counter, value in counted.items():
                 labels = {"topology": self._name, "operator": operator, "counter": counter}
@@ -82,6 +85,7 @@ class DriverMetrics:
         yield "reprise_restore_bytes_total", figures.restore_bytes
         yield "reprise_restore_seconds_total", figures.restore_s
         yield "reprise_restored_partitions_total", figures.restored
+        yield "reprise_message_header_bytes_total", figures.header_bytes
         yield "reprise_replay_bytes_total", figures.replay_bytes
         yield "reprise_replay_seconds_total", figures.replay_s
         yield "reprise_failed_jobs_total", figures.failed_jobs

@@ -116,7 +116,12 @@ def no_room(patch: pytest.MonkeyPatch) -> Callable[[], None]:
     full, put = [True], EdgeBuffer.put
 
     def refused(
-        self: EdgeBuffer, batch: int, watermark: int | None, body: bytes, force: bool = False
+        self: EdgeBuffer,
+        batch: int,
+        watermark: int | None,
+        body: bytes,
+        force: bool = False,
+        header: bytes = b"",
     ) -> None:
         if full and (self.source, self.target, batch) == ("decay.0", "seen.0", 10):
             raise OSError(28, "No space left on device")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from reprise.controller.topology_view import policy_of
 from reprise.scheduler import Scope
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
+from reprise.spark_jobs.topology.check import check
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 
 ALONE = {"checkpoint.protocol": "uncoordinated"}
 LOGGED = {**ALONE, "checkpoint.log": "memory"}
+INDUCED = {"checkpoint.protocol": "communication-induced", "checkpoint.log": "checkpointed"}
 
 
 def resource_of(**changes: object) -> StreamTopology:
@@ -44,6 +48,33 @@ def resource_of(**changes: object) -> StreamTopology:
             "spec.checkpoint.protocol",
             "at most 100,000 edges between partitions",
         ),
+        ({**INDUCED, "checkpoint.log": "memory"}, "spec.checkpoint.log", "needs 'checkpointed'"),
+        ({**INDUCED, "checkpoint.log": "none"}, "spec.checkpoint.log", "needs 'checkpointed'"),
+        (
+            {**INDUCED, "recovery.scope": "ancestors"},
+            "spec.recovery.scope",
+            "with `checkpoint.protocol: communication-induced` lines say who goes back",
+        ),
+        (
+            {
+                **INDUCED,
+                "operators[parse].parallelism": 400,
+                "operators[count].parallelism": 300,
+                "sources[tweets].parallelism": 400,
+            },
+            "spec.checkpoint.protocol",
+            "'communication-induced' is for at most 100,000 edges between partitions",
+        ),
+        (
+            {
+                **INDUCED,
+                "operators[parse].parallelism": 450,
+                "operators[count].parallelism": 200,
+                "sources[tweets].parallelism": 450,
+            },
+            "spec.checkpoint.protocol",
+            "at most 1,000 partitions, as each message says something of each; here are 1,101",
+        ),
         ({**LOGGED, "checkpoint.jitter": 91}, "spec.checkpoint.jitter", "less than or equal to 90"),
     ],
 )
@@ -61,6 +92,8 @@ def test_what_does_not_go_together_is_refused(changes: dict[str, object], field:
         (LOGGED, Scope.PARTITION),
         ({**LOGGED, "recovery.scope": "partition"}, Scope.PARTITION),
         ({**LOGGED, "recovery.scope": "global"}, Scope.GLOBAL),
+        (INDUCED, Scope.PARTITION),
+        ({**INDUCED, "recovery.scope": "global"}, Scope.GLOBAL),
     ],
 )
 def test_how_scopes_and_protocols_relate(changes: dict[str, object], scope: Scope) -> None:
@@ -83,3 +116,32 @@ def test_output_is_kept_with_own_clocks_whatever_the_strategy() -> None:
 def test_an_operator_may_have_an_interval_of_its_own() -> None:
     own = resource_of(**{**LOGGED, "operators[top].checkpoint": {"interval": "5s"}})
     assert [o.checkpoint_interval_s for o in own.operators] == [None, None, 5.0]
+
+
+FEEDBACK = Path("examples/feedback.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "changes", "why"),
+    [
+        (DIAMOND, INDUCED, "no operator is in a cycle"),
+        (FEEDBACK, INDUCED, "operators in cycles, and those that they read, are deterministic"),
+        (FEEDBACK, {**INDUCED, "operators[count].deterministic": False}, None),
+        (
+            FEEDBACK,
+            {
+                **INDUCED,
+                "operators[decay].class": "tests.support.scripted:Passing",
+                "operators[decay].with": {},
+            },
+            None,
+        ),
+        (DIAMOND, {**ALONE, "checkpoint.log": "checkpointed"}, None),
+    ],
+)
+def test_forced_snapshots_that_can_help_nobody_are_warned_of(
+    text: str, changes: dict[str, object], why: str | None
+) -> None:
+    found = [w for w in check(load_text(text, changes=changes)) if w.field == "spec.checkpoint.protocol"]
+    assert [why in w.reason for w in found if why] == ([True] if why else [])
+    assert len(found) == bool(why)
