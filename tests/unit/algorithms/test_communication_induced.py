@@ -155,6 +155,70 @@ def test_who_has_no_reason_is_forced_to_nothing(story: str) -> None:
     assert not history.processes[1].must_checkpoint([header])
 
 
+# -- the protocol, entry by entry --------------------------------------------------------------------------------------
+
+
+class EntryByEntry:
+    """HMNR as it is printed, with lists."""
+
+    def __init__(self, index: int, processes: int) -> None:
+        self.i, self.all = index, range(processes)
+        self.lc, self.ckpt = 0, [0] * processes
+        self.take()
+
+    def take(self) -> None:
+        self.sent_to = [False for _ in self.all]
+        self.taken = [k != self.i for k in self.all]
+        self.greater = [k != self.i for k in self.all]
+        self.lc += 1
+        self.ckpt[self.i] += 1
+
+    def forced(self, m: Header) -> bool:
+        first = any(self.sent_to[k] and m.greater[k] for k in self.all) and m.lc > self.lc
+        return bool(first or (m.ckpt[self.i] == self.ckpt[self.i] and m.taken[self.i]))
+
+    def receive(self, m: Header) -> None:
+        if m.lc > self.lc:
+            self.lc = m.lc
+            self.greater = [k != self.i and bool(m.greater[k]) for k in self.all]
+        elif m.lc == self.lc:
+            self.greater = [self.greater[k] and bool(m.greater[k]) for k in self.all]
+        for k in self.all:
+            if k != self.i and m.ckpt[k] > self.ckpt[k]:
+                self.ckpt[k], self.taken[k] = int(m.ckpt[k]), bool(m.taken[k])
+            elif k != self.i and m.ckpt[k] == self.ckpt[k]:
+                self.taken[k] = self.taken[k] or bool(m.taken[k])
+
+
+bits = st.lists(st.booleans(), min_size=3, max_size=3)
+headers = st.builds(
+    lambda lc, ckpt, taken, greater: Header(lc, np.array(ckpt), np.array(taken), np.array(greater)),
+    st.integers(0, 4), st.lists(st.integers(0, 3), min_size=3, max_size=3), bits, bits,
+)  # fmt: skip
+
+
+@examples(200)
+@given(st.lists(st.one_of(headers, st.integers(0, 2), st.none()), max_size=12))
+def test_each_entry_becomes_what_the_protocol_says(events: list[Header | int | None]) -> None:
+    """A header is received, a number is a process that something is sent to, None is a snapshot."""
+    found, expected = Process(1, 3), EntryByEntry(1, 3)
+    for event in events:
+        if event is None:
+            found.take_checkpoint()
+            expected.take()
+        elif isinstance(event, int):
+            said = found.send([event])
+            expected.sent_to[event] = True
+            assert (said.lc, said.ckpt.tolist()) == (expected.lc, expected.ckpt)
+        else:
+            assert found.must_checkpoint([event]) == expected.forced(event)
+            found.receive([event])
+            expected.receive(event)
+        assert found.lc == expected.lc
+        for name in ("ckpt", "sent_to", "taken", "greater"):
+            assert getattr(found, name).tolist() == getattr(expected, name), name
+
+
 # -- batches: every process receives all of a batch at once, sends, and may store itself -------------------------------
 
 Local = Callable[[int, int], bool]
