@@ -12,7 +12,7 @@ MOSTLY_WAITING := tests/unit tests/kafka
 
 .PHONY: help setup lock sbom wheel demo demo-kafka test test-fast test-soak mutants control-plane lint generate \
 	bench-recovery bench-checkpoints bench-calm bench-notice bench-node-start bench-overhead bench-pace bench-width \
-	bench-exchange bench-planners bench-kafka bench-protocols \
+	bench-exchange bench-planners bench-kafka bench-protocols bench-state \
 	bench-operator clean
 
 help:  ## this list
@@ -97,8 +97,7 @@ bench-recovery: setup  ## figs. 12 and 15: incremental, blocking, operator-centr
 bench-checkpoints: setup  ## one query lost by each checkpointing protocol: restart, recovery, what was stored, skipped, useless
 	$(BIN)/python -m benchmarks.checkpoints --out out/bench-checkpoints
 
-bench-protocols: setup  ## what messages carry for each checkpointing protocol, and which snapshots are skipped or useless
-	$(BIN)/python -m benchmarks.protocols --out out/bench-protocols
+.PHONY: \
 
 bench-calm: setup  ## half of a topology restores from a store that sleeps, and catches up: what the other half notices
 	$(BIN)/python -m benchmarks.calm --out out/bench-calm

@@ -20,8 +20,8 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from reprise.algorithms.positions import Positions
 from reprise.algorithms.recovery_line import Edge, Impossible, World, by_end, line
@@ -64,6 +64,9 @@ class LocalLines:
     """What each partition at work was restored from."""
     restored: dict[str, int] = field(default_factory=dict)
     """The positions of those, since something failed."""
+    _last: dict[str, Snapshot] = field(default_factory=dict)
+    """What each partition has stored last since it was restored: the next one may have pages in its files, also while it
+    is behind those that were stored before."""
     taken: int = 0
     """Snapshots that were ever stored for this driver."""
     bytes_taken: int = 0
@@ -136,7 +139,7 @@ class LocalLines:
         """A partition has stored itself."""
         if not self.active or not self.resource.checkpoint.uncoordinated:
             return
-        file = None if ack.file is None else StateFile(**ack.file)
+        file = None if ack.file is None else StateFile.from_json(ack.file)
         before = self.snapshots[ack.partition]
         number = 1 + max((s.number for s in before), default=0)
         stored = Snapshot(
@@ -148,6 +151,7 @@ class LocalLines:
             return  # a report that came twice
         known = {s.position: s for s in before} | {stored.position: stored}
         self.snapshots[ack.partition] = tuple(known[k] for k in sorted(known))
+        self._last[ack.partition] = stored
         self.taken += 1
         self.forced += ack.forced
         self.bytes_taken += 0 if file is None else file.size
@@ -183,27 +187,33 @@ class LocalLines:
         keep = self.resource.checkpoint.keep
         for old in sorted(self._kept)[:-keep]:
             del self._kept[old]
-        begins = [self.origins[p] for p in installing if p in self.origins]
+        begins = {p: [self.origins[p]] for p in installing if p in self.origins}
+        if self.resource.checkpoint.paged:
+            for partition, s in self.origins.items():
+                begins.setdefault(partition, []).append(self._last.get(partition, s))
+        begun = [s for some in begins.values() for s in some]
         named = {id(s): s for kept in (*self._kept.values(), self.line) for s in kept.values()}
-        needed = {s.file.path for s in (*named.values(), *begins) if s.file is not None}
+        needed = _files((*named.values(), *begun))
         gone: list[str] = []
         anew = 0 if not self.restore_point.ledger.trimmed else -1  # whether the stream can begin again
         for partition, known in self.snapshots.items():
             least = self.line[partition].position
             stay = tuple(
-                s for s in known if s.position >= least or s.position == anew or id(s) in named or s in begins
+                s
+                for s in known
+                if s.position >= least
+                or s.position == anew
+                or id(s) in named
+                or s in begins.get(partition, ())
             )
             if len(stay) < len(known):
-                paths = {s.file.path for s in stay if s.file is not None} | needed
-                gone += [
-                    s.file.path
-                    for s in known
-                    if s not in stay and s.file is not None and s.file.path not in paths
-                ]
+                gone += _files(s for s in known if s not in stay) - _files(stay) - needed
                 self.snapshots[partition] = stay
-        oldest = min([*self._kept, *(s.position for s in begins)])
+        oldest = min([*self._kept, *(s.position for s in begun)])
         self.restore_point.store.remove_states(gone)
-        return self.restore_point.store.prune(keep, oldest)
+        named_now = (s for known in (*self.snapshots.values(), begun) for s in known)
+        others = {path for s in named_now if s.file is not None for path in s.file.others}
+        return self.restore_point.store.prune(keep, oldest, others)
 
     def replaced(self) -> None:
         """A global checkpoint is complete: nothing is restored from a line that another protocol has left."""
@@ -239,6 +249,7 @@ class LocalLines:
             if s.position or partition in self.origins:  # else the stream begins
                 self.restored[partition] = s.position
             self.origins[partition] = s
+            self._last.pop(partition, None)
             self._since.pop(partition, None)
             self.clocks.installed(partition, s.position)
         if everything:
@@ -278,7 +289,7 @@ class LocalLines:
             since = None
             if self.topology.partitions[partition].is_source and s.channels:
                 since = min(s.channels.values()) - 1
-            file = None if s.file is None else asdict(s.file)
+            file = None if s.file is None else s.file.to_json()
             yield partition, Install(s.position, file, watermark=s.watermark, since=since)
 
     def _discard_behind(self, chosen: Line) -> None:
@@ -401,6 +412,11 @@ class _Floors(Mapping[Edge, int]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+def _files(snapshots: Iterable[Snapshot]) -> set[str]:
+    """Every file without which one of these cannot be restored."""
+    return {path for s in snapshots if s.file is not None for path in s.file.paths}
 
 
 def _same(one: Snapshot, other: Snapshot) -> bool:

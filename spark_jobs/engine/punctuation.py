@@ -86,7 +86,7 @@ class Punctuations:
     def acknowledge(self, ack: Ack) -> None:
         """A partition has stored its state."""
         if ack.position in self._acks:
-            file = None if ack.file is None else StateFile(**ack.file)
+            file = None if ack.file is None else StateFile.from_json(ack.file)
             self._acks[ack.position][ack.partition] = Snapshot.round(ack.partition, ack.position, file)
 
     def acknowledged(self, partitions: Collection[str]) -> Iterator[tuple[int, dict[str, Snapshot]]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.engine.punctuation import Punctuations
@@ -113,7 +113,7 @@ class RestorePoint:
         if manifest.apart:
             raise LineError(position)
         return {
-            p: Install(s.position, None if s.file is None else asdict(s.file))
+            p: Install(s.position, None if s.file is None else s.file.to_json())
             for p, s in manifest.snapshots.items()
         }
 

@@ -16,6 +16,7 @@ from reprise.algorithms.failure import Failure, FailureKind
 from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.contract import Range
 from reprise.spark_jobs.errors import WireError
+from reprise.spark_jobs.state.snapshot import StateFile
 from reprise.spark_jobs.version import VERSION, require_same
 
 Order = tuple[int, int]
@@ -39,8 +40,8 @@ class Install:
 
 
 def size_of(file: Mapping[str, Any] | None) -> int:
-    """Bytes of a state file as `Install` and `Ack` name it; 0 where there is none."""
-    return int(file["size"]) if file else 0
+    """Bytes of a state whose file `Install` or `Ack` names; 0 where there is none."""
+    return StateFile.from_json(file).state_bytes if file else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,7 @@ class Preparing:
         tables, sink = prepared.tables, prepared.sink
         state = operator.initial(partition.place) if tables is None else None  # `restore` gives it
         runtime = OperatorRuntime(partition, operator, state, position, budget, sink)
+        runtime.paged = self.resource.checkpoint.paged
         held_back = any(name.startswith(STAGED) for name in tables or {})
         if sink is not None and (held_back or not replayable(partition.id, self.resource, topology)):
             runtime.staged = {}  # also where other code, now replayable, goes on from output that was not shown yet
@@ -144,7 +145,7 @@ def state_tables(store: CheckpointStore, install: Install) -> Tables | None:
     if install.file is None:
         return None
     try:
-        return store.read_state(StateFile(**install.file))
+        return store.read_state(StateFile.from_json(install.file))
     except CheckpointError:
         raise
     except Exception as error:  # a store's client library raises what it likes

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from reprise.algorithms.positions import Positions
-from reprise.spark_jobs.contract import Tables
 from reprise.spark_jobs.node.channels import CHANNELS, Row, held, table_of
 from reprise.spark_jobs.node.induced import INDUCED
 from reprise.spark_jobs.node.runtime import (
@@ -27,13 +26,14 @@ from reprise.spark_jobs.node.runtime import (
     SourceRuntime,
     watermark_table,
 )
+from reprise.spark_jobs.pages import Parts
 
 
 @dataclass(frozen=True, slots=True)
 class LocalState:
     """A partition as it is now.  `encode`: makes the tables of its file; None: it has none."""
 
-    encode: Callable[[], Tables] | None
+    encode: Callable[[], Parts] | None
     channels: Mapping[str, int] = field(default_factory=dict)
     """Target -> first batch that can be given to it by who is restored from this."""
     watermark: int | None = None
@@ -86,7 +86,7 @@ def _frozen(runtime: Runtime, rows: Sequence[Row], always: bool = False) -> Loca
         return LocalState(None, channels, runtime.watermark)
     state, watermark = runtime.freeze({}), runtime.watermark
 
-    def encode() -> Tables:
+    def encode() -> Parts:
         tables = {WATERMARK: watermark_table(watermark)} if state is None else dict(state())
         return {**tables, CHANNELS: table_of(rows)}
 
@@ -105,7 +105,7 @@ def _source(runtime: SourceRuntime, always: bool) -> LocalState:
     batches, watermarks = (pa.array([row[column] for row in known], pa.int64()) for column in (0, 1))
     table = pa.table({"batch": batches, "watermark": watermarks})
 
-    def encode() -> Tables:
+    def encode() -> Parts:
         return {MARKS_ALONE: table} if state is None else {**state(), MARKS: table}
 
     return LocalState(encode, channels)

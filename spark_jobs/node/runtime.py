@@ -34,6 +34,8 @@ from reprise.spark_jobs.node.channels import CHANNELS, put_back
 from reprise.spark_jobs.node.induced import INDUCED, Induced
 from reprise.spark_jobs.node.wire import Message, decode_table, encode_table
 from reprise.spark_jobs.operators.frames import END_OF_TIME
+from reprise.spark_jobs.operators.paged import freezer
+from reprise.spark_jobs.pages import Parts
 from reprise.spark_jobs.sinks import Sink
 from reprise.spark_jobs.state.ledger import has_ended
 from reprise.spark_jobs.topology import Partition, route
@@ -201,7 +203,7 @@ class Runtime(ABC):
         return {}
 
     @abstractmethod
-    def freeze(self, loops: Mapping[str, bytes]) -> Callable[[], Tables] | None:
+    def freeze(self, loops: Mapping[str, bytes]) -> Callable[[], Parts] | None:
         """The state at `position`, with `loops`, encoded later by what is returned; None when there is nothing to store."""
 
     @abstractmethod
@@ -304,7 +306,7 @@ class SourceRuntime(Runtime):
         # a source receives nothing: what it says now it could as well have said then
         return Message(self.partition.id, target, batch, watermark, None, self.header), bodies[target]
 
-    def freeze(self, loops: Mapping[str, bytes]) -> Callable[[], Tables] | None:
+    def freeze(self, loops: Mapping[str, bytes]) -> Callable[[], Parts] | None:
         return None if self.state is None else self.source.freeze(self.state)
 
     def restore(self, tables: Tables) -> None:
@@ -343,6 +345,8 @@ class OperatorRuntime(Runtime):
         self._handed = 0
         """The last staged batch that the sink was given; it is kept until the sink shows it."""
         self.watermark: int | None = None
+        self.paged = False
+        """Whether its state is frozen in pages, where its operator offers them."""
 
     @property
     def settled(self) -> int:
@@ -449,15 +453,15 @@ class OperatorRuntime(Runtime):
             t: self.buffers[t].body(self.position) for t, e in entries.items() if e is not None and e.size
         }
 
-    def freeze(self, loops: Mapping[str, bytes]) -> Callable[[], Tables] | None:
+    def freeze(self, loops: Mapping[str, bytes]) -> Callable[[], Parts] | None:
         """State, watermark and, for a cycle, its loops."""
-        state = self.operator.freeze(self.state) if self.state is not None else None
+        state = freezer(self.operator, self.paged)(self.state) if self.state is not None else None
         watermark = self.watermark
         staged = dict(self.staged or {})
         if state is None and not loops and watermark is None and not staged:
             return None
 
-        def encode() -> Tables:
+        def encode() -> Parts:
             tables = dict(state()) if state is not None else {}
             tables[WATERMARK] = watermark_table(watermark)
             for target, body in loops.items():

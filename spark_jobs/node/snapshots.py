@@ -16,16 +16,18 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 
 from polars.exceptions import PanicException
 
-from reprise.spark_jobs.contract import Tables
 from reprise.spark_jobs.node.command import Ack
 from reprise.spark_jobs.node.local_state import LocalState
+from reprise.spark_jobs.pages import Parts
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
+from reprise.spark_jobs.state.page_file import OvertakenError, PagedState, tables_alone
+from reprise.spark_jobs.state.snapshot import StateFile
 
-Encode = Callable[[], Tables]
+Encode = Callable[[], Parts]
 
 RETRY_S = 1.0
 """Between two attempts to store a snapshot."""
@@ -41,6 +43,9 @@ class FrozenState:
     encode: Encode
     local: LocalState | None = None
     """Set for a snapshot by the partition's own clock, which is worth storing for as long as the installation stands."""
+    held: list[PagedState] = field(default_factory=list)
+    """A state in pages, once it is encoded: the same bytes are stored when that is tried again, as it is known no longer by
+    then what a file had of it when it was frozen."""
 
 
 class SnapshotWriter:
@@ -118,6 +123,7 @@ class SnapshotWriter:
                         f"{job.partition}: checkpoint {job.position} not stored: {type(error).__name__}: {error}"
                     )
                 wanted = job.local is not None or job.position in self._open
+                wanted = wanted and not isinstance(error, OvertakenError)
                 if not self._closing.wait(RETRY_S) and wanted:
                     self._jobs.put(job)
             else:
@@ -126,9 +132,16 @@ class SnapshotWriter:
                         self._acks.append(ack)
 
     def _stored(self, job: FrozenState) -> Ack:
-        writer = f"{self._host}.{job.installation}"
-        file = self._store.write_state(job.position, job.partition, writer, job.encode())
+        file = self._write(job, f"{self._host}.{job.installation}")
         local = job.local or LocalState(None)
         return Ack(
-            job.partition, job.installation, job.position, asdict(file), local.channels, forced=local.forced
+            job.partition, job.installation, job.position, file.to_json(), local.channels, forced=local.forced
         )
+
+    def _write(self, job: FrozenState, writer: str) -> StateFile:
+        if not job.held:
+            parts = job.encode()
+            if (tables := tables_alone(parts)) is not None:
+                return self._store.write_state(job.position, job.partition, writer, tables)
+            job.held.append(self._store.pages_of(job.position, job.partition, writer, parts))
+        return self._store.write_pages(job.held[0])

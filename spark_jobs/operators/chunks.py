@@ -14,16 +14,18 @@ import numpy as np
 import pyarrow as pa
 
 from reprise.spark_jobs.operators.frames import ColumnError, Ints
+from reprise.spark_jobs.pages import FrozenRows, Part, StoredPages
 
 
 class ChunkStore:
     """An append-only table."""
 
-    __slots__ = ("_chunks", "size")
+    __slots__ = ("_chunks", "_stored", "size")
 
     def __init__(self, table: pa.Table | None = None) -> None:
         self._chunks: tuple[pa.Table, ...] = ()
         self.size = 0
+        self._stored: StoredPages | None = None
         if table is not None and table.num_rows:
             self.append(table)
 
@@ -61,6 +63,15 @@ class ChunkStore:
         """A function that gives all rows as they are now; a table without columns when there are none."""
         chunks = self._chunks
         return lambda: pa.concat_tables(chunks).combine_chunks() if chunks else pa.table({})
+
+    def freeze_pages(self) -> Callable[[], Part]:
+        """The same, in pages."""
+        if not self.size:
+            return self.freeze()
+        if self._stored is None:
+            self._stored = StoredPages()
+        frozen = FrozenRows(self._chunks, self.size, self._stored)
+        return lambda: (frozen,)
 
 
 def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:

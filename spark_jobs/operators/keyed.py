@@ -11,15 +11,17 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from reprise.spark_jobs.contract import Columns, Inbox, Operator, Place, Tables
+from reprise.spark_jobs.contract import Columns, Inbox, Place, Tables
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators import slots as slotted
 from reprise.spark_jobs.operators.aggregates import ROWS, parse_aggregates, partials, require_columns
 from reprise.spark_jobs.operators.frames import inbox_table, one_row, rows
 from reprise.spark_jobs.operators.keys import KeyIndex, group
 from reprise.spark_jobs.operators.latest import LatestRows, LatestRowsOperator
+from reprise.spark_jobs.operators.paged import PagedOperator
 from reprise.spark_jobs.operators.parameters import names
 from reprise.spark_jobs.operators.slots import Accumulators
+from reprise.spark_jobs.pages import Parts
 from reprise.spark_jobs.topology.columns import merged, require
 
 
@@ -31,7 +33,7 @@ class KeyedState:
     values: Accumulators = field(default_factory=Accumulators)
 
 
-class KeyedAggregate(Operator):
+class KeyedAggregate(PagedOperator):
     """Aggregates by `keys` over everything seen so far; emits the keys that changed, with their
     aggregates."""
 
@@ -69,6 +71,11 @@ class KeyedAggregate(Operator):
 
     def freeze(self, state: KeyedState) -> Callable[[], Tables]:
         keys, values, size = state.index.freeze(), state.values.freeze(), state.index.size
+        return lambda: {"keys": keys(), "values": values(), "meta": pa.table({"slots": [size]})}
+
+    def freeze_pages(self, state: KeyedState) -> Callable[[], Parts]:
+        keys, values = state.index.freeze_pages(), state.values.freeze_pages()
+        size = state.index.size
         return lambda: {"keys": keys(), "values": values(), "meta": pa.table({"slots": [size]})}
 
     def restore(self, place: Place, tables: Tables) -> KeyedState:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from reprise.spark_jobs.operators.chunks import ChunkStore
 from reprise.spark_jobs.operators.frames import ColumnError, Ints, column
+from reprise.spark_jobs.pages import Part
 
 _NAN = float("nan")
 """The one NaN of dicts: two different ones are never equal."""
@@ -123,6 +124,10 @@ class KeyIndex:
     def freeze(self) -> Callable[[], pa.Table]:
         """A function that gives all keys in slot order, as of now."""
         return self._keys.freeze()
+
+    def freeze_pages(self) -> Callable[[], Part]:
+        """The same, in pages."""
+        return self._keys.freeze_pages()
 
     def keep(self, slots: Ints) -> KeyIndex:
         """A new index of only these keys, renumbered in this order."""

@@ -15,13 +15,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from reprise.spark_jobs.contract import Columns, Inbox, Operator, Place, Tables
+from reprise.spark_jobs.contract import Columns, Inbox, Place, Tables
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators.batch_windows import parse_windows
 from reprise.spark_jobs.operators.chunks import ChunkStore
 from reprise.spark_jobs.operators.frames import ColumnError, Ints, column, concat, inbox_table, one_row
 from reprise.spark_jobs.operators.keys import KeyIndex, group
+from reprise.spark_jobs.operators.paged import PagedOperator
 from reprise.spark_jobs.operators.parameters import names
+from reprise.spark_jobs.pages import Parts
 from reprise.spark_jobs.topology.columns import input_of, require
 
 WINDOW = ("window_start", "window_end")
@@ -74,7 +76,7 @@ class PairState:
     window: tuple[int, int] | None = None
 
 
-class Join(Operator):
+class Join(PagedOperator):
     """Every pair of a row from `left` and one from `right` with equal `keys`, emitted in the batch that brings the
     later one.
 
@@ -179,9 +181,11 @@ class Join(Operator):
         }
 
     def freeze(self, state: PairState) -> Callable[[], Tables]:
-        left, right = state.left.rows.freeze(), state.right.rows.freeze()
-        start, end = state.window or (None, None)
-        meta = pa.table({"start": pa.array([start], pa.int64()), "end": pa.array([end], pa.int64())})
+        left, right, meta = state.left.rows.freeze(), state.right.rows.freeze(), _meta(state)
+        return lambda: {"left": left(), "right": right(), "meta": meta}
+
+    def freeze_pages(self, state: PairState) -> Callable[[], Parts]:
+        left, right, meta = state.left.rows.freeze_pages(), state.right.rows.freeze_pages(), _meta(state)
         return lambda: {"left": left(), "right": right(), "meta": meta}
 
     def restore(self, place: Place, tables: Tables) -> PairState:
@@ -198,3 +202,8 @@ class Join(Operator):
 
 def _taken(side: Side, numbers: Ints) -> pa.Table | None:
     return side.rows.take(numbers) if len(numbers) else None
+
+
+def _meta(state: PairState) -> pa.Table:
+    start, end = state.window or (None, None)
+    return pa.table({"start": pa.array([start], pa.int64()), "end": pa.array([end], pa.int64())})

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from reprise.spark_jobs.contract import Columns, Inbox, Operator, Place, Tables
+from reprise.spark_jobs.contract import Columns, Inbox, Place, Tables
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators import slots as slotted
 from reprise.spark_jobs.operators.aggregates import (
@@ -26,9 +26,11 @@ from reprise.spark_jobs.operators.aggregates import (
 from reprise.spark_jobs.operators.batch_windows import parse_windows
 from reprise.spark_jobs.operators.frames import column, inbox_table, one_row, rows
 from reprise.spark_jobs.operators.keys import KeyIndex, group
+from reprise.spark_jobs.operators.paged import PagedOperator
 from reprise.spark_jobs.operators.pairs import WINDOW
 from reprise.spark_jobs.operators.parameters import names
 from reprise.spark_jobs.operators.slots import Accumulators
+from reprise.spark_jobs.pages import Parts
 from reprise.spark_jobs.topology.columns import merged, require
 
 
@@ -41,7 +43,7 @@ class RunningState:
     window: tuple[int, int] | None = None
 
 
-class RunningAggregate(Operator):
+class RunningAggregate(PagedOperator):
     """One row for every row that comes: its key, the aggregates of its key up to and with it, and the columns `keep`
     of the row.
 
@@ -110,13 +112,26 @@ class RunningAggregate(Operator):
         return {"keys": state.index.size}
 
     def freeze(self, state: RunningState) -> Callable[[], Tables]:
-        keys, values, size = state.index.freeze(), state.values.freeze(), state.index.size
-        start, end = state.window or (None, None)
-        meta = {"start": pa.array([start], pa.int64()), "end": pa.array([end], pa.int64()), "slots": [size]}
-        return lambda: {"keys": keys(), "values": values(), "meta": pa.table(meta)}
+        keys, values, meta = state.index.freeze(), state.values.freeze(), _meta(state)
+        return lambda: {"keys": keys(), "values": values(), "meta": meta}
+
+    def freeze_pages(self, state: RunningState) -> Callable[[], Parts]:
+        keys, values, meta = state.index.freeze_pages(), state.values.freeze_pages(), _meta(state)
+        return lambda: {"keys": keys(), "values": values(), "meta": meta}
 
     def restore(self, place: Place, tables: Tables) -> RunningState:
         meta = one_row(tables["meta"])
         window = None if meta["start"] is None else (meta["start"], meta["end"])
         index = KeyIndex(self.keys, tables["keys"], meta["slots"])
         return RunningState(index, slotted.restore(tables["values"]), window)
+
+
+def _meta(state: RunningState) -> pa.Table:
+    start, end = state.window or (None, None)
+    return pa.table(
+        {
+            "start": pa.array([start], pa.int64()),
+            "end": pa.array([end], pa.int64()),
+            "slots": [state.index.size],
+        }
+    )

@@ -2,6 +2,8 @@
 
 Freezing must not hold up processing, so `freeze` only takes references and marks the arrays as shared;
 whoever writes next copies what it writes to.  Invariant: an array handed out by `freeze` never changes.
+
+`freeze_pages` copies nothing whole: from the first call on pages are kept of what is written (`reprise.spark_jobs.pages`).
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import pyarrow as pa
 
 from reprise.spark_jobs.operators.aggregates import ROWS, Partials, combine, identity
 from reprise.spark_jobs.operators.frames import ColumnError, Ints
+from reprise.spark_jobs.pages import PageSet, Part
 
 _LEAST = 256
 
@@ -20,17 +23,21 @@ _LEAST = 256
 class Accumulators:
     """Named arrays over slots 0..size-1 (slots beyond an array's end hold its identity)."""
 
-    __slots__ = ("_arrays", "_shared", "size")
+    __slots__ = ("_arrays", "_pages", "_shared", "size")
 
     def __init__(self, arrays: Partials | None = None) -> None:
         self._arrays: Partials = dict(arrays or {})
         self.size = len(next(iter(self._arrays.values()))) if self._arrays else 0
         self._shared = bool(self._arrays)
+        self._pages: PageSet | None = None
+        """Kept from the first `freeze_pages` on."""
 
     def update(self, slots: Ints, values: Partials) -> None:
         """Combine one value a slot into each named array; `slots` must be distinct."""
         values = self.fit(values)
         self._own(max(self.size, int(slots.max()) + 1), values)
+        if self._pages is not None:
+            self._pages.touch(slots)
         for name, value in values.items():
             array = self._arrays[name]
             array[slots] = combine(name, array[slots], value)
@@ -57,6 +64,15 @@ class Accumulators:
         arrays, size = dict(self._arrays), self.size
         return lambda: pa.table({name: array[:size] for name, array in arrays.items()})
 
+    def freeze_pages(self) -> Callable[[], Part]:
+        """The same, in pages; a table without columns where nothing was ever written."""
+        if any(len(array) < self.size for array in self._arrays.values()) or not self._arrays:
+            return self.freeze()
+        if self._pages is None:
+            self._pages = PageSet(self.size)
+        frozen = self._pages.freeze(self._arrays, self.size)
+        return lambda: (frozen,)
+
     def take(self, slots: Ints) -> Accumulators:
         """The same values under new numbers: slot `slots[i]` becomes i; trailing empty slots are cut."""
         inside = slots[slots < self.size]
@@ -73,6 +89,9 @@ class Accumulators:
                 values = {**values, name: np.full(len(value), identity(name, array.dtype), array.dtype)}
             elif _only_nulls(name, self._arrays):
                 self._arrays[name] = np.full(len(array), identity(name, value.dtype), value.dtype)
+                if self._pages is not None:
+                    self._arrays = {other: held.copy() for other, held in self._arrays.items()}
+                    self._pages.replaced(changed=True)
             else:
                 raise ColumnError(
                     f"{name} changed its type from {array.dtype} to {value.dtype} between batches"
@@ -81,6 +100,7 @@ class Accumulators:
 
     def _own(self, size: int, values: Partials) -> None:
         """Make every array in `values` writable and at least `size` long."""
+        pages, before = self._pages, {} if self._pages is None else dict(self._arrays)
         for name, value in values.items():
             array = self._arrays.get(name)
             if array is None or len(array) < size or self._shared:
@@ -92,7 +112,18 @@ class Accumulators:
                     grown[: self.size] = array[: self.size]
                 self._arrays[name] = grown
         self._shared = False
+        if pages is not None:
+            self._tell(pages, before)
+            pages.extend(self.size, size)
         self.size = size
+
+    def _tell(self, pages: PageSet, before: Partials) -> None:
+        """Pages are of all arrays: where one is another now, all are, and snapshots keep those that were."""
+        same = [name for name, array in before.items() if self._arrays[name] is array]
+        if len(same) < len(self._arrays):
+            for name in same:
+                self._arrays[name] = self._arrays[name].copy()
+            pages.replaced(changed=len(before) < len(self._arrays))
 
 
 def _only_nulls(name: str, values: Partials) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from reprise.spark_jobs.contract import LATE_ROWS, Columns, Inbox, Operator, Place, Tables
+from reprise.spark_jobs.contract import LATE_ROWS, Columns, Inbox, Place, Tables
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators import slots as slotted
 from reprise.spark_jobs.operators.aggregates import (
@@ -39,8 +39,10 @@ from reprise.spark_jobs.operators.frames import (
     times,
 )
 from reprise.spark_jobs.operators.keys import KeyIndex, group
+from reprise.spark_jobs.operators.paged import PagedOperator
 from reprise.spark_jobs.operators.parameters import choice, duration_us, names
 from reprise.spark_jobs.operators.slots import Accumulators
+from reprise.spark_jobs.pages import Parts, pieces
 from reprise.spark_jobs.topology.columns import merged, require
 
 _COMPACT_FROM = 1024
@@ -62,7 +64,7 @@ Touched = dict[int, Ints]
 """For each pane of a batch, the distinct slots that got rows."""
 
 
-class SlidingWindow(Operator):
+class SlidingWindow(PagedOperator):
     """Windows of `size` that start every `slide`; rows carry `window_start`, `window_end`, `time` (window_end
     - 1), keys and aggregates.
 
@@ -224,21 +226,23 @@ class SlidingWindow(Operator):
                 state.panes = {p: a.take(live) for p, a in state.panes.items()}
 
     def freeze(self, state: WindowState) -> Callable[[], Tables]:
-        keys, panes = state.index.freeze(), [(p, a.freeze(), a.size) for p, a in state.panes.items()]
-        meta = {
-            "slots": [state.index.size],
-            "late": [state.late],
-            "closed": pa.array([state.closed], pa.int64()),
-        }
+        keys, panes, few = state.index.freeze(), [a.freeze() for a in state.panes.values()], _few(state)
 
         def encode() -> Tables:
-            tables = {"keys": keys(), "meta": pa.table(meta)}
+            tables = {"keys": keys(), **few}
             if panes:
-                tables["panes"] = pa.table(
-                    {"start": [p for p, _, _ in panes], "size": [n for _, _, n in panes]}
-                )
-                tables["values"] = pa.concat_tables([encode() for _, encode, _ in panes]).combine_chunks()
+                tables["values"] = pa.concat_tables([encode() for encode in panes]).combine_chunks()
             return tables
+
+        return encode
+
+    def freeze_pages(self, state: WindowState) -> Callable[[], Parts]:
+        keys, few = state.index.freeze_pages(), _few(state)
+        panes = [a.freeze_pages() for a in state.panes.values()]
+
+        def encode() -> Parts:
+            values = [piece for pane in panes for piece in pieces(pane())]
+            return {"keys": keys(), **few, **({"values": values} if panes else {})}
 
         return encode
 
@@ -286,6 +290,16 @@ class TumblingWindow(SlidingWindow):
 
     def _changes(self, state: WindowState, touched: Touched, before: int | None) -> pa.Table | None:
         return self._rows(state, [(start + self.size, touched[start]) for start in sorted(touched)])
+
+
+def _few(state: WindowState) -> dict[str, pa.Table]:
+    """What is small of a state: `meta`, and which panes there are."""
+    meta = {"slots": [state.index.size], "late": [state.late], "closed": pa.array([state.closed], pa.int64())}
+    few = {"meta": pa.table(meta)}
+    if state.panes:
+        sizes = [a.size for a in state.panes.values()]
+        few["panes"] = pa.table({"start": list(state.panes), "size": sizes})
+    return few
 
 
 def _union(slots: Sequence[Ints]) -> Ints:

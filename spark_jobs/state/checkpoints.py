@@ -5,7 +5,8 @@ Layout below the location (any fsspec URL): `cp-<position>/<partition>.<incarnat
 epoch, so none replaces another's; which of them count is told by `reprise.spark_jobs.state.epochs`.
 Files are written under a name of the writer's own, so that a zombie cannot overwrite what another node wrote; the manifest
 names the files that count, with size and SHA-256, and is written last.  A checkpoint without manifest does not exist.
-What is in a state file: `reprise.spark_jobs.state.state_file`.
+What is in a state file: `reprise.spark_jobs.state.state_file`; of a state in pages, some of which are in earlier files:
+`reprise.spark_jobs.state.page_file`.  Invariant: a file stays for as long as a checkpoint that is kept has pages in it.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ import pyarrow as pa
 
 from reprise.spark_jobs.contract import Tables
 from reprise.spark_jobs.errors import CheckpointError, DamagedError, StoreError
+from reprise.spark_jobs.pages import Parts
 from reprise.spark_jobs.state.epochs import Fence, recorded
 from reprise.spark_jobs.state.local_copies import LocalCopies
 from reprise.spark_jobs.state.manifest import Manifest
+from reprise.spark_jobs.state.page_file import PagedState, Span, decode_pages, encode_pages
 from reprise.spark_jobs.state.snapshot import StateFile
 from reprise.spark_jobs.state.state_file import decode_state, encoded
 from reprise.spark_jobs.storage.files import Files
@@ -54,6 +57,10 @@ class CheckpointStore:
         """Checkpoints whose manifest is written, and that may be void: whether a later driver has begun was not seen."""
         self._counted: dict[int, int] = {}
         """Whose manifest of each checkpoint counts, by the last answer: a mirror is asked for that one and no other."""
+        self._others: dict[int, frozenset[str]] = {}
+        """Of complete checkpoints: the files in which their states have pages beside their own."""
+        self._cleared: dict[int, frozenset[str]] = {}
+        """Of folders of checkpoints that are not kept: the files that stay there, all others being removed."""
 
     def begin(self, fence: Fence) -> int:
         """Write as the driver that has claimed the location; the newest checkpoint that counts, 0 if there is none."""
@@ -78,14 +85,15 @@ class CheckpointStore:
                 return found
             raise type(error)("; ".join(said)) from error
 
-    def _read(self, relative: str, accepted: Callable[[bytes], T]) -> T:
-        """What a file says that has to be there; `accepted` raises ValueError where its bytes are wrong.
+    def _read(self, relative: str, accepted: Callable[[bytes], T], part: tuple[int, int] | None = None) -> T:
+        """What a file says that has to be there, or bytes `part` of it; `accepted` raises ValueError where they are wrong.
 
         Read twice before it is called damaged or missing, as bytes can be damaged on their way, too.
         """
         wrong: ValueError | None = None
         for _ in range(2):
-            if (data := self._files.read(relative)) is None:
+            data = self._files.read(relative) if part is None else self._files.read_part(relative, *part)
+            if data is None:
                 wrong = None
                 continue
             try:
@@ -105,21 +113,52 @@ class CheckpointStore:
 
     def write_state(self, position: int, partition: str, incarnation: str, tables: Tables) -> StateFile:
         """Store one partition's state at `position`; returns what the manifest says of it."""
-        pieces = encoded(tables)
         relative = f"{folder(position)}/{partition}.{incarnation}.state"
+        return self._written(position, relative, encoded(tables))
+
+    def pages_of(self, position: int, partition: str, incarnation: str, parts: Parts) -> PagedState:
+        """One partition's state at `position` as `write_pages` stores it.  OvertakenError: a later one came before."""
+        return encode_pages(parts, f"{folder(position)}/{partition}.{incarnation}.state", position)
+
+    def write_pages(self, state: PagedState) -> StateFile:
+        """Store a state in pages; returns what the manifest says of it.  StoreError: to be repeated."""
+        file = self._written(state.position, state.path, state.chunks, (state.others, state.state_bytes))
+        state.is_stored()
+        return file
+
+    def _written(
+        self,
+        position: int,
+        relative: str,
+        pieces: Sequence[bytes | memoryview],
+        pages: tuple[tuple[str, ...], int | None] = ((), None),
+    ) -> StateFile:
         self._files.replace(relative, pieces)
         digest = hashlib.sha256()
         for piece in pieces:
             digest.update(piece)
-        file = StateFile(relative, sum(len(piece) for piece in pieces), digest.hexdigest())
+        file = StateFile(relative, sum(len(piece) for piece in pieces), digest.hexdigest(), *pages)
         if self._copies is not None:
             self._copies.keep(file, position, pieces)
         return file
 
     def read_state(self, file: StateFile) -> dict[str, pa.Table]:
-        """A state file's tables.  Raises CheckpointError when it is missing or not the bytes that the manifest names."""
+        """A state file's tables.  Raises CheckpointError when it is missing or not the bytes that the manifest names, or
+        when a page that it has in another file is not the one that was stored."""
         here = None if self._copies is None else self._copies.read(file)
-        return decode_state(self._found_whole(file) if here is None else here)
+        data = self._found_whole(file) if here is None else here
+        return decode_state(data) if file.all_bytes is None else decode_pages(data, self._span)
+
+    def _span(self, path: str, span: Span) -> bytes:
+        """Pages of another state's file: from the copy that is here, else from where they are found whole."""
+        if (
+            self._copies is not None
+            and (here := self._copies.read_part(path, span.start, span.end)) is not None
+        ):
+            with suppress(ValueError):
+                return span.whole(here)
+            log.warning("event=local-copy-damaged file=%s", path)
+        return self._first_whole(lambda store: store._read(path, span.whole, (span.start, span.end)))
 
     def _found_whole(self, file: StateFile) -> bytes:
         return self._first_whole(lambda store: store._whole(file))
@@ -137,11 +176,13 @@ class CheckpointStore:
         StoreError: to be tried again; it may or may not exist."""
         text = json.dumps(manifest.to_json(), indent=1)
         self._unsure.add(manifest.position)
+        self._others.pop(manifest.position, None)
         self._files.replace(_manifest_name(manifest.position, self._epoch), text.encode())
         if self._fence is not None:
             self._fence.check()
         self._unsure.discard(manifest.position)
         self._counted[manifest.position] = self._epoch
+        self._others[manifest.position] = _others(manifest)
 
     @property
     def _epoch(self) -> int:
@@ -197,7 +238,9 @@ class CheckpointStore:
         """The manifest, after every one of its files was read and found whole."""
         manifest = self.manifest(position)
         for file in manifest.files.values():
-            self._found_whole(file)
+            data = self._found_whole(file)
+            if file.others:
+                decode_pages(data, self._span)
         return manifest
 
     def positions(self) -> list[int]:
@@ -261,20 +304,52 @@ class CheckpointStore:
         for path in paths:
             self._files.remove(path)
 
-    def prune(self, keep: int, needed: int | None = None) -> int:
+    def prune(self, keep: int, needed: int | None = None, named: Collection[str] = ()) -> int:
         """Remove all but the newest `keep` complete checkpoints, and incomplete ones older than those, but not cp(`needed`)
-        nor what is newer; the position of the oldest that stays.  There must be one."""
+        nor what is newer; the position of the oldest that stays.  There must be one.  Files that those, or `named`, have
+        pages in stay in whichever folder they are."""
         if self._fence is not None:
             self._fence.check()
         complete = self.positions()
         oldest = complete[-keep:][0]
         if needed is not None:
             oldest = min(oldest, needed)
+        stay = {path for k in complete if k >= oldest for path in self._others_of(k)}.union(named)
         for position in map(_position, self._files.names()):
             if position and position < oldest:
-                self._files.remove(folder(position))
-                self._counted.pop(position, None)
+                self._clear(position, frozenset(p for p in stay if p.startswith(f"{folder(position)}/")))
+        for position in [k for k in self._others if k < oldest]:
+            del self._others[position]
         return oldest
+
+    def _others_of(self, position: int) -> frozenset[str]:
+        """Files in which the states of a complete checkpoint have pages beside their own.  StoreError, NewerVersionError: it
+        is not known, so nothing may be removed now."""
+        if position not in self._others:
+            try:
+                self._others[position] = _others(self.manifest(position))
+            except DamagedError:  # nothing is restored from it
+                self._others[position] = frozenset()
+        return self._others[position]
+
+    def _clear(self, position: int, stay: frozenset[str]) -> None:
+        """Remove the folder of a checkpoint that is not kept, but not these files."""
+        if not stay:
+            self._files.remove(folder(position))
+            self._cleared.pop(position, None)
+        elif self._cleared.get(position) != stay:
+            names = self._files.names(folder(position))
+            for name in sorted(
+                names, key=lambda n: _manifest_epoch(n) is None
+            ):  # without manifest it does not exist
+                if f"{folder(position)}/{name}" not in stay:
+                    self._files.remove(f"{folder(position)}/{name}")
+            self._cleared[position] = stay
+        self._counted.pop(position, None)
+
+
+def _others(manifest: Manifest) -> frozenset[str]:
+    return frozenset(path for file in manifest.files.values() for path in file.others)
 
 
 def folder(position: int) -> str:

@@ -14,7 +14,7 @@ import hashlib
 import logging
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from reprise.spark_jobs.state.snapshot import StateFile
@@ -35,6 +35,7 @@ class LocalCopies:
         self._folder = folder
         self._lock = threading.Lock()
         self._copies: dict[StateFile, _Copy] = {}
+        self._named: dict[str, StateFile] = {}
         self._made = 0
         self._limit = 0
         self.used = 0
@@ -51,8 +52,11 @@ class LocalCopies:
             self._make_room(0)
 
     def keep(self, file: StateFile, position: int, pieces: Sequence[bytes | memoryview]) -> None:
-        """Keep a copy of a state file of a checkpoint, where there is room for it beside those that are no older."""
+        """Keep a copy of a state file of a checkpoint, where there is room for it beside those that are no older.  Files of
+        which it needs pages are as new as it is."""
         with self._lock:
+            for other in filter(None, map(self._named.get, file.others)):
+                self._copies[other] = replace(self._copies[other], position=position)
             if file.size > self._limit or file in self._copies:
                 return
             self._make_room(file.size)
@@ -72,6 +76,7 @@ class LocalCopies:
             return
         with self._lock:
             self._copies[file] = _Copy(path, position)
+            self._named[file.path] = file
             self._make_room(0)
 
     def read(self, file: StateFile) -> bytes | None:
@@ -89,6 +94,19 @@ class LocalCopies:
                 self._drop(file)
         return None
 
+    def read_part(self, path: str, start: int, end: int) -> bytes | None:
+        """Bytes start <= at < end of a copy, which the reader checks; None: it is not here."""
+        with self._lock:
+            copy = self._copies.get(self._named[path]) if path in self._named else None
+        if copy is None:
+            return None
+        try:
+            with copy.path.open("rb") as kept:
+                kept.seek(start)
+                return kept.read(end - start)
+        except OSError:
+            return None
+
     def forget(self, before: int) -> None:
         """No partition goes back further than to batch `before` any more."""
         with self._lock:
@@ -104,6 +122,7 @@ class LocalCopies:
 
     def _drop(self, file: StateFile) -> None:
         _remove(self._copies.pop(file).path)
+        self._named.pop(file.path, None)
         self.used -= file.size
 
 

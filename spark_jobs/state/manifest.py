@@ -2,19 +2,22 @@
 
 Its JSON has a version.  Version 1 had none: a position, and a file for each partition with state.  Version 2 says the
 same in the same fields while all snapshots are of one round, so that an earlier Reprise can still go on from it; any
-other line is listed as `snapshots` and has no `files`, and an earlier Reprise refuses it.
+other line is listed as `snapshots` and has no `files`, and an earlier Reprise refuses it.  Version 3 is written where a
+state is in pages (`reprise.spark_jobs.state.page_file`), which an earlier Reprise cannot read; nothing else is new in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from reprise.spark_jobs.errors import NewerVersionError
 from reprise.spark_jobs.state.snapshot import Snapshot, StateFile
 
-MANIFEST_VERSION = 2
+MANIFEST_VERSION = 3
+_OF_TABLES = 2
+"""Where no state is in pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +61,12 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        line: dict[str, Any] = {"files": {p: asdict(f) for p, f in self.files.items()}}
+        line: dict[str, Any] = {"files": {p: f.to_json() for p, f in self.files.items()}}
         if self.apart:
             line = {"snapshots": {p: s.to_json() for p, s in self.snapshots.items()}}
+        paged = any(file.all_bytes is not None for file in self.files.values())
         return {
-            "version": MANIFEST_VERSION,
+            "version": MANIFEST_VERSION if paged else _OF_TABLES,
             "position": self.position,
             **line,
             "offsets": dict(self.offsets),

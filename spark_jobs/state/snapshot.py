@@ -23,11 +23,41 @@ class StateFile:
     path: str
     size: int
     sha256: str
+    others: tuple[str, ...] = ()
+    """Of a state in pages: the earlier files that have pages of it."""
+    all_bytes: int | None = None
+    """Of a state in pages: bytes with those pages.  None: the file is the whole state, as tables."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """All files without which the state cannot be read."""
+        return (self.path, *self.others)
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes that are read to have the state."""
+        return self.size if self.all_bytes is None else self.all_bytes
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        data: dict[str, Any] = {"path": self.path, "size": self.size, "sha256": self.sha256}
+        return (
+            data
+            if self.all_bytes is None
+            else data | {"others": list(self.others), "allBytes": self.all_bytes}
+        )
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> StateFile:
-        """Parse plain JSON values; raises KeyError, TypeError or ValueError."""
-        return StateFile(data["path"], int(data["size"]), data["sha256"])
+        """The inverse of `to_json`; raises KeyError, TypeError or ValueError."""
+        every = data.get("allBytes")
+        return StateFile(
+            data["path"],
+            int(data["size"]),
+            data["sha256"],
+            tuple(map(str, data.get("others", ()))),
+            None if every is None else int(every),
+        )
 
 
 class Kind(StrEnum):
@@ -69,6 +99,7 @@ class Snapshot:
         """Plain JSON values, without the partition, by which snapshots are listed."""
         data = asdict(self)
         del data["partition"]
+        data["file"] = None if self.file is None else self.file.to_json()
         if self.watermark is None:
             del data["watermark"]
         return data

@@ -100,6 +100,19 @@ class Files:
 
         return self._tried("read", relative, lambda: self._bytes(self.path(relative)))
 
+    def read_part(self, relative: str, start: int, end: int) -> bytes | None:
+        """Bytes start <= at < end of a file, fewer where it is shorter; None when there is none of that name."""
+
+        def part() -> bytes:
+            try:
+                return bytes(self._fs.cat_file(self.path(relative), start=start, end=end))
+            except FileNotFoundError:
+                raise
+            except Exception:  # object stores refuse what begins behind the end
+                return bytes(self._fs.cat_file(self.path(relative)))[start:end]
+
+        return self._tried("read", relative, lambda: self._asked(part))
+
     def exists(self, relative: str) -> bool:
         """Whether there is a file of that name now."""
         return self._tried("look for", relative, lambda: self._exists(self.path(relative)))

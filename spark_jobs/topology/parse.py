@@ -282,6 +282,7 @@ def _checkpoint(spec: s.SpecModel) -> r.CheckpointPolicy:
         protocol=x.protocol,
         log=x.log,
         jitter=x.jitter / 100,
+        state=x.state,
     )
 
 

@@ -110,6 +110,8 @@ class CheckpointPolicy:
     """`none`, `memory` or `checkpointed`."""
     jitter: float = 0.2
     """Share of the interval, 0 <= jitter < 1."""
+    state: str = "arrays"
+    """`arrays` or `paged`."""
 
     @property
     def uncoordinated(self) -> bool:
@@ -120,6 +122,11 @@ class CheckpointPolicy:
     def induced(self) -> bool:
         """Whether messages can force a partition to store itself."""
         return self.protocol == "communication-induced"
+
+    @property
+    def paged(self) -> bool:
+        """Whether states are stored in pages, by operators that offer them."""
+        return self.state == "paged"
 
 
 @dataclass(frozen=True, slots=True)

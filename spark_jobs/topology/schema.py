@@ -129,6 +129,9 @@ class CheckpointModel(Closed):
     log: Literal["none", "memory", "checkpointed"] = "none"
     """What keeps the output that receivers have not stored yet, with another `protocol` than `coordinated`. `memory`: the
     sender, in `recovery.bufferMemory` and on its disk. `checkpointed`: its snapshots hold that output, too."""
+    state: Literal["arrays", "paged"] = "arrays"
+    """How states are frozen and stored. `arrays`: whole. `paged`: of a snapshot only the pages that changed since the one
+    before; for operators of the library that keep state by key, window or joined row, others are stored whole."""
     jitter: Annotated[int, Field(ge=0, le=90, strict=True)] = 20
     """Percentage of the interval by which the time between two snapshots of one partition varies, with another `protocol`
     than `coordinated`, so that not all partitions store at once."""

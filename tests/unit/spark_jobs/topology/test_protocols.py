@@ -75,6 +75,7 @@ def resource_of(**changes: object) -> StreamTopology:
             "spec.checkpoint.protocol",
             "at most 1,000 partitions, as each message says something of each; here are 1,101",
         ),
+        ({"checkpoint.state": "asynchronous"}, "spec.checkpoint.state", "'arrays' or 'paged'"),
         ({**LOGGED, "checkpoint.jitter": 91}, "spec.checkpoint.jitter", "less than or equal to 90"),
     ],
 )

@@ -1,0 +1,24 @@
+"""What `make bench-state` compares, with small states."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks import state
+
+
+def test_bytes_of_pages_follow_what_was_touched(tmp_path: Path) -> None:
+    found = {(one.share, one.keys): one for one in state.stored_bytes(2, tmp_path)}
+    assert found[0.01, "together"].paged_mb < 0.1 * found[0.01, "together"].arrays_mb
+    assert found[0.1, "together"].paged_mb < 0.2 * found[0.1, "together"].arrays_mb
+    assert found[1.0, "together"].paged_mb > found[1.0, "together"].arrays_mb * 0.9
+
+
+def test_every_mode_stores_the_state_and_is_shown_beside_the_figures_of_its_source(tmp_path: Path) -> None:
+    found = list(state.pauses([1], tmp_path))
+    assert [one.mode for one in found] == list(state.MODES)
+    assert all(one.stored_mb > 0.3 for one in found)
+    lines = list(state.shown({"pause": found, "row": list(state.rows((1,)))}))
+    assert len(lines) == 2 + 4 + 2 + 2
+    assert lines[2].endswith("| 617 |")
+    assert lines[-2].endswith("| 18.8 / 21.3 |")

@@ -1,0 +1,164 @@
+"""States in pages, by either protocol: whatever is lost and when, no byte of the output changes, and whatever is on record
+can be restored from what is stored."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reprise.algorithms.failure import FailureKind
+from reprise.spark_jobs import pages
+from reprise.spark_jobs.engine import engine as engine_module
+from reprise.spark_jobs.engine import local_lines
+from reprise.spark_jobs.state import page_file
+from reprise.spark_jobs.state.checkpoints import CheckpointStore
+from reprise.spark_jobs.topology import StreamTopology, load_text, override
+from tests.support.local_engine import World
+from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
+from tests.unit.spark_jobs.engine.test_uncoordinated import _dies, begun, installed, restore, tick, to_the_end
+
+BATCHES = 40
+PROTOCOLS = {
+    "coordinated": {},
+    "memory": {"checkpoint.protocol": "uncoordinated", "checkpoint.log": "memory"},
+    "checkpointed": {"checkpoint.protocol": "uncoordinated", "checkpoint.log": "checkpointed"},
+}
+
+
+def resource_of(protocol: str, state: str = "paged", keep: int = 1) -> StreamTopology:
+    changes = {"sources[tweets].with.batches": BATCHES, "checkpoint.state": state, "checkpoint.keep": keep}
+    text = DIAMOND.replace("everyBatches: 10", "everyBatches: 4")
+    return override(load_text(text), {**changes, **PROTOCOLS[protocol]})
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Several pages a state and few files, lines with each job, and nobody far ahead."""
+    monkeypatch.setattr(pages, "SHIFT", 3)
+    monkeypatch.setattr(pages, "PAGE_ROWS", 8)
+    monkeypatch.setattr(pages, "CHUNK_ROWS", 8)
+    monkeypatch.setattr(page_file, "MOST_FILES", 5)
+    monkeypatch.setattr(local_lines, "RECORD_S", 0.0)
+    monkeypatch.setattr(local_lines, "SHARE", 0)
+    monkeypatch.setattr(engine_module, "WINDOW", 3)
+    yield
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    world = begun(resource_of("coordinated", "arrays"), tmp_path_factory.mktemp("fault-free"))
+    world.run(lambda e: e.done)
+    return world.output()
+
+
+def assert_all_on_record_can_be_restored(world: World) -> int:
+    """How many files of earlier checkpoints their states need."""
+    store = CheckpointStore(str(world.checkpoints))
+    manifests = [store.verify(position) for position in store.positions()]
+    return sum(len(file.others) for manifest in manifests for file in manifest.files.values())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_is_on_record_shares_files_and_stays_whole(
+    protocol: str, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    world, others = begun(resource_of(protocol), tmp_path), 0
+    while not world.engine.done:
+        tick(world)
+        others += assert_all_on_record_can_be_restored(world)
+    assert others > 20
+    assert world.output() == expected
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    "seed", [*range(3), *(pytest.param(s, marks=pytest.mark.soak) for s in range(3, 30))]
+)
+def test_random_losses_change_no_byte(
+    protocol: str, expected: dict[str, bytes], tmp_path: Path, seed: int
+) -> None:
+    dice = random.Random(seed)
+    world = begun(resource_of(protocol, keep=dice.randint(1, 2)), tmp_path)
+    tick(world, dice.randint(1, 25))
+    for k in range(5):
+        node = dice.choice(sorted(world.nodes.hosts))
+        world.nodes.interrupt = _dies(world, node, world.engine.jobs + dice.randint(1, 4), dice.randint(0, 2))
+        for _ in range(8):
+            tick(world)
+            if node not in world.nodes.hosts:
+                break
+        world.nodes.interrupt = lambda *_: None
+        world.nodes.hosts.pop(node, None)
+        tick(world, dice.randint(0, 3))
+        world.nodes.start(f"new{k}")
+        everything = protocol == "coordinated" or dice.random() < 0.2
+        restore(world, f"new{k}", world.engine.desired.generation + everything)
+        for _ in range(dice.randint(2, 12)):
+            tick(world)
+            assert_all_on_record_can_be_restored(world)
+    to_the_end(world)
+    assert world.output() == expected
+
+
+@pytest.mark.parametrize("protocol", ["coordinated", "checkpointed"])
+def test_another_way_of_storing_goes_on_from_what_is_there(
+    protocol: str, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    """A new driver each time, as after a change of the resource: whole, in pages, whole."""
+    world = begun(resource_of(protocol, "arrays"), tmp_path)
+    for number, state in enumerate(("paged", "arrays")):
+        until = world.engine.punctuations.newest + 5
+        world.run(lambda e, until=until: e.punctuations.newest > until or e.done)  # type: ignore[misc]
+        newest = world.engine.punctuations.newest
+        world.nodes.lose(*world.nodes.hosts)
+        world.nodes.start(f"d{number}", f"e{number}")
+        world.resource = resource_of(protocol, state)
+        world.driver()
+        world.engine.begin(newest)
+        world.want(world.epochs + 4, newest, world.spread(f"d{number}", f"e{number}"), retain=True)
+        tick(world, 3)
+        assert_all_on_record_can_be_restored(world)
+    to_the_end(world)
+    assert world.output() == expected
+    assert assert_all_on_record_can_be_restored(world) == 0
+
+
+def test_a_damaged_page_is_said_and_the_line_before_is_taken(
+    expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    world = begun(resource_of("checkpointed", keep=3), tmp_path)
+    world.run(lambda e: e.punctuations.newest > 8)
+    world.forget()
+    lines = world.engine.lines
+    lost = next(p for p in world.topology.order if p.startswith("count") and len(lines.snapshots[p]) > 1)
+    newest = lines.snapshots[lost][-1]
+    assert newest.file is not None
+    before = {path for s in lines.snapshots[lost][:-1] if s.file is not None for path in s.file.paths}
+    assert newest.file.path not in before
+    damaged = world.checkpoints / newest.file.path
+    damaged.write_bytes(damaged.read_bytes()[:-40])
+    assignment = dict(world.engine.desired.assignment)
+    without = {p: n for p, n in assignment.items() if p != lost}
+    world.want(1, 0, without, retain=True)
+    tick(world)
+    world.want(1, 0, assignment, retain=True)
+    world.run(lambda e: lost in e.failed, limit=8)
+    assert world.engine.failed[lost].kind is FailureKind.CHECKPOINT
+    said = f"{lost}: its snapshot of batch {newest.position} cannot be used"
+    assert any(said in problem for problem in world.engine.problems)
+    world.want(1, 0, without, retain=True)
+    tick(world)
+    world.want(
+        1, 0, {**assignment, lost: next(n for n in world.nodes.hosts if n != assignment[lost])}, retain=True
+    )
+    assert world.engine.positions[lost] < newest.position
+    tick(world, 8)
+    if world.engine.gaps:
+        world.want(2, 0, world.engine.desired.assignment, retain=True)
+    to_the_end(world)
+    assert world.output() == expected
+    assert installed(world)

@@ -1,0 +1,250 @@
+"""Checkpoints whose states share files: whatever is kept can be restored, and what nobody needs any more goes."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from reprise.spark_jobs.errors import DamagedError, NewerVersionError, StoreError
+from reprise.spark_jobs.operators.aggregates import ROWS
+from reprise.spark_jobs.operators.slots import Accumulators, restore
+from reprise.spark_jobs.state import manifest as manifest_module
+from reprise.spark_jobs.state import page_file
+from reprise.spark_jobs.state.checkpoints import CheckpointStore
+from reprise.spark_jobs.state.epochs import claim_epoch
+from reprise.spark_jobs.state.local_copies import LocalCopies
+from reprise.spark_jobs.state.manifest import Manifest
+from reprise.spark_jobs.state.snapshot import StateFile
+from reprise.spark_jobs.storage.files import Files
+
+SIZE = 40_000
+
+
+class Partition:
+    """A state that is written, frozen and stored; `installation` goes into the names of its files."""
+
+    def __init__(self, store: CheckpointStore, installation: str = "1") -> None:
+        self.store, self.installation = store, installation
+        self.held = Accumulators()
+        self.write(range(SIZE))
+
+    def write(self, slots: range) -> None:
+        own = np.array(slots)
+        self.held.update(own, {ROWS: np.ones(len(own), np.int64), "sum:v": own})
+
+    def tables(self) -> dict[str, pa.Table]:
+        return {"values": pa.table({n: a[: self.held.size].copy() for n, a in self.held._arrays.items()})}
+
+    def stored(self, position: int) -> StateFile:
+        parts = {"values": self.held.freeze_pages()()}
+        return self.store.write_pages(
+            self.store.pages_of(position, "count.0", f"host.{self.installation}", parts)
+        )
+
+    def again(self, file: StateFile, installation: str) -> None:
+        """Restored: another installation."""
+        self.held, self.installation = restore(self.store.read_state(file)["values"]), installation
+
+
+def complete(store: CheckpointStore, position: int, file: StateFile) -> Manifest:
+    manifest = Manifest.of_round(position, {"count.0": file}, {"in.0": position})
+    store.complete(manifest)
+    return manifest
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> CheckpointStore:
+    (tmp_path / "stream.json").write_text('{"began": 1.0}')
+    return CheckpointStore(str(tmp_path))
+
+
+def chain(partition: Partition, positions: range) -> list[StateFile]:
+    """A checkpoint after each few pages that were written."""
+    files = []
+    for position in positions:
+        partition.write(range(position * 1000, position * 1000 + 2000))
+        files.append(partition.stored(position))
+        complete(partition.store, position, files[-1])
+    return files
+
+
+def test_a_checkpoint_that_was_removed_leaves_the_pages_that_others_need(
+    store: CheckpointStore, tmp_path: Path
+) -> None:
+    partition = Partition(store)
+    first, second, third = chain(partition, range(1, 4))
+    assert first.others == ()
+    assert third.others == (first.path, second.path)
+    assert third.size < first.size / 5
+    assert third.all_bytes is not None
+    assert third.all_bytes >= first.size - 4096
+    (tmp_path / "cp-00000001" / "stale.state").write_bytes(b"of nobody")
+    assert store.prune(1) == 3
+    assert store.positions() == [3]
+    assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.glob("cp-*/*")) == sorted(
+        [first.path, second.path, third.path, "cp-00000003/COMPLETE.json"]
+    )
+    store.verify(3)
+    assert CheckpointStore(str(tmp_path)).read_state(third) == partition.tables()
+    partition.write(range(SIZE))
+    last = partition.stored(4)
+    complete(store, 4, last)
+    store.prune(1)
+    assert [p.name for p in tmp_path.glob("cp-*")] == ["cp-00000004"]
+    assert CheckpointStore(str(tmp_path)).read_state(last) == partition.tables()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_is_kept_can_be_restored_and_nothing_else_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Checkpoints that are never complete, hosts that die while they write, drivers that begin anew, and any number kept."""
+    monkeypatch.setattr(page_file, "MOST_FILES", 6)
+    dice, location = random.Random(seed), str(tmp_path)
+    (tmp_path / "stream.json").write_text('{"began": 1.0}')
+    store = CheckpointStore(location)
+    partition, expected = Partition(store), dict[int, dict[str, pa.Table]]()
+    epochs = iter(range(1, 1000))
+    real = Files.replace
+
+    def dies(self: Files, relative: str, data: object) -> None:
+        if dice.random() < 0.5:  # the store has the file, and the host has never heard of it
+            real(self, relative, data)  # type: ignore[arg-type]
+        raise StoreError("the host is gone")
+
+    for position in range(1, 30):
+        for _ in range(dice.randint(0, 3)):
+            first = dice.randrange(0, SIZE, 500)
+            partition.write(range(first, min(SIZE, first + dice.choice([10, 3000, 20_000]))))
+        what = dice.choice(["complete"] * 6 + ["stored", "killed", "driver", "lost"])
+        if what == "killed":
+            monkeypatch.setattr(Files, "replace", dies)
+            with pytest.raises(StoreError):
+                partition.stored(position)
+            monkeypatch.setattr(Files, "replace", real)
+            what = "lost"
+        if what == "lost" and not expected:
+            partition = Partition(store, f"{position}")
+            continue
+        if what == "lost":
+            newest = max(expected)
+            file = CheckpointStore(location).manifest(newest).files["count.0"]
+            partition.again(file, f"{partition.installation}.{position}")
+            assert partition.tables() == expected[newest]
+            continue
+        file = partition.stored(position)
+        if what == "driver":
+            store = CheckpointStore(location)
+            store.begin(claim_epoch(location, lambda least: max(least, next(epochs))))
+        if what == "complete":
+            complete(store, position, file)
+            expected[position] = partition.tables()
+            store.prune(dice.randint(1, 3))
+        positions = store.positions()
+        expected = {k: expected[k] for k in positions}
+        named = set()
+        for k in positions:
+            files = CheckpointStore(location).manifest(k).files["count.0"]
+            assert CheckpointStore(location).read_state(files) == expected[k]
+            named |= set(files.paths)
+        if what == "complete":
+            older = {str(p.relative_to(tmp_path)) for p in tmp_path.glob("cp-*/*.state")} - named
+            assert all(int(path[3:11]) >= min(positions) for path in older)
+
+
+def test_a_damaged_page_of_an_earlier_file_is_found_and_a_mirror_is_asked(
+    store: CheckpointStore, tmp_path: Path
+) -> None:
+    partition = Partition(store)
+    first, second = chain(partition, range(1, 3))
+    mirror = tmp_path.parent / f"{tmp_path.name}-mirror"
+    shutil.copytree(tmp_path, mirror)
+    path = tmp_path / first.path
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(bytes(data))
+    with pytest.raises(
+        DamagedError, match=rf"{first.path} in .* is damaged: the page at byte \d+ does not have"
+    ):
+        store.read_state(second)
+    with pytest.raises(DamagedError):
+        store.verify(2)
+    mirrored = CheckpointStore(str(tmp_path), [str(mirror)])
+    assert mirrored.read_state(second) == partition.tables()
+    for broken in (b"", bytes(data[:5000])):
+        path.write_bytes(broken)
+        with pytest.raises(DamagedError, match="does not have its checksum"):
+            store.read_state(second)
+    path.unlink()
+    with pytest.raises(DamagedError, match="it is missing"):
+        store.read_state(second)
+    assert mirrored.verify(2)
+    shutil.rmtree(mirror)
+
+
+def test_a_partition_that_goes_back_on_its_node_reads_nothing_from_the_store(tmp_path: Path) -> None:
+    copies = LocalCopies(tmp_path / "copies")
+    copies.allow(2**30)
+    store = CheckpointStore(str(tmp_path / "store"), copies=copies)
+    partition = Partition(store)
+    files = chain(partition, range(1, 5))
+    copies.forget(before=4)
+    shutil.rmtree(tmp_path / "store")
+    assert store.read_state(files[-1]) == partition.tables()
+    partition.write(range(SIZE))
+    whole = partition.stored(5)
+    copies.forget(before=5)
+    assert len(list((tmp_path / "copies").iterdir())) == 1
+    assert copies.used == whole.size
+
+
+def test_a_damaged_copy_of_a_page_is_passed_over(tmp_path: Path) -> None:
+    copies = LocalCopies(tmp_path / "copies")
+    copies.allow(2**30)
+    store = CheckpointStore(str(tmp_path / "store"), copies=copies)
+    partition = Partition(store)
+    *_, last = chain(partition, range(1, 3))
+    for path in (tmp_path / "copies").iterdir():
+        path.write_bytes(path.read_bytes()[::-1])
+    assert store.read_state(last) == partition.tables()
+
+
+def test_while_it_is_not_known_what_is_needed_nothing_is_removed(
+    store: CheckpointStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = Partition(store)
+    chain(partition, range(1, 4))
+    anew = CheckpointStore(str(tmp_path))
+    before = sorted(tmp_path.rglob("*"))
+
+    def away(*_: object) -> bytes:
+        raise StoreError("the store is away")
+
+    with monkeypatch.context() as patch, pytest.raises(StoreError):
+        patch.setattr(Files, "read", away)
+        anew.prune(1)
+    assert sorted(tmp_path.rglob("*")) == before
+    (tmp_path / "cp-00000003" / "COMPLETE.json").write_text('{"position": 3, "version": 99}')
+    with pytest.raises(NewerVersionError):
+        anew.prune(1)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_manifest_says_by_its_version_that_states_are_in_pages(
+    store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paged = Manifest.of_round(7, {"count.0": Partition(store).stored(7)}, {"in.0": 1})
+    whole = Manifest.of_round(7, {"count.0": StateFile("cp-7/x.state", 3, "ab")}, {"in.0": 1})
+    assert (paged.to_json()["version"], whole.to_json()["version"]) == (3, 2)
+    assert whole.to_json()["files"] == {"count.0": {"path": "cp-7/x.state", "size": 3, "sha256": "ab"}}
+    for each in (paged, whole):
+        assert Manifest.from_json(each.to_json()) == each
+    monkeypatch.setattr(manifest_module, "MANIFEST_VERSION", 2)  # an earlier Reprise
+    assert Manifest.from_json(whole.to_json()) == whole
+    with pytest.raises(NewerVersionError, match="newer version"):
+        Manifest.from_json(paged.to_json() | {"version": 3})
