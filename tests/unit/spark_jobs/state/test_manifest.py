@@ -118,9 +118,9 @@ def test_a_manifest_of_a_later_version_is_not_called_damaged(tmp_path: Path) -> 
     store = CheckpointStore(str(tmp_path))
     store.complete(Manifest.of_round(400, {}, {}))
     (path,) = tmp_path.glob("cp-00000400/*.json")
-    path.write_text(json.dumps({"version": 3, "position": 400, "pieces": {}}))
+    path.write_text(json.dumps({"version": 4, "position": 400, "pieces": {}}))
     with pytest.raises(
-        CheckpointError, match=r"version 3; .* up to 2: it was written by a newer version"
+        CheckpointError, match=r"version 4; .* up to 3: it was written by a newer version"
     ) as raised:
         store.manifest(400)
     assert not isinstance(raised.value, DamagedError)
