@@ -207,6 +207,16 @@ class PagedStates(RuleBasedStateMachine):
         frozen = [self.values.freeze_pages(), self.rows.freeze_pages()]
         self.waiting.append(Snapshot(self.position, frozen, tables))
 
+    @precondition(lambda self: not self.waiting and not self.encoded and not self.acked)
+    @rule(keep=st.integers(1, 3))
+    def checkpoint(self, keep: int) -> None:
+        """All of it at once, as when nothing is slow."""
+        self.freeze()
+        self.waiting[0].begin()
+        self.encode_rest()
+        self.store_one(0)
+        self.complete_one(0, keep)
+
     def _under_way(self) -> list[Snapshot]:
         return [s for s in self.waiting if s.thread is not None]
 
@@ -315,6 +325,30 @@ def test_a_snapshot_that_is_not_stored_leaves_everything_to_be_stored() -> None:
     assert stored(held, 3).own.size == 4 * 2 * 8
     with pytest.raises(OvertakenError, match="of batch 3 was encoded before that of batch 2"):
         encode_pages({"values": held.freeze_pages()()}, "cp-2/p.state", 2)
+
+
+def test_the_last_page_is_another_when_it_has_more_rows() -> None:
+    held, store = filled(5), Store()
+    stored(held, 1, store)
+    write(held, [9])
+    assert stored(held, 2, store).own.size == (4 + 2) * 2 * 8
+    store.check()
+
+
+def test_a_snapshot_that_is_stored_late_is_not_where_later_ones_have_pages() -> None:
+    """The next may be complete without it, and then its file goes."""
+    held, store = filled(40), Store()
+    stored(held, 1, store)
+    write(held, [0])
+    late, third = (encode_pages({"values": held.freeze_pages()()}, f"cp-{k}/p.state", k) for k in (2, 3))
+    store.store(late)
+    table = pa.table({n: a[: held.size].copy() for n, a in held._arrays.items()})
+    fourth = encode_pages({"values": held.freeze_pages()()}, "cp-4/p.state", 4)
+    for state in (third, fourth):
+        store.store(state)
+        store.complete(state, {"values": table}, keep=1)
+        store.check()
+    assert late.path not in store.files
 
 
 def test_nothing_is_copied_for_a_snapshot_that_nobody_holds_or_that_is_encoded() -> None:
