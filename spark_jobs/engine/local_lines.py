@@ -185,13 +185,13 @@ class LocalLines:
     def prune(self, installing: Collection[str]) -> int:
         """Remove what no line needs any more; the oldest position that does.  StoreError, SupersededError."""
         keep = self.resource.checkpoint.keep
-        for old in sorted(self._kept)[:-keep]:
-            del self._kept[old]
         begins = {p: [self.origins[p]] for p in installing if p in self.origins}
         if self.resource.checkpoint.paged:
             for partition, s in self.origins.items():
                 begins.setdefault(partition, []).append(self._last.get(partition, s))
         begun = [s for some in begins.values() for s in some]
+        oldest = min([*sorted(self._kept)[-keep:], *(s.position for s in begun)])
+        self._kept = {name: kept for name, kept in self._kept.items() if name >= oldest}
         named = {id(s): s for kept in (*self._kept.values(), self.line) for s in kept.values()}
         needed = _files((*named.values(), *begun))
         gone: list[str] = []
@@ -209,7 +209,6 @@ class LocalLines:
             if len(stay) < len(known):
                 gone += _files(s for s in known if s not in stay) - _files(stay) - needed
                 self.snapshots[partition] = stay
-        oldest = min([*self._kept, *(s.position for s in begun)])
         self.restore_point.store.remove_states(gone)
         named_now = (s for known in (*self.snapshots.values(), begun) for s in known)
         others = {path for s in named_now if s.file is not None for path in s.file.others}

@@ -3,6 +3,7 @@ files and are whole."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,16 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 NODES = 4
 
 
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with scenario.cluster(NODES, cpu_milli=600) as started:
+        yield started
+
+
 def test_output_is_as_without_faults(cluster: EmbeddedCluster, expected: Path, tmp_path: Path) -> None:
-    resource = scenario.topology2(NODES, **{"checkpoint.state": "paged", "checkpoint.interval": "1s"})
+    resource = scenario.topology2(
+        NODES, **{"nodes.cpu": "600m", "checkpoint.state": "paged", "checkpoint.interval": "1s"}
+    )
     faults = [{"batch": 16, "kill": ["n3", "n4"]}, {"on": "plan", "add": 2}]
     result = scenario.run(resource, cluster, tmp_path / "out", faults)
     scenario.assert_exactly_once(result, expected)
