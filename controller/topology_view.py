@@ -11,6 +11,7 @@ from typing import TypeVar
 from reprise.algorithms import UnionSet
 from reprise.algorithms.cpu import milli_cpu
 from reprise.scheduler.model import Order, PartitionView, Policy, QueryView, Scope, Strategy, TopologyView
+from reprise.spark_jobs.contract import Kind
 from reprise.spark_jobs.topology import OperatorSpec, StreamTopology, Upstream, expand, make_operator
 from reprise.spark_jobs.topology.binding import resolve
 from reprise.spark_jobs.topology.class_path import of_library
@@ -128,7 +129,7 @@ def silent_operators(resource: StreamTopology) -> tuple[str, ...]:
 
 def _asked(spec: OperatorSpec) -> bool:
     try:
-        return make_operator(spec).deterministic
+        return make_operator(spec).kind.deterministic
     except Exception as error:  # user code: whatever it raises
         log.warning("event=operator-unknown operator=%s error=%r", spec.name, str(error))
         return False
@@ -139,6 +140,7 @@ def _of_library(class_path: str) -> bool:
     if not of_library(class_path):
         return False
     try:
-        return bool(getattr(resolve(class_path), "deterministic", False))
+        kind = getattr(resolve(class_path), "kind", Kind.ARBITRARY)
+        return isinstance(kind, Kind) and kind.deterministic
     except ValueError:
         return False

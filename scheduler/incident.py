@@ -86,6 +86,7 @@ class EventName(StrEnum):
     STOPPED = "stopped"
     WAITING = "waiting"
     WENT_BACK = "went-back"
+    BATCHES_SKIPPED = "batches-skipped"
     RESTORED = "restored"
     FALSE_ALARM = "false-alarm"
     CLOSED = "closed"
@@ -182,6 +183,10 @@ class Incident(Line):
     """Partitions that are recovered from another snapshot than the one at `checkpoint`."""
     starts: Mapping[str, NodeStart] = field(default_factory=dict)
     """How the nodes started that have come since the incident was opened, by `node#incarnation`."""
+    skipped: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Partitions that began anew in this incident, with the first and last batch that lack their rows."""
+    marked: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Queries with a gap for that reason: first and last batch that may lack rows, each of them marked where it is shown."""
 
     def log(self, time: float, name: EventName, detail: str = "") -> Incident:
         """With one more line in the timeline, which is in the order of time."""

@@ -200,6 +200,10 @@ class Progress:
     """What operators count, by operator and name, summed over their partitions at work."""
     starts: Mapping[str, NodeStart] = field(default_factory=dict)
     """What the driver says of the starts of the nodes that came last, by `node#incarnation`."""
+    skipped: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Partition -> first and last batch without its rows, the last time that it began anew (`availability: amnesia`)."""
+    marked: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Output partition -> first and last batch that may lack rows, the last time that there were any."""
 
     @property
     def covers(self) -> Positions:

@@ -22,6 +22,7 @@ def observe(view: View, incident: Incident) -> Incident:
     incident = _nodes_lost(view, incident)
     incident = _queries_lost(view, incident)
     incident = _nodes_started(view, incident)
+    incident = _batches_skipped(view, incident)
     if view.acked:
         incident = _went_back(view, incident)
         incident = _queries_restored(view, incident)
@@ -109,6 +110,24 @@ def _went_back(view: View, incident: Incident) -> Incident:
         return incident
     new = [f"{p} to {k}" for p, k in sorted(progress.restored.items()) if known.get(p) != k]
     return replace(incident, lines=lines).log(view.now, EventName.WENT_BACK, some(new))
+
+
+def _batches_skipped(view: View, incident: Incident) -> Incident:
+    """With what the driver has skipped since the incident was opened; what lies before its checkpoint is of another one."""
+    progress = view.snapshot.progress
+    if progress is None or not progress.skipped:
+        return incident
+    skipped = {p: span for p, span in progress.skipped.items() if span[1] >= incident.checkpoint}
+    marked = {q: span for q, span in progress.marked.items() if span[1] >= incident.checkpoint}
+    new = [f"{p} {a} to {b}" for p, (a, b) in sorted(skipped.items()) if incident.skipped.get(p) != (a, b)]
+    gaps = [f"{q} {a} to {b}" for q, (a, b) in sorted(marked.items()) if incident.marked.get(q) != (a, b)]
+    if not new and not gaps:
+        return incident
+    detail = f"without rows of {some(new)}; marked: {some(gaps) or 'none'}"
+    incident = replace(
+        incident, skipped={**incident.skipped, **skipped}, marked={**incident.marked, **marked}
+    )
+    return incident.log(view.now, EventName.BATCHES_SKIPPED, detail)
 
 
 def _queries_lost(view: View, incident: Incident) -> Incident:

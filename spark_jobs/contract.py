@@ -3,7 +3,7 @@
 User code is plain Python over Arrow: a partition's whole life is `initial` (or `restore` from a checkpoint) followed by
 `step` for batch 1, 2, 3, ... in order, each exactly once.  The data plane promises that the inbox of batch b is identical,
 row for row, in every replay; an operator that is a function of (state, inbox) alone is therefore deterministic, and its
-output after recovery is the output it would have had.  An operator for which that cannot hold says `deterministic = False`
+output after recovery is the output it would have had.  An operator for which that cannot hold says `kind = Kind.ARBITRARY`
 and pays with a rollback of the whole topology at each failure (Su and Zhou, section 4.3).
 
 Times are event times in integer microseconds since the epoch.  Tables are `pyarrow.Table`; rows keep their order.
@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
@@ -80,6 +81,33 @@ def require_table(rows: object) -> None:
         raise TypeError(f"rows must be a pyarrow.Table or None, not {type(rows).__name__}")
 
 
+class Kind(StrEnum):
+    """What an operator's output depends on; each kind is also all of those before it (Hwang et al., "High-Availability
+    Algorithms for Distributed Stream Processing", section 3.2 and figure 3)."""
+
+    ARBITRARY = "arbitrary"
+    """The same state and input may give another output: a clock, randomness, an order of arrival."""
+    DETERMINISTIC = "deterministic"
+    """The same state and input give the same output."""
+    CONVERGENT = "convergent"
+    """From the initial state, at any batch, it comes to the outputs of a run from the first batch: its output depends on no
+    input older than `Operator.oldest_needed`."""
+    REPEATABLE = "repeatable"
+    """Each row of its output depends on one row of its input, of the same batch; which columns it has may depend on the
+    others of the batch."""
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether a replay of the same batches gives the same rows."""
+        return self is not Kind.ARBITRARY
+
+    def declared(self, deterministic: bool) -> Kind:
+        """The kind of an operator of this kind that is said to be deterministic, or not."""
+        if not deterministic:
+            return Kind.ARBITRARY
+        return Kind.DETERMINISTIC if self is Kind.ARBITRARY else self
+
+
 class Operator(ABC):
     """One operator of a topology; an instance serves one partition.  Subclasses take their YAML `with:` as keywords.
 
@@ -87,7 +115,35 @@ class Operator(ABC):
     the state in place; the data plane never looks at a state between `step` and `freeze`.
     """
 
-    deterministic: bool = True
+    kind: Kind = Kind.DETERMINISTIC
+    """What its output depends on; where that follows from parameters, the constructor sets it."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """A class that says `deterministic = True` or `False` gets the kind that follows from that.  TypeError where it says
+        a kind, too, and the other one."""
+        super().__init_subclass__(**kwargs)
+        said = cls.deterministic
+        if isinstance(said, property):
+            return
+        deterministic = bool(said)
+        if "kind" in cls.__dict__ and cls.kind.deterministic is not deterministic:
+            raise TypeError(f"{cls.__name__}: `kind` is {cls.kind} and `deterministic` is {deterministic}")
+        cls.kind = cls.kind.declared(deterministic)
+        cls.deterministic = _follows_from_kind  # type: ignore[method-assign]
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether a replay gives the same rows; it follows from `kind`."""
+        return self.kind.deterministic
+
+    @deterministic.setter
+    def deterministic(self, said: bool) -> None:
+        self.kind = self.kind.declared(said)
+
+    def oldest_needed(self, batch: int) -> int | None:
+        """The first batch of input on which the output of `batch` can depend, whatever the rows are; None: on all before.
+        An operator that is `convergent` says it; it never falls from one batch to the next."""
+        return batch if self.kind is Kind.REPEATABLE else None
 
     def initial(self, place: Place) -> Any:
         """The state before the first batch; None for a stateless operator."""
@@ -125,6 +181,9 @@ class Operator(ABC):
         operator is in the status document, in `reprise status`, on the web page and among the driver's metrics.
         """
         return {}
+
+
+_follows_from_kind = Operator.deterministic
 
 
 class Range(NamedTuple):

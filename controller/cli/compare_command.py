@@ -12,7 +12,7 @@ from reprise.controller.cli.render import for_programs, output_option
 from reprise.controller.local.report.compare import Comparison, compare
 
 SHOWN = 20
-KINDS = ("missing", "extra", "different", "twice")
+KINDS = ("missing", "extra", "different", "twice", "marked")
 
 
 @click.command("compare")
@@ -22,7 +22,8 @@ KINDS = ("missing", "extra", "different", "twice")
 def command(a: Path, b: Path, output: str) -> None:
     """Compare the sink output of two run folders, file by file: one file is one (output partition, batch).
 
-    Exit code 0: identical; 1: something is missing, extra or different in B. With -o wide every piece is named.
+    Exit code 0: identical; 1: something is missing, extra or different in B; 5: nothing but batches that are marked, on one
+    of the sides, as lacking rows (`availability: amnesia`). With -o wide every piece is named.
 
     \b
     Example:
@@ -33,15 +34,18 @@ def command(a: Path, b: Path, output: str) -> None:
     if not for_programs({"equal": found.equal, **pieces}, output):
         for line in lines(found, None if output == "wide" else SHOWN):
             click.echo(line)
-    if not found.identical:
+    if found.unexplained:
         raise SystemExit(exits.NO)
+    if found.marked:
+        raise SystemExit(exits.MARKED)
 
 
 def lines(found: Comparison, most: int | None = SHOWN) -> list[str]:
     """The verdict, then the first `most` pieces of each kind, or all."""
     if found.identical:
         return [f"identical: {found.equal} pieces (output partition, batch) agree in every byte"]
-    text = [f"not identical: {found.equal} pieces agree"]
+    but = "" if found.unexplained else ", and all others are marked as lacking rows"
+    text = [f"not identical: {found.equal} pieces agree{but}"]
     for name in KINDS:
         text += _some(name, getattr(found, name), most)
     return text

@@ -19,6 +19,8 @@ NO = 1
 """The command worked and its answer is no: the run failed, outputs differ, a checkpoint is damaged."""
 BAD_INPUT = 2
 TIMED_OUT = 3
+MARKED = 5
+"""Outputs differ in batches alone that are marked as lacking rows."""
 NOT_RUNNING = 4
 """Nothing runs there, or what was asked does not answer: ZooKeeper, the API server, the controller's page."""
 INTERRUPTED = 130

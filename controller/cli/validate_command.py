@@ -13,8 +13,9 @@ from reprise.controller.local.run.config import load
 from reprise.controller.plural import counted
 from reprise.spark_jobs.errors import NotYetError, SourceError, StepError
 from reprise.spark_jobs.operators.local import run_local
-from reprise.spark_jobs.topology import StreamTopology, Topology, check, expand
+from reprise.spark_jobs.topology import StreamTopology, Topology, check, expand, make_operator
 from reprise.spark_jobs.topology.class_path import public
+from reprise.spark_jobs.topology.guarantees import described, guarantees
 
 
 @click.command("validate")
@@ -46,6 +47,9 @@ def command(file: Path, sets: tuple[str, ...], batches: int | None) -> None:
     for line in renamed(resource):
         click.echo(f"note: {line}", err=True)
     click.echo(f"{file}: valid; {len(topology.partitions)} partitions, {len(topology.queries)} queries")
+    operators = {o.name: make_operator(o) for o in resource.operators}
+    for line in described(resource, guarantees(resource, operators)):
+        click.echo(line)
     if batches is not None:
         attempt(resource, topology, batches)
 

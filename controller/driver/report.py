@@ -72,6 +72,8 @@ def progress_of(
         jobs=progress.jobs,
         drained=progress.drained,
         counters=progress.counters,
+        skipped=progress.skipped,
+        marked=progress.marked,
         problems=tuple(redacted(problem) for problem in problems),
         time=now,
         turns=turns,

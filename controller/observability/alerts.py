@@ -79,6 +79,7 @@ THRESHOLDS: tuple[Threshold, ...] = (
         "5m",
         "only another node ends it; one that is on its way is there within five minutes, as for `capacityFor`",
     ),
+    Threshold("gapFor", "0s", "it is known for certain as soon as it is reported"),
     Threshold(
         "highPriorityFor",
         "1m",
@@ -189,6 +190,14 @@ ALERTS: tuple[Alert, ...] = (
         "scatteredFor",
         "{{ $value }} queries of {{ $labels.topology }} fit the free capacity, but only in pieces",
         "Enough CPU is free in sum, but no node has room for a partition; running ones are not moved, so only a node helps.",
+    ),
+    Alert(
+        "RepriseOutputLacksRows",
+        Severity.WARNING,
+        "max by (topology) (reprise_marked_batches) > 0",
+        "gapFor",
+        "Outputs of {{ $labels.topology }} lack rows, in batches that are marked",
+        "A lost partition with `availability: amnesia` began anew; the incident says which batches may lack rows.",
     ),
     Alert(
         "RepriseHighPriorityQueryDown",

@@ -251,6 +251,11 @@ INCIDENT = Dashboard(
             (Query(_by("topology", "reprise_recovery_progress_batches")),),
         ),
         Panel(
+            "Batches that may lack rows",
+            "Of the open incident and those of the last fifteen minutes, summed over queries; each is marked.",
+            (Query(_by("topology", "reprise_marked_batches")),),
+        ),
+        Panel(
             "Plans",
             "By what they could restore.",
             (Query(f"sum by (outcome) (increase(reprise_plans_total{{{TOPOLOGY}}}{RATE}))", "{{outcome}}"),),

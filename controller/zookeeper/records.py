@@ -92,6 +92,14 @@ def as_origin(f: Fields, name: str, value: Any) -> Origin:
     raise f.wrong(name, "must be [generation, position], two whole numbers")
 
 
+def as_span(f: Fields, name: str, value: Any) -> tuple[int, int]:
+    """First and last batch."""
+    match value:
+        case [int(first), int(last)] if not isinstance(first, bool) and not isinstance(last, bool):
+            return first, last
+    raise f.wrong(name, "must be [first, last], two whole numbers")
+
+
 def node_of(x: NodeRecord) -> Node:
     """What decisions know of a node."""
     said = {
@@ -130,6 +138,8 @@ def encode_progress(x: Progress) -> bytes:
             "problems": list(x.problems),
             "counters": {operator: dict(counted) for operator, counted in x.counters.items()},
             "starts": encode_starts(x.starts),
+            "skipped": {partition: list(span) for partition, span in x.skipped.items()},
+            "marked": {output: list(span) for output, span in x.marked.items()},
         }
     )
 
@@ -166,6 +176,8 @@ def parse_progress(raw: bytes, path: str = paths.PROGRESS) -> Progress:
         problems=tuple(f.items("problems", as_text, [])),
         counters=f.mapping("counters", _counted, {}),
         starts=f.mapping("starts", as_start, {}),
+        skipped=f.mapping("skipped", as_span, {}),
+        marked=f.mapping("marked", as_span, {}),
     )
 
 

@@ -14,7 +14,7 @@ from reprise.controller.zookeeper.fields import (
     loads,
     shallow,
 )
-from reprise.controller.zookeeper.records import as_origin, as_start, encode_lines, encode_starts
+from reprise.controller.zookeeper.records import as_origin, as_span, as_start, encode_lines, encode_starts
 from reprise.scheduler.incident import (
     Candidate,
     Considered,
@@ -56,6 +56,8 @@ def encode_incident(x: Incident) -> bytes:
             "considered": considered,
             "events": [shallow(event) for event in x.events],
             "starts": encode_starts(x.starts),
+            "skipped": {partition: list(span) for partition, span in x.skipped.items()},
+            "marked": {output: list(span) for output, span in x.marked.items()},
         }
     )
 
@@ -85,6 +87,8 @@ def parse_incident(raw: bytes, path: str = paths.INCIDENT) -> Incident:
         closed_at=f.maybe_number("closed_at"),
         lines=f.mapping("lines", as_origin, {}),
         starts=f.mapping("starts", as_start, {}),
+        skipped=f.mapping("skipped", as_span, {}),
+        marked=f.mapping("marked", as_span, {}),
     )
 
 

@@ -213,6 +213,10 @@ def _own(command: Command, now: _Known, before: _Known | None, wanted: frozenset
         raw["installs"] = now.installs
     if command.snapshot:
         raw["snapshot"] = command.snapshot
+    if command.skips:
+        raw["skips"] = [asdict(skip) for skip in command.skips]
+    if command.sealed:
+        raw["sealed"] = command.sealed
     if near := {t: x for t, x in now.near.items() if before is None or before.near.get(t) != x}:
         raw["near"] = near
     if now.needs.near and wanted:
@@ -222,7 +226,7 @@ def _own(command: Command, now: _Known, before: _Known | None, wanted: frozenset
 
 def _said(install: Install) -> dict[str, Any]:
     raw: dict[str, Any] = {"position": install.position, "file": install.file, "value": install.value}
-    more = {"watermark": install.watermark, "since": install.since}
+    more = {"watermark": install.watermark, "since": install.since, "shown": install.shown}
     return raw | {name: value for name, value in more.items() if value is not None}
 
 

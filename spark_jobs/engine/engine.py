@@ -35,6 +35,7 @@ from reprise.spark_jobs.engine.punctuation import Punctuations
 from reprise.spark_jobs.engine.ranges import ToldRanges
 from reprise.spark_jobs.engine.repeated import Repeated
 from reprise.spark_jobs.engine.restore_point import RestorePoint
+from reprise.spark_jobs.engine.skipping import Skipping
 from reprise.spark_jobs.engine.trouble import SLOW_S, passing, say_slow
 from reprise.spark_jobs.errors import DataPlaneError, HostBusyError, JobError
 from reprise.spark_jobs.node.command import Command, Held, Install, Report, Usage, size_of
@@ -103,6 +104,7 @@ class Engine:
     """Hosts have been told that output up to this batch may be shown, and have answered since."""
     restore_point: RestorePoint = field(init=False)
     lines: LocalLines = field(init=False)
+    skipping: Skipping = field(init=False)
     _nodes: tuple[str, ...] = ()
     drain: Drain = field(default_factory=Drain)
     progress: Progress = field(default_factory=Progress)
@@ -113,6 +115,7 @@ class Engine:
             self.resource, self.store, self.ledger, self.punctuations, self.problems
         )
         self.lines = LocalLines(self.resource, self.topology, self.restore_point)
+        self.skipping = Skipping(self.resource, self.topology, self.store.skip_records, self.problems)
         self._ranges = ToldRanges(self.ledger, 2 * WINDOW)
         self._dispatch = Dispatch(self.topology)
 
@@ -123,6 +126,7 @@ class Engine:
 
     def begin(self, newest: int) -> None:
         """Go on after the newest complete checkpoint; once, before anything else.  StoreError: it has not begun."""
+        self.skipping.begin()
         self.punctuations.newest = newest
         if self.lines.active:
             self.lines.begin(newest)
@@ -155,6 +159,9 @@ class Engine:
         if not (before if installs else desired).retain:
             self.lines.restored.clear()  # of what failed before
         if installs:
+            self.skipping.decide(
+                self, installs, installs if going_back else back, stays - installs - self.installing
+            )
             more = find_origins(self, desired, installs, back, going_back)
             back.update(more)  # nothing raises from here on
         self._went_back_alone = going_back and not installs
@@ -173,6 +180,7 @@ class Engine:
             anew = partition in back or before.assignment.get(partition) != node
             if anew or not (partition in self.positions or partition in self.failed):
                 self._install(partition)
+        self.skipping.installed(self)
         if self.lines.active:
             self.horizon = max([self.horizon, *self.positions.values()])
         for partition in [p for p in self.positions if p not in desired.assignment]:
@@ -189,6 +197,7 @@ class Engine:
         self.failed.pop(partition, None)
         self._ranges.forget(self._installation.pop(partition, ""))
         self.punctuations.lost(partition)
+        self.skipping.leaves(partition)
         for group in (self.installing, self._late, self._again, self._resend, self.gaps):
             group.discard(partition)
 
@@ -208,6 +217,8 @@ class Engine:
 
     def _lose(self, partition: str, failure: Failure) -> None:
         self.figures.loses(partition)
+        at_work = None if partition in self.installing else self.positions.get(partition)
+        self.skipping.loses(partition, failure, at_work)
         self.punctuations.lost(partition)
         self.positions.pop(partition, None)
         self.counters.pop(partition, None)
@@ -359,6 +370,7 @@ class Engine:
         positions, resend = dict(self.positions), tuple(sorted(self._resend))
         asked = self.lines.clocks.requests
         covered = covered_now(self)
+        skips = self.skipping.told(covered.oldest)
         return [
             Command(
                 job=self.jobs,
@@ -369,7 +381,8 @@ class Engine:
                 checkpoints=self.sites.checkpoints,
                 hosted={p: self._installation[p] for p in mine},
                 installs={
-                    p: self.restore_point.installs.get(p, Install(self.positions[p]))
+                    p: self.skipping.install(p)
+                    or self.restore_point.installs.get(p, Install(self.positions[p]))
                     for p in mine
                     if p in self.installing  # else a host that is new would begin with what is long past
                 },
@@ -389,6 +402,8 @@ class Engine:
                 link=self._connection.link,
                 generation=self.desired.generation,
                 snapshot={p: asked[p] for p in mine if p in asked},
+                skips=skips,
+                sealed=self.skipping.sealed,
             )
             for slot, mine in enumerate(hosted)
         ]
@@ -417,6 +432,7 @@ class Engine:
                 self.positions[partition] = report.positions[partition]
                 self.counters[partition] = report.counters.get(partition, {})
                 self.installing.discard(partition)
+                self.skipping.works(partition)
                 if partition in self._late:
                     self._late.discard(partition)
                     self._again.add(partition)
@@ -431,6 +447,7 @@ class Engine:
         self.buffers[node] = report.held
         self.figures.counts(report)
         self.lines.heard(ordered, report)
+        self.skipping.heard(ordered, report)
         self.staged[node] = report.staged
 
     # -- what is true --------------------------------------------------------------------------------------------------

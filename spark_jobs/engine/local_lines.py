@@ -431,7 +431,7 @@ def _changing(resource: StreamTopology) -> frozenset[str]:
     found = set[str]()
     for operator in resource.operators:
         try:
-            steady = make_operator(operator).deterministic
+            steady = make_operator(operator).kind.deterministic
         except Exception:  # user code raises what it likes; its partitions say so when they are installed
             steady = False
         if not steady:

@@ -52,7 +52,9 @@ def find_origins(
 
 
 def begins_at(engine: Engine, partition: str) -> int:
-    """The position of the snapshot that a partition goes on from."""
+    """The position of the snapshot that a partition goes on from, or of what it goes on behind."""
+    if (anew := engine.skipping.install(partition)) is not None:
+        return anew.position
     lines = engine.lines
     return lines.position(partition) if lines.active else engine.desired.origin(partition).position
 

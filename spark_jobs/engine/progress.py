@@ -52,6 +52,10 @@ class Progress:
     drained: int | None = None
     counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """What operators count, by operator and name, summed over their partitions at work."""
+    skipped: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Partition -> first and last batch without its rows, the last time that it began anew."""
+    marked: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Output partition -> first and last batch that may lack rows since then."""
 
 
 def progress_of(engine: Engine, nodes: tuple[str, ...]) -> Progress:
@@ -81,6 +85,8 @@ def progress_of(engine: Engine, nodes: tuple[str, ...]) -> Progress:
         jobs=engine.jobs,
         drained=engine.drained,
         counters=counted_by_operator(engine.counters, engine.topology),
+        skipped=engine.skipping.skipped,
+        marked=engine.skipping.marked,
     )
 
 

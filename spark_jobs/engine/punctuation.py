@@ -41,6 +41,11 @@ class Punctuations:
         """Nothing is announced any more."""
         self._acks.clear()
 
+    def give_up(self, upto: int) -> None:
+        """Punctuations up to batch `upto` will not be complete: a partition goes on behind them and does not pass them."""
+        for position in [k for k in self._acks if k <= upto]:
+            del self._acks[position]
+
     def lost(self, partition: str) -> None:
         """A partition is not where it was: it has to pass the open punctuations again, so what it stored does not count."""
         for acks in self._acks.values():

@@ -136,7 +136,7 @@ class RestorePoint:
     def _replays_alike(self) -> bool:
         """Whether every replay gives the same rows.  A class that cannot be made here is not known to do so."""
         try:
-            return all(make_operator(o).deterministic for o in self.resource.operators)
+            return all(make_operator(o).kind.deterministic for o in self.resource.operators)
         except Exception:  # user code raises what it likes; its partitions say so when they are installed
             return False
 

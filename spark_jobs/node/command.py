@@ -16,6 +16,7 @@ from reprise.algorithms.failure import Failure, FailureKind
 from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.contract import Range
 from reprise.spark_jobs.errors import WireError
+from reprise.spark_jobs.state.skips import Skip
 from reprise.spark_jobs.state.snapshot import StateFile
 from reprise.spark_jobs.version import VERSION, require_same
 
@@ -29,7 +30,8 @@ class Install:
 
     `value`: the greater, the earlier a host fetches it among others (`reprise.algorithms.restore_order`).
     `watermark`: of one that has no file and stored itself by its own clock.  `since`: a source can be asked again for what
-    follows this batch; None: for what follows `position`.
+    follows this batch; None: for what follows `position`.  `shown`: of one that begins anew at `position`, the last batch
+    that its sink is known to show; it shows the others up to there without rows, and marked.
     """
 
     position: int
@@ -37,6 +39,7 @@ class Install:
     value: float = 0.0
     watermark: int | None = None
     since: int | None = None
+    shown: int | None = None
 
 
 def size_of(file: Mapping[str, Any] | None) -> int:
@@ -62,6 +65,8 @@ class Command:
     - `generation`: of the desired state; messages of an earlier one are not those that partitions of this one await.
     - `snapshot`: partition that is hosted -> batch: it stores itself after the first batch that it applies from there on,
       if it has not since.  It is said again until that is known to be stored.
+    - `skips`: which batches are stepped through without the rows of which partitions.  `sealed`: partitions that are lost,
+      of which nothing more is taken in.
     - `published`: output that a replay could change may be shown up to this batch (the newest checkpoint).
     """
 
@@ -90,6 +95,8 @@ class Command:
     link: int = 0
     generation: int = 0
     snapshot: Mapping[str, int] = field(default_factory=dict)
+    skips: tuple[Skip, ...] = ()
+    sealed: tuple[str, ...] = ()
     version: str = VERSION
 
     @property
@@ -173,6 +180,8 @@ class Report:
     """States that it had to read from the checkpoint store."""
     header_bytes: int = 0
     """Bytes that this host has ever sent to others for communication-induced checkpoints, beside rows."""
+    stepped: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Sealed partition -> each of its readers here, with the last batch that it has stepped."""
     version: str = VERSION
 
     @property

@@ -48,6 +48,7 @@ from reprise.spark_jobs.node.orders import Orders
 from reprise.spark_jobs.node.restoring import Prepared, Restorer
 from reprise.spark_jobs.node.runtime import OperatorRuntime, Runtime, SourceRuntime
 from reprise.spark_jobs.node.sending import Sender
+from reprise.spark_jobs.node.skipping import skip, stepped
 from reprise.spark_jobs.node.snapshots import SnapshotWriter
 from reprise.spark_jobs.node.wire import Message, pack, unpack
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
@@ -194,6 +195,7 @@ class Host:
             states_here=self._copies.read_here,
             states_there=self._copies.read_there,
             header_bytes=self.sender.header_bytes,
+            stepped=stepped(self.runtimes.values(), command.sealed),
         )
 
     def worked(self, seconds: float) -> None:
@@ -287,6 +289,7 @@ class Host:
         else:
             del self._attempts[partition]
             self.runtimes[partition] = runtime
+            skip(runtime, command)
             for target in runtime.buffers.keys() & command.positions.keys():
                 if not runtime.rewind(target, command.positions[target]):
                     self._gaps.add(target)
@@ -346,6 +349,7 @@ class Host:
         self._writer.keep(command.punctuations, self.installed)
         self._copies.forget(command.covered.oldest)
         for runtime in list(self.runtimes.values()):
+            skip(runtime, command)
             self._bring_in_line(runtime, command)
         make_room = partial(relieve, self.runtimes.values(), command.positions, absent=True)
         retain = command.retain or self._alone

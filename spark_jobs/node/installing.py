@@ -16,7 +16,8 @@ from reprise.spark_jobs.node.buffers import Budget
 from reprise.spark_jobs.node.command import Command, Install
 from reprise.spark_jobs.node.induced import begin
 from reprise.spark_jobs.node.restoring import Prepared
-from reprise.spark_jobs.node.runtime import STAGED, OperatorRuntime, Runtime, SourceRuntime, first_staged
+from reprise.spark_jobs.node.runtime import OperatorRuntime, Runtime, SourceRuntime
+from reprise.spark_jobs.node.state_tables import STAGED, first_staged
 from reprise.spark_jobs.sinks import Opening, Owner, Sink
 from reprise.spark_jobs.sinks.url import file_sink
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
@@ -131,10 +132,15 @@ class Preparing:
         assert operator.output is not None
         place, position = self.partition.place, self.install.position
         shown = min(position, first_staged(tables, position + 1) - 1)
+        if self.install.shown is not None:
+            shown = self.install.shown
         sink = make_sink(operator) or file_sink(self.command.sink, place, operator.output.format)
         owner = Owner.of(self.command.stream, self.installation)
         try:
             sink.open(Opening(f"{self.resource.namespace}.{self.resource.name}", place, owner, shown))
+            for batch in range(shown + 1, position + 1) if self.install.shown is not None else ():
+                sink.mark(batch)  # nobody makes it, and what was shown of it meanwhile stays
+                sink.write(batch, None)
         except OSError as error:
             raise SinkError(str(error)) from error
         return sink
@@ -155,4 +161,4 @@ def state_tables(store: CheckpointStore, install: Install) -> Tables | None:
 def replayable(output: str, resource: StreamTopology, topology: Topology) -> bool:
     """Whether a replay of this output partition gives the same rows: everything upstream is deterministic."""
     needs = {topology.partitions[p].place.operator for p in topology.queries[output].partitions}
-    return all(make_operator(o).deterministic for o in resource.operators if o.name in needs)
+    return all(make_operator(o).kind.deterministic for o in resource.operators if o.name in needs)

@@ -17,15 +17,8 @@ import pyarrow as pa
 from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.node.channels import CHANNELS, Row, held, table_of
 from reprise.spark_jobs.node.induced import INDUCED
-from reprise.spark_jobs.node.runtime import (
-    MARKS,
-    MARKS_ALONE,
-    WATERMARK,
-    OperatorRuntime,
-    Runtime,
-    SourceRuntime,
-    watermark_table,
-)
+from reprise.spark_jobs.node.runtime import OperatorRuntime, Runtime, SourceRuntime
+from reprise.spark_jobs.node.state_tables import MARKS, MARKS_ALONE, WATERMARK, watermark_table
 from reprise.spark_jobs.pages import Parts
 
 

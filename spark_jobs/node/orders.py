@@ -9,7 +9,7 @@ is as it was: the job fails, and the next orders are whole.  `reprise.spark_jobs
 An order is one JSON object: epoch, job, base (null: whole) and slot; `always` in whole orders; the fields of `EACH` and,
 where they changed, of `HELD`; the ranges of this job; `readers`: operator -> `Told`; `near`, of what the host's partitions
 reach over `forward` edges: target -> (slot, position); `resend`, those of `near` that must be sent everything again; and,
-where partitions store themselves by their own clocks, `snapshot`.
+where there are any, `snapshot`, `skips` and `sealed`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.contract import Range
 from reprise.spark_jobs.errors import LateRequestError, MissedOrdersError, WireError
 from reprise.spark_jobs.node.command import Command, Install, Order
+from reprise.spark_jobs.state.skips import Skip
 from reprise.spark_jobs.version import require_same
 
 ALWAYS = ("topology", "sink", "checkpoints", "window", "budget_s", "stream")
@@ -47,6 +48,8 @@ _OTHERS = (
     "resend",
     "ranges",
     "snapshot",
+    "skips",
+    "sealed",
 )
 ORDER_FIELDS = frozenset((*_OTHERS, *EACH, *HELD))
 """All that an order may have."""
@@ -197,6 +200,8 @@ def _command(order: Order, raw: Mapping[str, Any], book: _Book) -> Command:
         hosted=book.held["hosted"],
         installs={p: Install(**i) for p, i in book.held["installs"].items()},
         snapshot=raw.get("snapshot", {}),
+        skips=tuple(Skip.parse(skip) for skip in raw.get("skips", ())),
+        sealed=tuple(raw.get("sealed", ())),
         covered=Positions(**book.held["covered"]),
         routes=_Made(lambda: _routes(book)),
         positions=_Made(lambda: _positions(book)),

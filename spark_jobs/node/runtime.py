@@ -32,6 +32,15 @@ from reprise.spark_jobs.errors import (
 from reprise.spark_jobs.node.buffers import IN_FLIGHT, Budget, EdgeBuffer
 from reprise.spark_jobs.node.channels import CHANNELS, put_back
 from reprise.spark_jobs.node.induced import INDUCED, Induced
+from reprise.spark_jobs.node.skipping import NOTHING
+from reprise.spark_jobs.node.state_tables import (
+    FEEDBACK,
+    MARKS,
+    MARKS_ALONE,
+    STAGED,
+    WATERMARK,
+    watermark_table,
+)
 from reprise.spark_jobs.node.wire import Message, decode_table, encode_table
 from reprise.spark_jobs.operators.frames import END_OF_TIME
 from reprise.spark_jobs.operators.paged import freezer
@@ -39,26 +48,6 @@ from reprise.spark_jobs.pages import Parts
 from reprise.spark_jobs.sinks import Sink
 from reprise.spark_jobs.state.ledger import has_ended
 from reprise.spark_jobs.topology import Partition, route
-
-FEEDBACK = "feedback/"
-"""Prefix of the checkpointed tables that hold a partition's last output over its feedback edges."""
-
-STAGED = "staged/"
-"""Prefix of the checkpointed tables that hold output which is not shown yet, by batch."""
-
-WATERMARK = "runtime/watermark"
-MARKS, MARKS_ALONE = "runtime/marks", "runtime/marks-alone"
-"""The checkpointed tables with the watermarks of batches that a source can read again; the latter of one without state."""
-
-
-def first_staged(tables: Tables, otherwise: int) -> int:
-    """The oldest batch whose output a checkpoint holds because it was not shown before."""
-    return min((int(n.removeprefix(STAGED)) for n in tables if n.startswith(STAGED)), default=otherwise)
-
-
-def watermark_table(watermark: int | None) -> pa.Table:
-    """How a snapshot holds it."""
-    return pa.table({"watermark": pa.array([watermark], pa.int64())})
 
 
 @dataclass(slots=True)
@@ -80,6 +69,9 @@ class Runtime(ABC):
     def __init__(self, partition: Partition, position: int, budget: Budget) -> None:
         self.partition = partition
         self.position = position
+        self.skipped = NOTHING
+        self.inbox: dict[str, dict[int, Message]] = {u.partition: {} for u in partition.upstream}
+        self.unfinished: Output | None = None
         self.owed = False
         """Whether it is to be stored as it is now, and is not yet: its sink does not show what led to it, or a disk did not
         answer.  It goes no further until then."""
@@ -153,7 +145,7 @@ class Runtime(ABC):
 
     def next_of(self, target: str, position: int) -> int:
         """The first batch that `target` still needs when it is at `position`."""
-        return max(1, position) if target in self.feedback else position + 1
+        return max(1, position) if target in self.feedback else self.skipped.heard(target, position) + 1
 
     def trim(self, target: str, upto: int) -> None:
         """Drop output for `target` that it cannot ask for again once it has applied (or checkpointed) batch `upto`."""
@@ -337,9 +329,7 @@ class OperatorRuntime(Runtime):
         self.operator = operator
         self.state = state
         self.sink = sink
-        self.inbox: dict[str, dict[int, Message]] = {u.partition: {} for u in partition.upstream}
         self.needs = tuple((u.partition, 1 if u.feedback else 0) for u in partition.upstream)
-        self.unfinished: Output | None = None
         self.staged: dict[int, pa.Table | None] | None = None
         """Output not yet shown, where a replay could differ: it becomes visible with the checkpoint that covers it."""
         self._handed = 0
@@ -374,6 +364,8 @@ class OperatorRuntime(Runtime):
         delay = next((d for u, d in self.needs if u == message.source), None)
         if delay is None or message.batch + delay <= self.position:
             return
+        if self.skipped.refuses(message.source, message.batch):
+            return
         self.inbox[message.source].setdefault(message.batch, message)
 
     def advance(self, wanted: Callable[[str], bool]) -> bool:
@@ -390,10 +382,15 @@ class OperatorRuntime(Runtime):
             self.cpu_s += time.thread_time() - began
         self.unfinished = None
         self.position = batch
+        if batch in self.skipped.anew:  # what it has come to is lost, as it was when this batch was skipped
+            try:
+                self.state, self.watermark = self.operator.initial(self.partition.place), None
+            except Exception as error:
+                raise self._step_error(batch, error) from error
         return True
 
     def _ready(self, batch: int) -> bool:
-        return all(batch <= d or batch - d in self.inbox[u] for u, d in self.needs)
+        return all(batch - d in self.inbox[u] for u, d in self._heard(batch))
 
     @property
     def forced(self) -> bool:
@@ -418,6 +415,8 @@ class OperatorRuntime(Runtime):
         if self.sink is None:
             return
         try:
+            if self.skipped.marks(batch):
+                self.sink.mark(batch)
             self.sink.write(batch, table)
         except (SinkError, NotYetError, FencedError, StepError, OSError):
             raise
@@ -427,10 +426,11 @@ class OperatorRuntime(Runtime):
             raise SinkError(f"{type(error).__name__}: {error}") from error
 
     def _step(self, batch: int) -> Output:
-        messages = [self.inbox[u].pop(batch - d) for u, d in self._heard(batch)]
+        heard = self._heard(batch)
+        messages = [self.inbox[u].pop(batch - d) for u, d in heard]
         if self.induced is not None:
             self.induced.received(self.position, messages)
-        marks = [m.watermark for m, (_, d) in zip(messages, self._heard(batch), strict=True) if not d]
+        marks = [m.watermark for m, (_, d) in zip(messages, heard, strict=True) if not d]
         if marks and None not in marks:
             self.watermark = min(m for m in marks if m is not None)
         inputs = tuple(
@@ -445,7 +445,7 @@ class OperatorRuntime(Runtime):
         return Output(batch, self.watermark, table)
 
     def _heard(self, batch: int) -> list[tuple[str, int]]:
-        return [(u, d) for u, d in self.needs if batch > d]
+        return [(u, d) for u, d in self.needs if batch > d and not self.skipped.lacks(u, batch - d)]
 
     def loops(self) -> dict[str, bytes]:
         entries = {t: self.buffers[t].entries.get(self.position) for t in self.feedback}

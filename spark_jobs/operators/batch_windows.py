@@ -24,6 +24,11 @@ class BatchWindows:
     first: int
     """Length of the first window, which may be shorter than the others."""
 
+    def first_batch(self, batch: int) -> int:
+        """The first batch (from 1) in the window in which a batch is due."""
+        start, _ = self.of(batch)
+        return -(-start // self.interval) + 1
+
     def of(self, batch: int) -> tuple[int, int]:
         """Begin and end of the window in which a batch (from 1) is due."""
         due = (batch - 1) * self.interval

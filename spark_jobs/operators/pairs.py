@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from reprise.spark_jobs.contract import Columns, Inbox, Place, Tables
+from reprise.spark_jobs.contract import Columns, Inbox, Kind, Place, Tables
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators.batch_windows import parse_windows
 from reprise.spark_jobs.operators.chunks import ChunkStore
@@ -102,7 +102,13 @@ class Join(PagedOperator):
             raise SpecError("right", "must be another upstream operator than `left`")
         self.keys = names(keys, "keys", least=1)
         self.windows = parse_windows(size, interval, first)
+        if self.windows is not None:
+            self.kind = Kind.CONVERGENT
         self.suffix = suffix
+
+    def oldest_needed(self, batch: int) -> int | None:
+        """See `Operator.oldest_needed`: the first batch of the window."""
+        return None if self.windows is None else self.windows.first_batch(batch)
 
     def output_columns(self, inputs: Mapping[str, Columns]) -> Columns:
         left, right = input_of(inputs, self.left, "left"), input_of(inputs, self.right, "right")

@@ -21,7 +21,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from reprise.spark_jobs.contract import Columns, Inbox, Operator, Place, Tables
+from reprise.spark_jobs.contract import Columns, Inbox, Kind, Operator, Place, Tables
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators.frames import ColumnError, column, inbox_table, to_arrow, to_polars
 from reprise.spark_jobs.topology.columns import input_of, merged, require
@@ -178,6 +178,8 @@ class PathJoin(Operator):
 class ExtendPath(Operator):
     """Paths that are one link longer: `source`, `reachable` (the node at the end of the link) and `path`, out of
     what PathJoin emits."""
+
+    kind = Kind.REPEATABLE
 
     def output_columns(self, inputs: Mapping[str, Columns]) -> Columns:
         require(merged(inputs), JOINED, "inputs")

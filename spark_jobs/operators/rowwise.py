@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from reprise.spark_jobs.contract import Columns, Inbox, Operator
+from reprise.spark_jobs.contract import Columns, Inbox, Kind, Operator
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators.frames import ColumnError, canonical, inbox_table, to_arrow, to_polars
 from reprise.spark_jobs.operators.parameters import names
@@ -29,6 +29,8 @@ class Map(Operator):
     `select`: a list of SQL expressions (`["*", "air_time / 60.0 AS hours"]`) or a mapping `{name:
     expression}`, which keeps no other columns.  At least one of the three must be given.
     """
+
+    kind = Kind.REPEATABLE
 
     def __init__(
         self,
@@ -129,6 +131,8 @@ class Union(Operator):
     """The rows of all inputs in order, with the columns of the first (or `columns`); all inputs must have
     them."""
 
+    kind = Kind.REPEATABLE
+
     def __init__(self, columns: Sequence[str] | None = None) -> None:
         self.columns = None if columns is None else names(columns, "columns", least=1)
 
@@ -157,6 +161,8 @@ class Union(Operator):
 
 class Sink(Operator):
     """Its input, as it came: an output operator that adds nothing."""
+
+    kind = Kind.REPEATABLE
 
     def output_columns(self, inputs: Mapping[str, Columns]) -> Columns:
         return merged(inputs)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from reprise.spark_jobs.contract import Columns, Inbox, Place, Tables
+from reprise.spark_jobs.contract import Columns, Inbox, Kind, Place, Tables
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators import slots as slotted
 from reprise.spark_jobs.operators.aggregates import (
@@ -66,6 +66,8 @@ class RunningAggregate(PagedOperator):
         self.aggregates = parse_aggregates(aggregate)
         self.keep = names(keep, "keep")
         self.windows = parse_windows(size, interval, first)
+        if self.windows is not None:
+            self.kind = Kind.CONVERGENT
         self._head = WINDOW if self.windows else ()
         taken = {*self._head, *self.keys}
         for each in self.aggregates:
@@ -75,6 +77,10 @@ class RunningAggregate(PagedOperator):
             if name in taken | {a.name for a in self.aggregates}:
                 raise SpecError("keep", f"{name!r} is the name of another output column")
         self._names = tuple(dict.fromkeys([ROWS, *(n for a in self.aggregates for n in a.accumulators)]))
+
+    def oldest_needed(self, batch: int) -> int | None:
+        """See `Operator.oldest_needed`: the first batch of the window."""
+        return None if self.windows is None else self.windows.first_batch(batch)
 
     def output_columns(self, inputs: Mapping[str, Columns]) -> Columns:
         columns = merged(inputs)

@@ -3,6 +3,7 @@
 What the data plane will do to an operator is done here in a few lines: it is stepped through batches, frozen
 while it goes on, encoded late, restored elsewhere and stepped through the same batches again.  An operator
 that passes `check_recovery` gives, for the batches tried, the same bytes after a failure as without one.
+`check_kind` convicts one that claims a kind that it is not.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from reprise.spark_jobs.contract import Inbox, Input, Operator, Place, Tables
+from reprise.spark_jobs.contract import Inbox, Input, Kind, Operator, Place, Tables
 
 PLACE = Place("operator-under-test", 0, 1)
 
@@ -54,6 +55,51 @@ def check_recovery(operator: Operator, inboxes: Sequence[Inbox]) -> list[pa.Tabl
                     f"restored after batch {k}, batch {position + 1} gives {_text(out)}, not {was}"
                 )
     return outputs
+
+
+def check_kind(operator: Operator, inboxes: Sequence[Inbox]) -> None:
+    """Check on these batches, which are numbered from 1, what the operator claims with its `kind` and `oldest_needed`.
+
+    AssertionError says what was claimed and where it does not hold.  Nothing can be convicted of `deterministic` that
+    `check_recovery` does not; `arbitrary` claims nothing.
+    """
+    if operator.kind not in (Kind.CONVERGENT, Kind.REPEATABLE):
+        return
+    outputs = run(operator, inboxes)
+    before = 0
+    for number, expected in enumerate(outputs, 1):
+        oldest = operator.oldest_needed(number)
+        claim = f"{operator.kind}, batch {number} needs nothing before batch {oldest}"
+        if oldest is None or not before <= oldest <= number:
+            raise AssertionError(f"{claim}: it must be a batch, and never falls")
+        before = oldest
+        for first in range(1, oldest + 1):  # the initial state, at any batch up to there
+            if as_bytes(found := run(operator, inboxes[first - 1 : number])[-1]) != as_bytes(expected):
+                raise AssertionError(
+                    f"{claim}: begun with batch {first} it gives {_text(found)}, not {_text(expected)}"
+                )
+        gone = [Inbox(i.batch, i.watermark, ()) for i in inboxes[: oldest - 1]]  # whatever the rows were
+        if as_bytes(found := run(operator, [*gone, *inboxes[oldest - 1 : number]])[-1]) != as_bytes(expected):
+            raise AssertionError(
+                f"{claim}: without the rows before it gives {_text(found)}, not {_text(expected)}"
+            )
+    if operator.kind is Kind.REPEATABLE:
+        for each, expected in zip(inboxes, outputs, strict=True):
+            alone = [run(operator, [one])[0] for one in _row_by_row(each)]
+            singly = [row for out in alone if out is not None for row in out.to_pylist()]
+            if repr(singly) != repr([] if expected is None else expected.to_pylist()):
+                raise AssertionError(
+                    f"repeatable: one by one the rows of batch {each.batch} give {singly}, not {_text(expected)}"
+                )
+
+
+def _row_by_row(each: Inbox) -> list[Inbox]:
+    """A batch with each of its rows alone."""
+    return [
+        Inbox(each.batch, each.watermark, (Input(i.operator, i.partition, i.table.slice(n, 1)),))
+        for i in each.inputs
+        for n in range(i.table.num_rows)
+    ]
 
 
 def stored(tables: Tables) -> Tables:

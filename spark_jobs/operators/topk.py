@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from reprise.spark_jobs.contract import Columns, Inbox, Operator, Place, Tables
+from reprise.spark_jobs.contract import Columns, Inbox, Kind, Operator, Place, Tables
 from reprise.spark_jobs.operators.frames import (
     Bools,
     ColumnError,
@@ -70,6 +70,12 @@ class TopK(Operator):
         self.all = tuple(dict.fromkeys([*self.per, *self.keys]))
         self.stream = choice(scope, "scope", ("stream", "batch")) == "stream"
         self.positive = bool(positive)
+        if not self.stream:
+            self.kind = Kind.CONVERGENT
+
+    def oldest_needed(self, batch: int) -> int | None:
+        """See `Operator.oldest_needed`: a list of one batch depends on that alone."""
+        return None if self.stream else batch
 
     def output_columns(self, inputs: Mapping[str, Columns]) -> Columns:
         columns = merged(inputs)

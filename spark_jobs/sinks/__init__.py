@@ -9,6 +9,8 @@ from reprise.spark_jobs.sinks.files import (
     Sink,
     differs,
     encoded,
+    marked_by,
+    marker,
 )
 
 __all__ = [
@@ -20,4 +22,6 @@ __all__ = [
     "Sink",
     "differs",
     "encoded",
+    "marked_by",
+    "marker",
 ]

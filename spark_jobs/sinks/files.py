@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import polars as pl
 import pyarrow as pa
@@ -58,6 +59,10 @@ class Sink(ABC):
     checkpoint covers a batch that is not.  A batch that was visible before (a replay) is recognised and left as it is.
     """
 
+    marks: ClassVar[bool] = False
+    """Whether it can say of a batch that rows may be missing; where not, nothing upstream of it may have `availability:
+    amnesia`."""
+
     visible: int = 0
     """The last batch such that it and all before it are visible, or will be found to be."""
 
@@ -69,6 +74,11 @@ class Sink(ABC):
     def write(self, batch: int, table: pa.Table | None) -> None:
         """Take a batch.  SinkError, and whatever a client library raises: it is not taken and must be given again;
         FencedError: another one writes now; EncodeError: it can never be taken, and the partition is set aside."""
+
+    def mark(self, batch: int) -> None:
+        """Say of a batch, before it is written, that rows may be missing.  What is there of it already stays as it is from
+        then on, and no replay is compared with it.  Raises what `write` raises."""
+        raise NotImplementedError(f"{type(self).__name__} does not mark batches")
 
     def settle(self, patience_s: float) -> str | None:
         """Wait, at most so long, until everything taken is visible; what is in the way, if something is."""
@@ -119,8 +129,24 @@ def differs(path: str, batch: int) -> SinkError:
     )
 
 
+_MARK = ".gap.mark"
+
+
+def marker(batch: int) -> str:
+    """The name of the file that says that rows of a batch may be missing."""
+    return f"batch-{batch:08d}{_MARK}"
+
+
+def marked_by(name: str) -> int | None:
+    """The batch of which a file of this name says so; None for other files."""
+    number = name.removeprefix("batch-").removesuffix(_MARK)
+    return int(number) if name.endswith(_MARK) and number.isdigit() else None
+
+
 class BatchFiles(Sink):
     """A file a batch, which is visible as soon as it is stored; `fmt`: a key of ENCODERS."""
+
+    marks = True
 
     def __init__(self, root: str, place: Place, fmt: str) -> None:
         """`root`: a path or any fsspec URL.  Temporary files are beside the partition's folder, so that a reader of it
@@ -133,6 +159,7 @@ class BatchFiles(Sink):
         except StoreError as error:
             raise SinkError(f"sink {error}") from error
         self._swept = False
+        self._marked = 0
 
     def name(self, batch: int) -> str:
         """The name of a batch's file."""
@@ -148,12 +175,23 @@ class BatchFiles(Sink):
         self.visible = batch
         self._shown.append((batch, time.time()))
 
+    def mark(self, batch: int) -> None:
+        """An empty file beside that of the batch; SinkError when it cannot be written."""
+        try:
+            self._sweep()
+            self._files.create(marker(batch), b"")
+        except StoreError as error:
+            raise SinkError(f"cannot write {self._files.path(marker(batch))}: {error}") from error
+        self._marked = batch
+
     def store(self, batch: int, data: bytes) -> None:
         """The file, whole or not at all, durable, never replaced; SinkError as `write`."""
         name = self.name(batch)
         try:
             self._sweep()
-            if not self._files.create(name, data) and self._files.read(name) != data:
+            if self._files.create(name, data) or batch == self._marked:
+                return
+            if self._files.read(name) != data:
                 raise differs(self._files.path(name), batch)
         except StoreError as error:
             raise SinkError(f"cannot write {self._files.path(name)}: {error}") from error

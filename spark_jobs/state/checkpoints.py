@@ -27,6 +27,7 @@ from reprise.spark_jobs.state.epochs import Fence, recorded
 from reprise.spark_jobs.state.local_copies import LocalCopies
 from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.state.page_file import PagedState, Span, decode_pages, encode_pages
+from reprise.spark_jobs.state.skips import SkipRecords
 from reprise.spark_jobs.state.snapshot import StateFile
 from reprise.spark_jobs.state.state_file import decode_state, encoded
 from reprise.spark_jobs.storage.files import Files
@@ -67,6 +68,10 @@ class CheckpointStore:
         self._fence = fence
         fence.record(self._listed())
         return max(self.positions(), default=0)
+
+    def skip_records(self) -> SkipRecords:
+        """Where it is written which batches were skipped."""
+        return SkipRecords(self.location, self._fence)
 
     def _first_whole(self, read: Callable[[CheckpointStore], T]) -> T:
         """What the location answers, or else the first mirror that can; when none can the location's own error, with what

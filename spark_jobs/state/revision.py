@@ -32,8 +32,9 @@ FORMER = "revision.json"
 """Of an earlier version: one record, which counts where no driver has written one of its own."""
 EFFECTIVE = ("sources", "operators", "sink")
 """Fields of the spec that determine what is in a batch's output, and where."""
-_WITHOUT_EFFECT = {"resources", "priority", "priorities"}
-"""Of a source, an operator or its output: what only placing and planning read."""
+_WITHOUT_EFFECT = {"resources", "priority", "priorities", "availability"}
+"""Of a source, an operator or its output: what only placing, planning and recovery read.  Which batches were skipped is on
+record, and is replayed whatever the spec says by then."""
 
 
 class RevisionError(CheckpointError):

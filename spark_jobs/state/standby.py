@@ -1,4 +1,4 @@
-"""A stream's own files, its name, clock, epochs and ledger of ranges, taken over from a mirror when the location has none.
+"""A stream's own files (name, clock, epochs, ledger of ranges, skips), taken over from a mirror when the location has none.
 
 Checkpoint files are only read, so they are read wherever they are whole.  The ledger is also written to: it has to be in the
 location, and a driver that began an empty one behind a checkpoint would read other rows as the same batches.  Invariants:
@@ -16,6 +16,7 @@ from reprise.spark_jobs.state.epochs import EPOCHS
 from reprise.spark_jobs.state.ledger import MARK, RANGES
 from reprise.spark_jobs.state.release import CLOCK, CLOCKS
 from reprise.spark_jobs.state.revision import FORMER, REVISIONS
+from reprise.spark_jobs.state.skips import SKIPPED
 from reprise.spark_jobs.storage.files import Files
 
 log = logging.getLogger("reprise.checkpoints")
@@ -55,7 +56,7 @@ def _copy(there: Files, here: Files) -> None:
     blocks = [f"{RANGES}/{name}" for name in there.names(RANGES) if name.endswith((".json", MARK))]
     of_drivers = [
         f"{folder}/{name}"
-        for folder in (EPOCHS, CLOCKS, REVISIONS)
+        for folder in (EPOCHS, CLOCKS, REVISIONS, SKIPPED)
         for name in there.names(folder)
         if name.endswith(".json")
     ]

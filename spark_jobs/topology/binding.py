@@ -19,6 +19,7 @@ from reprise.spark_jobs.credentials import redacted
 from reprise.spark_jobs.errors import SpecError, raise_all
 from reprise.spark_jobs.sinks import Sink
 from reprise.spark_jobs.topology.class_path import current, public
+from reprise.spark_jobs.topology.guarantees import require_gaps_that_end
 from reprise.spark_jobs.topology.resource import OperatorSpec, SourceSpec, StreamTopology
 from reprise.spark_jobs.topology.scalars import closest, nearest
 
@@ -28,8 +29,8 @@ T = TypeVar("T", Operator, Source, Sink)
 def make_operator(spec: OperatorSpec) -> Operator:
     """A new instance of the operator's class.  SpecError names the class or parameter that is wrong."""
     instance = _build(spec.class_path, spec.parameters, Operator, f"spec.operators[{spec.name}]")  # type: ignore[type-abstract]
-    if spec.deterministic is not None:
-        instance.deterministic = spec.deterministic
+    said = instance.deterministic if spec.deterministic is None else spec.deterministic
+    instance.kind = instance.kind.declared(bool(said))
     return instance
 
 
@@ -47,15 +48,30 @@ def make_sink(spec: OperatorSpec) -> Sink | None:
 
 
 def unbound(resource: StreamTopology) -> Iterator[SpecError]:
-    """What is wrong with the classes that a resource names and with their parameters: each is built once and dropped."""
+    """What is wrong with the classes that a resource names, with their parameters, and where their kinds do not allow what
+    is asked for: each is built once and dropped."""
+    operators, sinks, wrong = dict[str, Operator](), dict[str, Sink | None](), False
+
+    def operator_of(spec: OperatorSpec) -> None:
+        operators[spec.name] = make_operator(spec)
+
+    def sink_of(spec: OperatorSpec) -> None:
+        sinks[spec.name] = make_sink(spec)
+
     makers: list[Callable[[], object]] = [partial(make_source, source) for source in resource.sources]
     for operator in resource.operators:
-        makers += [partial(make_operator, operator), partial(make_sink, operator)]
+        makers += [partial(operator_of, operator), partial(sink_of, operator)]
     for make in makers:
         try:
             make()
         except SpecError as error:
+            wrong = True
             yield from error.all
+    try:
+        if not wrong:
+            require_gaps_that_end(resource, operators, sinks)
+    except SpecError as error:
+        yield error
 
 
 def resolve(path: str) -> Any:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from reprise.algorithms.cpu import milli_cpu, under_cap
 from reprise.spark_jobs.errors import SpecError, raise_all
 from reprise.spark_jobs.topology.class_path import of_library
+from reprise.spark_jobs.topology.guarantees import behind
 from reprise.spark_jobs.topology.limits import within_limits
 from reprise.spark_jobs.topology.resource import InputSpec, Mode, OperatorSpec, StreamTopology
 from reprise.spark_jobs.topology.schema import nearest
@@ -232,6 +233,32 @@ def _partition_edges(topology: StreamTopology) -> int:
     )
 
 
+def _availability_fits(topology: StreamTopology) -> Iterator[SpecError]:
+    """Whether what is asked for is built, and could ever be used."""
+    policy = topology.recovery
+    for operator in topology.operators:
+        field = f"{_field(operator)}.availability"
+        if operator.availability == "checkpoint":
+            continue
+        if not operator.forgetful:
+            yield SpecError(field, f"{operator.availability!r} is not built yet: 'checkpoint' or 'amnesia'")
+            continue
+        if topology.checkpoint.uncoordinated:
+            yield SpecError(field, "'amnesia' is not built for `checkpoint.protocol: uncoordinated`")
+        if policy.scope == "global" or policy.strategy in ("blocking", "operator-centric"):
+            which = "scope: global" if policy.scope == "global" else f"strategy: {policy.strategy}"
+            reason = (
+                f"with `recovery.{which}` everything goes back at each failure and nothing is ever skipped"
+            )
+            yield SpecError(field, f"'amnesia' has no effect: {reason}")
+        for reader, _, spec in _edges(topology):
+            if spec.feedback and (reader.name in (b := behind(topology, operator.name)) or spec.source in b):
+                reason = (
+                    f"{reader.name!r} reads {spec.source!r} over a feedback edge, so a gap would never end"
+                )
+                yield SpecError(field, f"'amnesia' is not for what is on or before a cycle: {reason}")
+
+
 def _within_limits(topology: StreamTopology) -> Iterator[SpecError]:
     try:
         within_limits(topology)
@@ -241,7 +268,7 @@ def _within_limits(topology: StreamTopology) -> Iterator[SpecError]:
 
 _NAMES = (_names_differ, _inputs_exist)
 _RULES = (_priorities_fit, _partitions_fit, _spark_can_start, _some_input_drives, _has_output)
-_EDGE_RULES = (_groupings_fit, _no_cycle, _within_limits, _protocol_fits, _induced_fits)
+_EDGE_RULES = (_groupings_fit, _no_cycle, _within_limits, _protocol_fits, _induced_fits, _availability_fits)
 """Those that follow edges, and so need names that differ and inputs that exist."""
 
 

@@ -122,7 +122,7 @@ def expand(resource: StreamTopology) -> Topology:
     specs = {x.name: x for x in resource.stages}
     readers = _readers(resource)
     partitions: dict[str, Partition] = {}
-    for name in _operator_order(resource):
+    for name in stage_order(resource):
         for partition in _partitions(specs, readers, name):
             partitions[partition.id] = partition
     members = _Members(resource)
@@ -202,8 +202,8 @@ class _Members:
         return UnionSet(self._known[whole], (f"{name}.{output.index}" for name in own))
 
 
-def _operator_order(resource: StreamTopology) -> list[str]:
-    """Names in topological order; among those that are ready, the order of the resource."""
+def stage_order(resource: StreamTopology) -> list[str]:
+    """Names of sources and operators in topological order; among those that are ready, the order of the resource."""
     waiting = {o.name: {i.source for i in o.inputs if not i.feedback} for o in resource.operators}
     order = [s.name for s in resource.sources]
     done = set(order)

@@ -255,6 +255,7 @@ def _operator(x: s.OperatorModel) -> r.OperatorSpec:
         inputs,
         output,
         None if own is None else parse_duration(own),
+        x.availability,
     )
 
 

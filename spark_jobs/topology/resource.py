@@ -90,6 +90,13 @@ class OperatorSpec:
     output: OutputSpec | None
     checkpoint_interval_s: float | None = None
     """Between the snapshots of one partition; None: as the topology says."""
+    availability: str = "checkpoint"
+    """`checkpoint` or `amnesia`."""
+
+    @property
+    def forgetful(self) -> bool:
+        """Whether a lost partition may begin anew, without its state and without the batches in between."""
+        return self.availability == "amnesia"
 
 
 @dataclass(frozen=True, slots=True)

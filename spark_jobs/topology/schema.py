@@ -113,6 +113,12 @@ class OperatorModel(Closed):
     deterministic: bool | None = None
     """Overrides what the class says of itself: false when the same input may give another output. The Kubernetes operator
     imports no code of a topology: there a class that is not of the library counts as false until this says true."""
+    availability: Literal["checkpoint", "amnesia", "upstream-backup", "passive-standby", "active-standby"] = (
+        "checkpoint"
+    )
+    """How a lost partition of this operator comes back. `checkpoint`: with its state, and each batch is made again.
+    `amnesia`: with its initial state where the stream is now, if its readers are at work; batches in between lack its rows,
+    and outputs mark them. The other three are not built yet, and refused."""
     inputs: list[InputModel] = Field(min_length=1, max_length=32)
     """Upstream operators, in the order in which a batch's rows are applied."""
     checkpoint: OperatorCheckpointModel | None = None

@@ -130,6 +130,8 @@ CASES = (
     Case("RepriseCapacityNotArriving", NO_ROOM, ("4m",), ("6m",)),
     Case("RepriseCapacityNotArriving", NO_ROOM | state("nodes", OFF, state="missing"), ("30m",)),
     Case("RepriseCapacityNotArriving", NO_ROOM | steady(waiting_queries_that_fit=1), ("30m",)),
+    Case("RepriseOutputLacksRows", steady(marked_batches=7), (), ("1m",)),
+    Case("RepriseOutputLacksRows", steady(marked_batches=0), ("30m",)),
     Case("RepriseQueryFitsOnNoNode", SCATTERED, ("4m",), ("6m",)),
     Case("RepriseQueryFitsOnNoNode", SCATTERED | steady(waiting_queries_that_fit=1), ("30m",)),
     Case("RepriseQueryFitsOnNoNode", SCATTERED | steady(waiting_queries_without_a_node=0), ("30m",)),

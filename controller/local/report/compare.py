@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reprise.controller.errors import ReportError
+from reprise.spark_jobs.sinks import marked_by
 
 Piece = tuple[str, int]
 """Output partition and batch."""
@@ -29,10 +30,17 @@ class Comparison:
     different: tuple[Piece, ...]
     twice: tuple[Piece, ...]
     """Pieces of which one of the sides has two files (of different formats)."""
+    marked: tuple[Piece, ...] = ()
+    """Pieces that one of the sides marks as lacking rows; where they differ they are in no other list."""
 
     @property
     def identical(self) -> bool:
-        return not (self.missing or self.extra or self.different or self.twice)
+        return not (self.unexplained or self.marked)
+
+    @property
+    def unexplained(self) -> bool:
+        """Whether anything differs that no marker speaks of."""
+        return bool(self.missing or self.extra or self.different or self.twice)
 
 
 def compare(a: str | Path, b: str | Path) -> Comparison:
@@ -40,21 +48,22 @@ def compare(a: str | Path, b: str | Path) -> Comparison:
     left, twice_left = pieces(a)
     right, twice_right = pieces(b)
     common = left.keys() & right.keys()
-    different = [piece for piece in common if not _same(left[piece], right[piece])]
+    marked = _marked(a) | _marked(b)
+    unequal = [piece for piece in common if not _same(left[piece], right[piece])]
+    different = [piece for piece in unequal if piece not in marked]
     return Comparison(
-        equal=len(common) - len(different),
+        equal=len(common) - len(unequal),
         missing=tuple(sorted(left.keys() - right.keys())),
         extra=tuple(sorted(right.keys() - left.keys())),
         different=tuple(sorted(different)),
         twice=tuple(sorted(twice_left | twice_right)),
+        marked=tuple(sorted(marked)),
     )
 
 
 def pieces(folder: str | Path) -> tuple[Mapping[Piece, Path], set[Piece]]:
     """The output files of a run by (partition, batch), and the pieces that are there more than once."""
-    root = Path(folder) / "sink" if (Path(folder) / "sink").is_dir() else Path(folder)
-    if not root.is_dir():
-        raise ReportError(f"{folder}: no such folder")
+    root = _sink(folder)
     found: dict[Piece, Path] = {}
     twice: set[Piece] = set()
     for path in root.glob("*/*/batch-*"):
@@ -66,6 +75,23 @@ def pieces(folder: str | Path) -> tuple[Mapping[Piece, Path], set[Piece]]:
             twice.add(piece)
         found[piece] = path
     return found, twice
+
+
+def _sink(folder: str | Path) -> Path:
+    root = Path(folder) / "sink" if (Path(folder) / "sink").is_dir() else Path(folder)
+    if not root.is_dir():
+        raise ReportError(f"{folder}: no such folder")
+    return root
+
+
+def _marked(folder: str | Path) -> set[Piece]:
+    """Pieces of a run that say that rows may be missing."""
+    found = (path for path in _sink(folder).glob("*/*/batch-*"))
+    return {
+        (f"{path.parent.parent.name}.{path.parent.name}", batch)
+        for path in found
+        if (batch := marked_by(path.name)) is not None
+    }
 
 
 def _same(a: Path, b: Path) -> bool:

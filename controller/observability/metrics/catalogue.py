@@ -126,6 +126,12 @@ METRICS: tuple[Metric, ...] = (
     _gauge("reprise_horizon_batches", "", "The last batch that was released."),
     _gauge("reprise_driver_heartbeat_age_seconds", "seconds", "Since the driver last said how things stand."),
     _gauge("reprise_problems", "", "Problems that the driver complains of (the last twenty are kept)."),
+    _gauge(
+        "reprise_marked_batches",
+        "",
+        "Batches marked as lacking rows (availability: amnesia) in the open incident and those of the last fifteen minutes, "
+        "summed over queries.",
+    ),
     # -- recovery ------------------------------------------------------------------------------------------------------
     _gauge(
         "reprise_incident_open", "", "1 while an incident of this kind is open, else 0.", Label("kind", KINDS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from reprise.controller.observability.metrics import catalogue
 from reprise.controller.observability.metrics.look import Look
@@ -11,6 +11,9 @@ from reprise.controller.status.query_state import Status, current_plan
 from reprise.scheduler.costs import free_on, partition_costs
 from reprise.scheduler.incident import Incident, PlanRecord
 from reprise.scheduler.placement import spread
+
+RECENT_S = 900.0
+"""So long after an incident its gaps are told: nothing that is skipped comes back, so nothing else ends the alert."""
 
 
 def recovery_samples(look: Look, now: float) -> Iterator[Sample]:
@@ -23,6 +26,7 @@ def recovery_samples(look: Look, now: float) -> Iterator[Sample]:
     yield from _plans(look)
     yield from _capacity(look)
     yield Sample("reprise_recovery_progress_batches", {}, _progress(look))
+    yield Sample("reprise_marked_batches", {}, _marked(seen.incidents, now))
 
 
 def _incident(incident: Incident | None, now: float) -> Iterator[Sample]:
@@ -35,6 +39,11 @@ def _incident(incident: Incident | None, now: float) -> Iterator[Sample]:
     age = max(0.0, now - incident.opened_at) if incident else 0.0
     yield Sample("reprise_incident_age_seconds", {}, age)
     yield Sample("reprise_incident_lost_nodes", {}, len(incident.lost) if incident else 0)
+
+
+def _marked(incidents: Iterable[Incident], now: float) -> int:
+    recent = (i for i in incidents if i.closed_at is None or i.closed_at > now - RECENT_S)
+    return sum(last - first + 1 for incident in recent for first, last in incident.marked.values())
 
 
 def _plans(look: Look) -> Iterator[Sample]:

@@ -24,3 +24,18 @@ def test_a_query_of_the_incident_that_is_poisoned_is_down_again_and_no_other_one
     assert (found.queries["sink.0"].restored_at, found.queries["sink.0"].losses) == (None, 2)
     assert (found.queries["sink.2"].restored_at, found.queries["sink.2"].losses) == (back.restored_at, 1)
     assert [(event.name, event.detail) for event in found.events] == [("queries-lost", "sink.0")]
+
+
+def test_what_the_driver_skips_is_in_the_record_and_in_the_time_line_once() -> None:
+    w = World(diamond(3, 50), Policy(nodes_wanted=4)).started(4)
+    incident = Incident("inc-000002", Kind.CORRELATED, Phase.RECOVERING, w.now - 9.0, 40, 1, 4, 0.0)
+    snapshot = w.snapshot()
+    assert snapshot.progress is not None
+    skipped = {"mid.0": (43, 51), "mid.1": (12, 39)}  # the second one is of an incident before the checkpoint
+    told = replace(snapshot.progress, skipped=skipped, marked={"sink.0": (43, 55), "sink.1": (12, 39)})
+    view = look(replace(snapshot, progress=told), w.policy)
+    found = observe(view, incident)
+    assert (found.skipped, found.marked) == ({"mid.0": (43, 51)}, {"sink.0": (43, 55)})
+    lines = [(event.name, event.detail) for event in found.events]
+    assert lines.count(("batches-skipped", "without rows of mid.0 43 to 51; marked: sink.0 43 to 55")) == 1
+    assert observe(view, found) == found

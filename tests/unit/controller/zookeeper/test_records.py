@@ -181,6 +181,24 @@ def test_starts_of_nodes_come_back_and_a_record_of_an_older_version_knows_none(
     assert parse(json.dumps(written).encode()) == replace(record, starts={})
 
 
+@pytest.mark.parametrize(
+    ("parse", "encode", "record"),
+    [(parse_progress, encode_progress, PROGRESS), (parse_incident, encode_incident, INCIDENT)],
+    ids=["progress", "incident"],
+)
+def test_what_was_skipped_comes_back_and_a_record_of_an_older_version_knows_nothing_of_it(
+    parse: Callable[[bytes], Any], encode: Callable[[Any], bytes], record: Any
+) -> None:
+    told = replace(record, skipped={"mid.0": (3, 9)}, marked={"sink.0": (3, 12)})
+    assert parse(encode(told)) == told
+    written = json.loads(encode(told))
+    for wrong in ([3], [3, True], "3-9", {"3": 9}):
+        with pytest.raises(RecordError, match=r"marked\.sink\.0"):
+            parse(json.dumps(written | {"marked": {"sink.0": wrong}}).encode())
+    del written["skipped"], written["marked"]
+    assert parse(json.dumps(written).encode()) == record
+
+
 def test_what_an_agent_says_of_its_start_is_known_and_what_an_older_one_does_not_say_is_not() -> None:
     record = NodeRecord("n1", "127.0.1.1", 2, 17, 1000, 9.5, requested=9.0, worker=11.0, heartbeat=11.5)
     assert parse_node(encode_node(record)) == record

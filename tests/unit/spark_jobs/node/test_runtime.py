@@ -13,15 +13,8 @@ from reprise.spark_jobs.contract import Inbox, Operator, Place, Tables
 from reprise.spark_jobs.errors import StepError
 from reprise.spark_jobs.node.buffers import Budget
 from reprise.spark_jobs.node.counters import MAX_COUNTERS, counters
-from reprise.spark_jobs.node.runtime import (
-    FEEDBACK,
-    STAGED,
-    WATERMARK,
-    OperatorRuntime,
-    Output,
-    first_staged,
-    watermark_table,
-)
+from reprise.spark_jobs.node.runtime import OperatorRuntime, Output
+from reprise.spark_jobs.node.state_tables import FEEDBACK, STAGED, WATERMARK, first_staged, watermark_table
 from reprise.spark_jobs.node.wire import Message, decode_table
 from reprise.spark_jobs.sinks import Sink
 from reprise.spark_jobs.topology import expand, load_text

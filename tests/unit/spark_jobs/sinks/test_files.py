@@ -131,3 +131,24 @@ def test_a_later_stream_outranks_and_within_it_numbers_count_as_numbers(
     owners = [Owner.of(float(k // 3), ".".join(map(str, each))) for k, each in enumerate(found)]
     by_numbers = sorted(range(len(found)), key=lambda k: (k // 3, found[k]))
     assert sorted(owners) == [owners[k] for k in by_numbers]
+
+
+def test_a_batch_that_may_lack_rows_is_marked_and_what_is_there_of_it_stays(tmp_path: Path) -> None:
+    sink, again = (FileSink(tmp_path, P, "jsonl") for _ in range(2))
+    sink.write(1, TABLE)
+    again.mark(1)
+    again.write(1, None)  # a replay, without rows
+    again.mark(2)
+    again.write(2, None)
+    again.mark(2)
+    again.write(2, TABLE)
+    assert again.visible == 2
+    assert {p.name: p.read_bytes() for p in sink.folder.iterdir()} == {
+        "batch-00000001.jsonl": encoded("jsonl", TABLE),
+        "batch-00000001.gap.mark": b"",
+        "batch-00000002.jsonl": b"",
+        "batch-00000002.gap.mark": b"",
+    }
+    again.write(3, TABLE)
+    with pytest.raises(SinkError, match="was written before with other rows"):  # nobody has marked it
+        again.write(3, None)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from reprise.controller.cli.compare_command import command
 from reprise.controller.errors import ReportError
 from reprise.controller.local.report.compare import compare
 
@@ -63,3 +65,28 @@ def test_the_same_bytes_in_another_format_differ(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ReportError, match="nowhere"):
         compare(_run(tmp_path / "a", BASE), tmp_path / "nowhere")
+
+
+def test_batches_that_are_marked_may_differ_and_are_named(tmp_path: Path) -> None:
+    a = _run(tmp_path / "a", BASE)
+    marked = {
+        "count/0/batch-00000001.jsonl": b"",
+        "count/0/batch-00000001.gap.mark": b"",
+        "top/1/batch-00000001.gap.mark": b"",
+    }
+    b = _run(tmp_path / "b", {**BASE, **marked})
+    found = compare(a, b)
+    assert (found.identical, found.unexplained, found.equal) == (False, False, 2)
+    assert found.marked == (("count.0", 1), ("top.1", 1))
+    other = compare(a, _run(tmp_path / "c", {**BASE, **marked, "count/0/batch-00000002.jsonl": b"x"}))
+    assert other.unexplained
+    assert other.different == (("count.0", 2),)
+
+
+@pytest.mark.parametrize(("more", "code"), [({}, 5), ({"count/0/batch-00000002.jsonl": b"x"}, 1)])
+def test_the_command_tells_a_gap_from_a_difference(tmp_path: Path, more: dict[str, bytes], code: int) -> None:
+    a = _run(tmp_path / "a", BASE)
+    b = _run(tmp_path / "b", {**BASE, "count/0/batch-00000001.gap.mark": b"", **more})
+    ran = CliRunner().invoke(command, [str(a), str(b)])
+    assert ran.exit_code == code
+    assert "marked (1): count.0 batch 1" in ran.output

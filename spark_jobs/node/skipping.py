@@ -1,0 +1,103 @@
+"""Batches of a partition that nobody makes again: what its readers, its own state and the outputs behind it do then.
+
+A partition that is lost may begin anew with its initial state (`availability: amnesia`).  Which batches are skipped is on
+record before anybody acts on it (`reprise.spark_jobs.state.skips`), so here it is input like any other: a replay steps the
+same batches without the same rows, whatever is sent.  docs/decisions/0035-batches-that-are-skipped.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from reprise.spark_jobs.state.skips import Skip
+
+if TYPE_CHECKING:
+    from reprise.spark_jobs.node.command import Command
+    from reprise.spark_jobs.node.runtime import Runtime
+
+Span = tuple[int, int]
+"""First and last batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """What the skips on record mean for one partition.
+
+    `unheard`: upstream -> batches that it is stepped through without.  `sealed`: upstreams of which nothing is taken in, as
+    they are lost and it is not decided yet from where they go on.  `unsaid`: target -> batches of this partition that the
+    target does not hear.  `anew`: batches behind which this partition has its initial state.  `marked`: batches of its
+    output that may lack rows.
+    """
+
+    unheard: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
+    sealed: frozenset[str] = frozenset()
+    unsaid: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
+    anew: frozenset[int] = frozenset()
+    marked: tuple[Span, ...] = ()
+
+    def lacks(self, upstream: str, batch: int) -> bool:
+        """Whether a batch is stepped without what this upstream gave for it."""
+        return any(first <= batch <= last for first, last in self.unheard.get(upstream, ()))
+
+    def refuses(self, upstream: str, batch: int) -> bool:
+        """Whether a message of this upstream is not taken in."""
+        return upstream in self.sealed or self.lacks(upstream, batch)
+
+    def marks(self, batch: int) -> bool:
+        """Whether a batch of the output may lack rows."""
+        return any(first <= batch <= last for first, last in self.marked)
+
+    def heard(self, target: str, position: int) -> int:
+        """The last batch of this partition that a target at this position needs no more."""
+        spans = self.unsaid.get(target, ())
+        return next((last for first, last in spans if first <= position + 1 <= last), position)
+
+
+NOTHING = Skipped()
+
+
+def skipped(
+    partition: str, upstream: Iterable[str], skips: Collection[Skip], sealed: Collection[str]
+) -> Skipped:
+    """What the skips of a command mean for one partition that reads `upstream`."""
+    if not skips and not sealed:
+        return NOTHING
+    unheard: dict[str, tuple[Span, ...]] = {}
+    unsaid: dict[str, tuple[Span, ...]] = {}
+    for skip in skips:
+        if (after := skip.after.get(partition)) is not None and after < skip.until:
+            unheard[skip.partition] = (*unheard.get(skip.partition, ()), (after + 1, skip.until))
+        for target, after in skip.after.items() if skip.partition == partition else ():
+            unsaid[target] = (*unsaid.get(target, ()), (after + 1, skip.until))
+    return Skipped(
+        unheard,
+        frozenset(sealed).intersection(upstream),
+        unsaid,
+        frozenset(skip.until for skip in skips if skip.partition == partition),
+        tuple(skip.marked[partition] for skip in skips if partition in skip.marked),
+    )
+
+
+def skip(runtime: Runtime, command: Command) -> None:
+    """Let a partition go by the skips of a command: what is in its inbox and is not to be heard goes."""
+    if not command.skips and not command.sealed and runtime.skipped is NOTHING:
+        return
+    now = skipped(runtime.partition.id, runtime.inbox, command.skips, command.sealed)
+    if now != runtime.skipped:
+        runtime.skipped = now
+        for upstream, held in runtime.inbox.items():
+            for batch in [b for b in held if now.refuses(upstream, b)]:
+                del held[batch]
+
+
+def stepped(runtimes: Iterable[Runtime], sealed: Collection[str]) -> dict[str, dict[str, int]]:
+    """The readers of each sealed partition among these, and the last batch whose input each has applied, though its output
+    may still wait to be handed on: it cannot grow while the seal holds."""
+    found: dict[str, dict[str, int]] = {partition: {} for partition in sealed}
+    for runtime in runtimes if sealed else ():
+        last = runtime.position if runtime.unfinished is None else runtime.unfinished.batch
+        for partition in found.keys() & runtime.inbox.keys():
+            found[partition][runtime.partition.id] = last
+    return found

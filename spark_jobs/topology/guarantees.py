@@ -1,0 +1,111 @@
+"""What a failure may do to each output, as it follows from how the operators upstream of it come back.
+
+The weakest of all that is upstream decides (Hwang et al., "High-Availability Algorithms for Distributed Stream Processing",
+sections 3.1 and 3.2).  A replay that repeats rows is *precise* here, as outputs are numbered by partition and batch and
+each is shown once.  With `availability: amnesia` an output has *gaps*: batches that may lack rows, each of them marked.
+Invariant: which batches those are follows from what was skipped alone, so they are known before any of them is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+
+from reprise.spark_jobs.contract import Operator
+from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.sinks import Sink
+from reprise.spark_jobs.topology.graph import stage_order
+from reprise.spark_jobs.topology.resource import StreamTopology
+
+
+class Guarantee(StrEnum):
+    """What an output shows after failures."""
+
+    PRECISE = "precise"
+    """Each batch as without a failure, and at once."""
+    PRECISE_BY_CHECKPOINT = "precise, by checkpoint"
+    """Each batch once, and none that a replay could change: it is shown with the checkpoint that covers it."""
+    GAP = "gap"
+    """Batches may lack rows, and are marked then; all others are as without a failure."""
+
+
+def guarantees(resource: StreamTopology, operators: Mapping[str, Operator]) -> dict[str, Guarantee]:
+    """The guarantee of each operator that has an output; `operators`: an instance of each."""
+    found: dict[str, Guarantee] = {}
+    for spec in resource.operators:
+        if spec.output is None:
+            continue
+        upstream = [s for s in resource.operators if spec.name in behind(resource, s.name)]
+        if any(s.forgetful for s in upstream):
+            found[spec.name] = Guarantee.GAP
+        elif all(operators[s.name].kind.deterministic for s in upstream):
+            found[spec.name] = Guarantee.PRECISE
+        else:
+            found[spec.name] = Guarantee.PRECISE_BY_CHECKPOINT
+    return found
+
+
+def behind(resource: StreamTopology, name: str) -> tuple[str, ...]:
+    """An operator and all that read it, directly or not, over feedback edges too; in the order of the resource."""
+    found, before = {name}, 0
+    while len(found) > before:
+        before = len(found)
+        found |= {o.name for o in resource.operators if any(i.source in found for i in o.inputs)}
+    return tuple(o.name for o in resource.operators if o.name in found)
+
+
+def require_gaps_that_end(
+    resource: StreamTopology, operators: Mapping[str, Operator], sinks: Mapping[str, Sink | None]
+) -> None:
+    """SpecError where batches would be skipped and it could not be said which outputs lack rows, or not be marked."""
+    for spec in resource.operators:
+        if not spec.forgetful:
+            continue
+        field = f"spec.operators[{spec.name}].availability"
+        for name, operator in operators.items():
+            if not operator.kind.deterministic:
+                reason = f"operator {name!r} is arbitrary, so everything goes back at each failure"
+                raise SpecError(field, f"'amnesia' has no effect: {reason}")
+        for name in behind(resource, spec.name):
+            who = "it" if name == spec.name else f"operator {name!r}, which reads it,"
+            if operators[name].oldest_needed(1) is None:
+                raise SpecError(
+                    field,
+                    f"'amnesia' needs an end of what a lost batch changes: {who} is {operators[name].kind}, so all later "
+                    "output could differ; `convergent` and `repeatable` operators can be (docs/operators.md)",
+                )
+            sink = sinks.get(name)
+            if sink is not None and not sink.marks:
+                raise SpecError(
+                    field,
+                    f"'amnesia' needs outputs that mark batches: the sink {type(sink).__name__} of {name!r} does not",
+                )
+
+
+def last_marked(
+    resource: StreamTopology, operators: Mapping[str, Operator], name: str, until: int
+) -> dict[str, int]:
+    """The last batch that may lack rows where a partition of an operator begins anew behind batch `until`: of that operator,
+    and of each that reads it, directly or not.  Output lacks rows where it depends on input that does."""
+    last = {name: _last_dependent(operators[name], until)}
+    inputs = {spec.name: [i.source for i in spec.inputs] for spec in resource.operators}
+    for reader in stage_order(resource):
+        lacking = [last[source] for source in inputs.get(reader, ()) if source in last]
+        if lacking:
+            last[reader] = max(last.get(reader, 0), _last_dependent(operators[reader], max(lacking)))
+    return last
+
+
+def _last_dependent(operator: Operator, until: int) -> int:
+    """The last batch whose output depends on input up to batch `until`."""
+    batch = until
+    while (oldest := operator.oldest_needed(batch + 1)) is not None and oldest <= until:
+        batch += 1
+    return batch
+
+
+def described(resource: StreamTopology, found: Mapping[str, Guarantee]) -> Iterator[str]:
+    """A line for each output operator, for people."""
+    for name, guarantee in found.items():
+        forgetful = [o.name for o in resource.operators if o.forgetful and name in behind(resource, o.name)]
+        yield f"output {name}: {guarantee}" + (f" (amnesia of {', '.join(forgetful)})" if forgetful else "")

@@ -1,0 +1,337 @@
+"""Partitions that begin anew behind batches that nobody makes again: each batch that lacks rows is marked, no other differs,
+and nothing that was shown is ever shown otherwise."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+import pytest
+
+from reprise.algorithms.failure import Failure, FailureKind
+from reprise.spark_jobs.engine import engine as engine_module
+from reprise.spark_jobs.engine.chain import ChainError
+from reprise.spark_jobs.engine.engine import Engine
+from reprise.spark_jobs.errors import StoreError
+from reprise.spark_jobs.state.skips import Skip, SkipRecords
+from reprise.spark_jobs.topology import load_text
+from tests.support.local_engine import World
+
+TEXT = """
+apiVersion: reprise.dev/v1alpha1
+kind: StreamTopology
+metadata: {name: skipped}
+spec:
+  batch: {interval: 100ms}
+  sources:
+    - name: tweets
+      class: reprise.spark_jobs.sources:HashtagSource
+      parallelism: 2
+      with: {rate: 200, interval: 100ms, batches: 60, tags: 40, seed: 7}
+  operators:
+    - name: parse
+      class: reprise.spark_jobs.operators:FlatMap
+      parallelism: 2
+      with: {explode: [hashtags], select: ["hashtags AS tag"]}
+      inputs: [{from: tweets, forward: true}]
+    - name: window
+      class: reprise.spark_jobs.operators:RunningAggregate
+      parallelism: 3
+      with: {keys: [tag], aggregate: {n: "count()"}, size: 700ms, interval: 100ms}
+      inputs: [{from: parse, by: [tag]}]
+      output: {priority: 3}
+    - name: best
+      class: reprise.spark_jobs.operators:TopK
+      with: {by: n, k: 5, keys: [tag], scope: batch}
+      inputs: [{from: window}]
+      output: {priority: 9}
+    - name: all
+      class: reprise.spark_jobs.operators:Sink
+      inputs: [{from: parse}]
+      output: {priority: 1}
+  checkpoint: {everyBatches: 10}
+  recovery: {bufferMemory: 1Mi}
+  nodes: {count: 4}
+"""
+NODES = ("a", "b", "c", "d")
+MARK = ".gap.mark"
+
+
+def world_of(folder: Path, forgetful: Collection[str] = ("parse", "window", "best", "all")) -> World:
+    changes = {f"operators[{name}].availability": "amnesia" for name in forgetful}
+    world = World(load_text(TEXT, changes=changes), folder, "w")
+    world.engine.begin(0)
+    world.nodes.start(*NODES)
+    world.want(1, 0, {**world.spread(*NODES), "window.2": "d"})  # `parse.0` is alone on its node
+    return world
+
+
+@pytest.fixture(autouse=True)
+def few_batches_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stream has not been released as a whole when something is lost."""
+    monkeypatch.setattr(engine_module, "WINDOW", 8)
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    world = world_of(tmp_path_factory.mktemp("fault-free"))
+    world.run(lambda e: e.done)
+    output = world.output()
+    assert len(output) == 61 * 5
+    return output
+
+
+def past(batch: int) -> Callable[[Engine], bool]:
+    return lambda e: min(e.positions.values(), default=0) >= batch
+
+
+def tick(world: World, times: int = 1) -> None:
+    for _ in range(times):
+        world.engine.tick(world.nodes.living(), threading.Event())
+
+
+def restore(world: World, *nodes: str) -> None:
+    """What is not at work goes to these nodes, and nobody goes back."""
+    engine, living = world.engine, world.nodes.living()
+    placed = {p: n for p, n in engine.desired.assignment.items() if n in living and p in engine.positions}
+    others = [p for p in world.topology.order if p not in placed]
+    placed |= {p: nodes[i % len(nodes)] for i, p in enumerate(others)}
+    world.want(engine.desired.generation, engine.punctuations.newest, placed, retain=True)
+
+
+def back(world: World, *nodes: str) -> None:
+    """Everything goes back to the newest checkpoint."""
+    generation = world.engine.desired.generation + 1
+    world.want(generation, world.engine.punctuations.newest, world.spread(*nodes), retain=True)
+
+
+def finish(world: World) -> None:
+    """To the end of the stream; where output is missing that nobody kept everything goes back, as a coordinator decides."""
+    for _ in range(40):
+        world.run(lambda e: e.done or bool(e.gaps))
+        if world.engine.done:
+            return
+        back(world, *world.nodes.living())
+    raise AssertionError("it goes back again and again")
+
+
+def marked(output: dict[str, bytes]) -> set[str]:
+    """Output files that have a marker beside them."""
+    return {f"{name.removesuffix(MARK)}.jsonl" for name in output if name.endswith(MARK)}
+
+
+def check(world: World, expected: dict[str, bytes]) -> set[str]:
+    """All is shown, and what is not marked is as without a failure; what is marked."""
+    output = world.output()
+    found = marked(output)
+    assert {name for name in output if not name.endswith(MARK)} == expected.keys()
+    wrong = sorted(n for n in expected if output[n] != expected[n] and n not in found)
+    assert not wrong, f"not marked, and not as without a failure: {wrong[:5]} {world.engine.skipping.skips}"
+    allowed = {
+        f"{output.replace('.', '/')}/batch-{batch:08d}.jsonl"
+        for skip in world.engine.skipping.skips
+        for output, (first, last) in skip.marked.items()
+        for batch in range(first, last + 1)
+    }
+    assert found <= allowed, "more is marked than was skipped"
+    return found
+
+
+def test_a_partition_begins_anew_and_what_lacks_its_rows_is_marked(
+    tmp_path: Path, expected: dict[str, bytes]
+) -> None:
+    world = world_of(tmp_path, ["parse"])
+    world.run(past(25))
+    at = world.engine.desired.assignment
+    world.nodes.lose(at["parse.0"])
+    tick(world, 2)
+    restore(world, *world.nodes.living())
+    (skip,) = world.engine.skipping.skips
+    assert skip.partition == "parse.0"
+    assert skip.until == world.engine.positions["parse.0"] == world.engine.horizon
+    finish(world)
+    found = check(world, expected)
+    assert found
+    assert {int(n.split("batch-")[1][:8]) for n in found if n.startswith("all")} == set(
+        range(min(skip.after.values()) + 1, skip.until + 1)
+    )
+    assert any(world.output()[n] != expected[n] for n in found), "nothing was skipped"
+
+
+def test_a_reader_that_is_lost_too_is_restored_and_so_is_what_it_reads(
+    tmp_path: Path, expected: dict[str, bytes]
+) -> None:
+    """`window` comes back with its state, so it needs all that `parse` has made since the checkpoint."""
+    world = world_of(tmp_path, ["parse"])
+    world.run(past(25))
+    at = world.engine.desired.assignment
+    world.nodes.lose(*{at["parse.0"], at["window.1"]})
+    tick(world, 2)
+    restore(world, *world.nodes.living())
+    assert world.engine.skipping.skips == ()
+    finish(world)
+    assert check(world, expected) == set()
+
+
+def test_whole_queries_begin_anew_together(tmp_path: Path, expected: dict[str, bytes]) -> None:
+    world = world_of(tmp_path)
+    world.run(past(25))
+    at = world.engine.desired.assignment
+    world.nodes.lose(at["parse.0"], *{at["window.0"], at["best.0"]} - {at["parse.0"]})
+    tick(world, 2)
+    restore(world, *world.nodes.living())
+    assert len(world.engine.skipping.skips) > 1
+    finish(world)
+    assert check(world, expected)
+
+
+@pytest.mark.parametrize("then", ["driver", "rollback", "loss"])
+def test_what_fails_later_shows_the_same_again(tmp_path: Path, expected: dict[str, bytes], then: str) -> None:
+    """A gap that is behind the newest checkpoint: all that was shown is made again, from before the gap."""
+    world = world_of(tmp_path)
+    world.run(past(24))
+    newest = world.engine.punctuations.newest
+    world.nodes.lose(world.engine.desired.assignment["parse.0"])
+    tick(world, 2)
+    restore(world, *world.nodes.living())
+    world.run(lambda e: past(27)(e) or bool(e.gaps))
+    assert (skips := world.engine.skipping.skips)
+    assert world.engine.punctuations.newest == newest
+    shown = world.output()
+    if then == "driver":
+        world.driver()
+        world.engine.begin(newest)
+        assert world.engine.skipping.skips == skips
+        world.want(2, newest, world.spread(*world.nodes.living()))
+    elif then == "rollback":
+        back(world, *world.nodes.living())
+    else:
+        world.nodes.lose(world.engine.desired.assignment["window.0"])
+        tick(world, 1)
+        restore(world, *world.nodes.living())
+    finish(world)
+    assert check(world, expected)
+    after = world.output()
+    assert {name: after[name] for name in shown} == shown
+
+
+def test_without_word_of_the_readers_all_is_restored(tmp_path: Path, expected: dict[str, bytes]) -> None:
+    """The plan comes before a job has sealed what was lost: readers may have applied more than they have said."""
+    world = world_of(tmp_path, ["parse"])
+    world.run(past(25))
+    at = world.engine.desired.assignment
+    world.nodes.lose(at["parse.0"])
+    world.engine._lose("parse.0", Failure(FailureKind.NODE_LOST))
+    restore(world, *world.nodes.living())
+    assert world.engine.skipping.skips == ()
+    finish(world)
+    assert check(world, expected) == set()
+
+
+def test_a_moved_partition_keeps_its_state(tmp_path: Path, expected: dict[str, bytes]) -> None:
+    world = world_of(tmp_path)
+    world.run(past(25))
+    engine = world.engine
+    moved = {**engine.desired.assignment, "parse.0": "d", "window.0": "a"}
+    world.want(1, engine.punctuations.newest, moved, retain=True)
+    finish(world)
+    assert world.engine.skipping.skips == ()
+    assert check(world, expected) == set()
+
+
+def test_nothing_is_installed_while_it_is_not_known_what_is_on_record(
+    tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = world_of(tmp_path)
+    world.run(past(25))
+    world.nodes.lose(world.engine.desired.assignment["parse.0"])
+    tick(world, 2)
+    wrote = SkipRecords.write
+
+    def written_and_not_answered(self: SkipRecords, skips: Collection[Skip]) -> None:
+        wrote(self, skips)
+        raise StoreError("connection lost")
+
+    monkeypatch.setattr(SkipRecords, "write", written_and_not_answered)
+    for _ in range(3):
+        with pytest.raises(StoreError, match="connection lost"):
+            restore(world, *world.nodes.living())
+    assert "parse.0" not in world.engine.positions
+    assert world.engine.skipping.skips == ()
+    monkeypatch.undo()
+    restore(world, *world.nodes.living())
+    assert world.engine.skipping.skips
+    record = json.loads((world.checkpoints / "skipped" / "00000001.json").read_text())
+    assert [r["partition"] for r in record] == [s.partition for s in world.engine.skipping.skips]
+    finish(world)
+    assert check(world, expected)
+
+
+def test_what_was_skipped_is_skipped_again_where_nothing_may_be_skipped_any_more(tmp_path: Path) -> None:
+    world = world_of(tmp_path)
+    skip = Skip("parse.0", 7, {"all.0": 3}, 0, {"all.0": (4, 7)})
+    world.engine.store.skip_records().write([skip])
+    world.resource = load_text(TEXT)
+    world.driver()
+    world.engine.begin(0)
+    assert (world.engine.skipping.able, world.engine.skipping.skips) == (frozenset(), (skip,))
+
+
+def test_what_a_frozen_driver_writes_late_counts_for_nothing(tmp_path: Path) -> None:
+    world = world_of(tmp_path)
+    late = world.engine.store.skip_records()
+    world.driver()
+    world.engine.begin(0)
+    with pytest.raises(Exception, match="a driver of epoch 2 has begun"):
+        late.write([Skip("parse.0", 7)])
+    assert world.engine.store.skip_records().read() == ()
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(3), *(pytest.param(s, marks=pytest.mark.wide) for s in range(3, 25)),
+             *(pytest.param(s, marks=pytest.mark.soak) for s in range(25, 150))],
+)  # fmt: skip
+def test_nodes_are_lost_at_any_moment(tmp_path: Path, expected: dict[str, bytes], seed: int) -> None:
+    """Nodes, jobs and drivers are lost at any stage, plans come early and late, and some take everything back."""
+    rng = random.Random(seed)
+    names = ["parse", "window", "best", "all"]
+    world = world_of(tmp_path, rng.sample(names, rng.randint(1, 4)))
+    fresh = iter(f"n{i}" for i in range(100))
+    shown: dict[str, bytes] = {}
+
+    def fails(job: int, stage: int, slot: int) -> None:
+        if rng.random() < 0.02:
+            raise ChainError("power cut")
+
+    world.nodes.interrupt = fails
+    for _ in range(rng.randint(2, 5)):
+        tick(world, rng.randint(1, 12))
+        if world.engine.done:
+            break
+        lost = rng.sample(sorted(world.nodes.hosts), rng.randint(1, 2))
+        world.nodes.lose(*lost)
+        world.nodes.start(*(next(fresh) for _ in lost))
+        tick(world, rng.randint(0, 3))
+        kind = rng.random()
+        if kind < 0.15:
+            newest = world.engine.punctuations.newest
+            world.driver()
+            world.engine.begin(newest)
+            world.want(rng.randint(1, 3), newest, world.spread(*world.nodes.living()), retain=True)
+        elif kind < 0.3 or world.engine.gaps:
+            back(world, *world.nodes.living())
+        else:
+            restore(world, *rng.sample(sorted(world.nodes.hosts), 3))
+        now = world.output()
+        assert {n: now[n] for n in shown} == shown
+        shown = now
+    world.nodes.interrupt = lambda *_: None
+    tick(world, 1)
+    restore(world, *world.nodes.living())
+    finish(world)
+    check(world, expected)
+    now = world.output()
+    assert {n: now[n] for n in shown} == shown

@@ -1,0 +1,143 @@
+"""What a failure may do to each output, and where skipping batches is refused, with field and reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.topology import StreamTopology, check, from_object, make_operator
+from reprise.spark_jobs.topology.binding import unbound
+from reprise.spark_jobs.topology.guarantees import Guarantee, described, guarantees, last_marked
+from tests.support.topologies import document, operator, source
+
+LIBRARY = "reprise.spark_jobs.operators"
+WINDOW = {"keys": [], "aggregate": {"n": "count()"}, "size": "1s", "interval": "250ms"}
+
+
+def made(*operators: dict[str, Any], **spec: Any) -> StreamTopology:
+    return from_object(document(source(), *operators, **spec))
+
+
+def of(name: str, upstream: str, kind: str = "Sink", **more: Any) -> dict[str, Any]:
+    return operator(name, upstream, **{"class": f"{LIBRARY}:{kind}", **more})
+
+
+def required(*operators: dict[str, Any], **spec: Any) -> None:
+    resource = made(*operators, **spec)
+    check(resource)
+    for wrong in unbound(resource):
+        raise wrong
+
+
+def found(resource: StreamTopology) -> dict[str, Guarantee]:
+    return guarantees(resource, {o.name: make_operator(o) for o in resource.operators})
+
+
+def test_the_weakest_of_all_that_is_upstream_decides() -> None:
+    resource = made(
+        of("a", "s", availability="amnesia"),
+        of("b", "a", output={}),
+        of("c", "s", output={}),
+        operator("d", "s", output={}, **{"class": "tests.support.coin:Toss"}),
+        of("e", "d", output={}),
+    )
+    assert found(resource) == {
+        "b": Guarantee.GAP,
+        "c": Guarantee.PRECISE,
+        "d": Guarantee.PRECISE_BY_CHECKPOINT,
+        "e": Guarantee.PRECISE_BY_CHECKPOINT,
+    }
+    assert list(described(resource, found(resource)))[:2] == [
+        "output b: gap (amnesia of a)",
+        "output c: precise",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"availability": "upstream-backup"}, "'upstream-backup' is not built yet"),
+        ({"availability": "passive-standby"}, "'passive-standby' is not built yet"),
+        ({"availability": "active-standby"}, "'active-standby' is not built yet"),
+    ],
+)
+def test_what_is_not_built_is_refused(changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(SpecError, match=rf"spec.operators\[a\].availability.*{reason}"):
+        required(of("a", "s", output={}, **changes))
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({"recovery": {"scope": "global"}}, "with `recovery.scope: global` everything goes back"),
+        ({"recovery": {"strategy": "blocking"}}, "with `recovery.strategy: blocking` everything goes back"),
+        ({"recovery": {"strategy": "operator-centric"}}, "with `recovery.strategy: operator-centric`"),
+        (
+            {"checkpoint": {"protocol": "uncoordinated", "log": "memory"}},
+            "not built for `checkpoint.protocol",
+        ),
+    ],
+)
+def test_where_nothing_would_ever_be_skipped_it_is_refused(spec: dict[str, Any], reason: str) -> None:
+    with pytest.raises(SpecError, match=rf"spec.operators\[a\].availability.*{reason}"):
+        required(of("a", "s", output={}, availability="amnesia"), **spec)
+
+
+def test_before_a_cycle_it_is_refused() -> None:
+    again = {"from": "c", "feedback": True}
+    with pytest.raises(SpecError, match="'b' reads 'c' over a feedback edge, so a gap would never end"):
+        required(
+            of("a", "s", availability="amnesia"),
+            {**of("b", "a"), "inputs": [{"from": "a"}, again]},
+            of("c", "b", output={}),
+        )
+
+
+@pytest.mark.parametrize(
+    ("reader", "reason"),
+    [
+        (
+            of("b", "a", "KeyedCount", **{"with": {"keys": ["k"]}}),
+            "operator 'b', which reads it, is deterministic",
+        ),
+        (
+            of("b", "a", "RunningAggregate", **{"with": {"keys": [], "aggregate": {"n": "count()"}}}),
+            "operator 'b'",
+        ),
+        (operator("b", "a", **{"class": "tests.support.coin:Toss"}), "operator 'b' is arbitrary"),
+    ],
+)
+def test_behind_it_are_only_operators_that_forget(reader: dict[str, Any], reason: str) -> None:
+    with pytest.raises(SpecError, match=rf"spec.operators\[a\].availability.*{reason}"):
+        required(of("a", "s", availability="amnesia"), {**reader, "output": {}})
+    required(
+        of("a", "s", availability="amnesia"), of("b", "a", "RunningAggregate", output={}, **{"with": WINDOW})
+    )
+
+
+def test_an_operator_that_remembers_everything_is_refused_itself() -> None:
+    with pytest.raises(SpecError, match="it is deterministic, so all later output could differ"):
+        required(of("a", "s", "Latest", output={}, availability="amnesia", **{"with": {"keys": ["k"]}}))
+
+
+def test_an_output_that_cannot_be_marked_is_refused() -> None:
+    sink = {"sink": {"class": "tests.support.scripted:Shown"}}
+    with pytest.raises(SpecError, match="the sink Shown of 'b' does not"):
+        required(of("a", "s", availability="amnesia"), of("b", "a", output=sink))
+
+
+def test_what_lacks_rows_does_so_until_the_last_window_that_held_some_is_over() -> None:
+    resource = made(
+        of("a", "s", availability="amnesia"),
+        of("b", "a", "RunningAggregate", **{"with": WINDOW}),  # 1-4, 5-8, ...
+        of("c", "b", output={}),
+        of(
+            "d", "b", "RunningAggregate", output={}, **{"with": WINDOW | {"interval": "100ms"}}
+        ),  # 1-10, 11-20, ...
+        of("e", "s", output={}),
+    )
+    operators = {o.name: make_operator(o) for o in resource.operators}
+    assert last_marked(resource, operators, "a", 6) == {"a": 6, "b": 8, "c": 8, "d": 10}
+    assert last_marked(resource, operators, "b", 8) == {"b": 8, "c": 8, "d": 10}
