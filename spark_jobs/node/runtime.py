@@ -32,7 +32,7 @@ from reprise.spark_jobs.errors import (
 from reprise.spark_jobs.node.buffers import IN_FLIGHT, Budget, EdgeBuffer
 from reprise.spark_jobs.node.channels import CHANNELS, put_back
 from reprise.spark_jobs.node.induced import INDUCED, Induced
-from reprise.spark_jobs.node.skipping import NOTHING
+from reprise.spark_jobs.node.skipping import NOTHING, begin_anew
 from reprise.spark_jobs.node.state_tables import (
     FEEDBACK,
     MARKS,
@@ -382,15 +382,13 @@ class OperatorRuntime(Runtime):
             self.cpu_s += time.thread_time() - began
         self.unfinished = None
         self.position = batch
-        if batch in self.skipped.anew:  # what it has come to is lost, as it was when this batch was skipped
-            try:
-                self.state, self.watermark = self.operator.initial(self.partition.place), None
-            except Exception as error:
-                raise self._step_error(batch, error) from error
+        if batch in self.skipped.anew:
+            begin_anew(self)
         return True
 
     def _ready(self, batch: int) -> bool:
-        return all(batch - d in self.inbox[u] for u, d in self._heard(batch))
+        here, lacks = self.inbox, self.skipped.lacks
+        return all(batch <= d or batch - d in here[u] or lacks(u, batch - d) for u, d in self.needs)
 
     @property
     def forced(self) -> bool:

@@ -11,11 +11,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from reprise.spark_jobs.errors import StepError
 from reprise.spark_jobs.state.skips import Skip
 
 if TYPE_CHECKING:
     from reprise.spark_jobs.node.command import Command
-    from reprise.spark_jobs.node.runtime import Runtime
+    from reprise.spark_jobs.node.runtime import OperatorRuntime, Runtime
 
 Span = tuple[int, int]
 """First and last batch."""
@@ -90,6 +91,15 @@ def skip(runtime: Runtime, command: Command) -> None:
         for upstream, held in runtime.inbox.items():
             for batch in [b for b in held if now.refuses(upstream, b)]:
                 del held[batch]
+
+
+def begin_anew(runtime: OperatorRuntime) -> None:
+    """What the partition has come to is lost, as it was when its batches were skipped.  StepError: user code raised."""
+    try:
+        runtime.state, runtime.watermark = runtime.operator.initial(runtime.partition.place), None
+    except Exception as error:
+        place = runtime.partition.place
+        raise StepError(place.operator, place.partition, runtime.position, error) from error
 
 
 def stepped(runtimes: Iterable[Runtime], sealed: Collection[str]) -> dict[str, dict[str, int]]:

@@ -243,8 +243,14 @@ def _availability_fits(topology: StreamTopology) -> Iterator[SpecError]:
         if not operator.forgetful:
             yield SpecError(field, f"{operator.availability!r} is not built yet: 'checkpoint' or 'amnesia'")
             continue
-        if topology.checkpoint.uncoordinated:
-            yield SpecError(field, "'amnesia' is not built for `checkpoint.protocol: uncoordinated`")
+        if (protocol := topology.checkpoint.protocol) != "coordinated":
+            yield SpecError(field, f"'amnesia' is not built for `checkpoint.protocol: {protocol}`")
+        if topology.checkpoint.state != "arrays":
+            yield SpecError(
+                field, f"'amnesia' is not built for `checkpoint.state: {topology.checkpoint.state}`"
+            )
+        if topology.spark.exchange != "chained":
+            yield SpecError(field, f"'amnesia' is not built for `spark.exchange: {topology.spark.exchange}`")
         if policy.scope == "global" or policy.strategy in ("blocking", "operator-centric"):
             which = "scope: global" if policy.scope == "global" else f"strategy: {policy.strategy}"
             reason = (

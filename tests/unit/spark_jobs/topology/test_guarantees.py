@@ -76,11 +76,20 @@ def test_what_is_not_built_is_refused(changes: dict[str, Any], reason: str) -> N
         ({"recovery": {"strategy": "operator-centric"}}, "with `recovery.strategy: operator-centric`"),
         (
             {"checkpoint": {"protocol": "uncoordinated", "log": "memory"}},
-            "not built for `checkpoint.protocol",
+            "not built for `checkpoint.protocol: uncoordinated`",
         ),
+        (
+            {"checkpoint": {"protocol": "communication-induced", "log": "checkpointed"}},
+            "not built for `checkpoint.protocol: communication-induced`",
+        ),
+        ({"checkpoint": {"state": "paged"}}, "not built for `checkpoint.state: paged`"),
+        ({"spark": {"exchange": "continuous"}}, "not built for `spark.exchange: continuous`"),
+        ({"spark": {"exchange": "auto"}}, "not built for `spark.exchange: auto`"),
     ],
 )
-def test_where_nothing_would_ever_be_skipped_it_is_refused(spec: dict[str, Any], reason: str) -> None:
+def test_where_nothing_would_ever_be_skipped_or_it_is_not_built_it_is_refused(
+    spec: dict[str, Any], reason: str
+) -> None:
     with pytest.raises(SpecError, match=rf"spec.operators\[a\].availability.*{reason}"):
         required(of("a", "s", output={}, availability="amnesia"), **spec)
 
