@@ -8,19 +8,22 @@ from reprise.spark_jobs.contract import (
     Columns,
     Inbox,
     Input,
+    Kind,
     Operator,
     Place,
     Range,
     Source,
     Tables,
 )
-from reprise.spark_jobs.errors import NotYetError, SourceError, SpecError
+from reprise.spark_jobs.errors import EncodeError, NotYetError, SourceError, SpecError
 
 __all__ = [
     "LATE_ROWS",
     "Columns",
+    "EncodeError",
     "Inbox",
     "Input",
+    "Kind",
     "NotYetError",
     "Operator",
     "Place",

@@ -117,8 +117,8 @@ def _batches_skipped(view: View, incident: Incident) -> Incident:
     progress = view.snapshot.progress
     if progress is None or not progress.skipped:
         return incident
-    skipped = {p: span for p, span in progress.skipped.items() if span[1] >= incident.checkpoint}
-    marked = {q: span for q, span in progress.marked.items() if span[1] >= incident.checkpoint}
+    skipped = {p: span for p, span in progress.skipped.items() if span[1] > incident.checkpoint}
+    marked = {q: span for q, span in progress.marked.items() if span[1] > incident.checkpoint}
     new = [f"{p} {a} to {b}" for p, (a, b) in sorted(skipped.items()) if incident.skipped.get(p) != (a, b)]
     gaps = [f"{q} {a} to {b}" for q, (a, b) in sorted(marked.items()) if incident.marked.get(q) != (a, b)]
     if not new and not gaps:

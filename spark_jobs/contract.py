@@ -15,6 +15,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from inspect import get_annotations
+from types import MemberDescriptorType
 from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
@@ -123,13 +125,14 @@ class Operator(ABC):
         a kind, too, and the other one."""
         super().__init_subclass__(**kwargs)
         said = cls.deterministic
-        if isinstance(said, property):
+        if isinstance(said, property | MemberDescriptorType):
             return
         deterministic = bool(said)
         if "kind" in cls.__dict__ and cls.kind.deterministic is not deterministic:
             raise TypeError(f"{cls.__name__}: `kind` is {cls.kind} and `deterministic` is {deterministic}")
         cls.kind = cls.kind.declared(deterministic)
-        cls.deterministic = _follows_from_kind  # type: ignore[method-assign]
+        if "deterministic" not in get_annotations(cls):  # else a field of a dataclass
+            cls.deterministic = _follows_from_kind  # type: ignore[method-assign]
 
     @property
     def deterministic(self) -> bool:

@@ -97,6 +97,6 @@ def main() -> None:
 
     \b
     Exit codes: 0 done, 1 the answer is no (run failed, outputs differ, checkpoint damaged),
-    2 bad input, 3 out of time, 4 nothing runs there, 130 interrupted.
+    2 bad input, 3 out of time, 4 nothing runs there, 5 outputs differ in marked batches alone, 130 interrupted.
     NO_COLOR is respected.
     """

@@ -31,7 +31,7 @@ FAULTS = EXAMPLES / "faults" / "eight-of-ten.yaml"
 def command(out: Path | None, no_web: bool, quiet: bool) -> None:
     """Fifteen queries on ten nodes of this machine; eight nodes are killed at once, and new ones come one by one.
 
-    Takes four to six minutes and two cores. The queries come back one by one, those with the most priority for the room
+    It takes some minutes and two cores. The queries come back one by one, those with the most priority for the room
     that is there first; a page shows it. At the end all outputs are computed again without faults and compared, byte by
     byte: nothing may be lost or doubled.
 

@@ -92,10 +92,15 @@ def _wait(target: Target, node: str, timeout_s: float) -> None:
         if empty:
             return
         if not any(n.name == node for n in seen.nodes.values()):
-            exits.fail(f"{node} is gone, with {_partitions(left)} on it", exits.NO)
+            exits.fail(
+                f"{node} is gone, with {_partitions(left)} on it"
+                if left
+                else f"{node} is gone before the driver had taken over that it is empty",
+                exits.NO,
+            )
         found = _room(target, seen)
         moving = seen.desired is not None and seen.desired.moving is not None
-        if found.staying and not found.placed and not moving and time.monotonic() - since > STUCK_S:
+        if left and found.staying and not found.placed and not moving and time.monotonic() - since > STUCK_S:
             exits.fail(
                 f"{node} cannot be emptied: {found}. It goes on when a node comes; --undo takes the wish back",
                 exits.NO,
@@ -104,7 +109,7 @@ def _wait(target: Target, node: str, timeout_s: float) -> None:
             exits.fail(
                 f"{node} still has {_partitions(left)} after {timeout_s:g} s{_why(seen)}"
                 if left
-                else f"all of {node} has a place elsewhere, but after {timeout_s:g} s the driver has not taken that over",
+                else f"nothing is to run on {node}, but after {timeout_s:g} s the driver has not taken that over",
                 exits.TIMED_OUT,
             )
         time.sleep(LOOK_S)

@@ -28,4 +28,5 @@ def command(folder: Path) -> None:
     for path in files:
         (folder / path.name).write_bytes(path.read_bytes())
         click.echo(f"{folder / path.name} written")
-    click.echo("next: reprise validate --try 5; python -m pytest; reprise up --kill 2")
+    enter = "" if folder.resolve() == Path.cwd() else f"cd {folder}; "
+    click.echo(f"next: {enter}reprise validate --try 5; python -m pytest; reprise up --kill 2")

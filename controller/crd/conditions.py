@@ -28,6 +28,8 @@ class ConditionReason(StrEnum):
     # of the condition Ready of a topology
     STARTING = "Starting"
     """The topology has not been started yet; the message says what is waited for."""
+    SPEC_PENDING = "SpecPending"
+    """Of Reconciling: the driver still runs the spec before."""
     AWAITING_APPROVAL = "AwaitingApproval"
     """A plan is proposed and not approved."""
     NOT_ADVANCING = "NotAdvancing"

@@ -384,6 +384,18 @@ DATA_PLANE = Dashboard(
             "bytes",
         ),
         Panel(
+            "Snapshots by cause",
+            "Where partitions store themselves, a second: by their own clocks, or forced by messages.",
+            (Query(_rate("topology, cause", "reprise_snapshots_total"), "{{topology}} {{cause}}"),),
+            "ops",
+        ),
+        Panel(
+            "Headers of messages",
+            "For communication-induced checkpoints, between nodes, beside rows.",
+            (Query(_rate("topology", "reprise_message_header_bytes_total")),),
+            "Bps",
+        ),
+        Panel(
             "Checkpointed up to batch",
             "Rises step by step; flat while an incident is open.",
             (Query(_by("topology", "reprise_checkpoint_position_batches", function="max")),),

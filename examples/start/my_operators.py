@@ -1,7 +1,8 @@
 """An operator of your own: a Python class, one instance for each partition.
 
-`step` gets batch 1, 2, 3, ... in order, each exactly once.  What it gives may depend on the state and the rows alone: no
-clock, no random numbers.  After a failure a batch is applied again to a restored state, and must give the same rows.
+`step` gets batch 1, 2, 3, ... in order, and what it makes of each counts once.  What it gives may depend on the state and
+the rows alone: no clock, no random numbers.  After a failure a batch is applied again to a restored state, and must give
+the same rows.
 """
 
 from __future__ import annotations

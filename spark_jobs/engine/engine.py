@@ -164,6 +164,7 @@ class Engine:
             )
             more = find_origins(self, desired, installs, back, going_back)
             back.update(more)  # nothing raises from here on
+            self.skipping.installs_now(installs)
         self._went_back_alone = going_back and not installs
         self.figures.reached(self.horizon)
         for partition in back:
@@ -217,7 +218,10 @@ class Engine:
 
     def _lose(self, partition: str, failure: Failure) -> None:
         self.figures.loses(partition)
-        at_work = None if partition in self.installing else self.positions.get(partition)
+        held_back = self.staged.get(
+            self.desired.assignment.get(partition, ""), 0
+        )  # what is not shown yet is lost with it
+        at_work = None if partition in self.installing or held_back else self.positions.get(partition)
         self.skipping.loses(partition, failure, at_work)
         self.punctuations.lost(partition)
         self.positions.pop(partition, None)

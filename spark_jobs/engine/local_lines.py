@@ -151,7 +151,10 @@ class LocalLines:
             return  # a report that came twice
         known = {s.position: s for s in before} | {stored.position: stored}
         self.snapshots[ack.partition] = tuple(known[k] for k in sorted(known))
-        self._last[ack.partition] = stored
+        if (
+            stored.position >= self._last.get(ack.partition, stored).position
+        ):  # one that was stored late is not the last
+            self._last[ack.partition] = stored
         self.taken += 1
         self.forced += ack.forced
         self.bytes_taken += 0 if file is None else file.size

@@ -50,6 +50,8 @@ class Skipping:
     """Partitions that are being installed with their initial state."""
     _decided: dict[str, Skip] = field(default_factory=dict)
     """Those that are to be, where that is on record and nothing was installed yet."""
+    _chosen: frozenset[str] = frozenset()
+    """Those of the last decision that are to begin anew."""
     _operators: Mapping[str, Operator] = field(default_factory=dict)
     """An instance of each operator, to ask what its output depends on."""
     _doubtful: bool = False
@@ -78,8 +80,11 @@ class Skipping:
         """Take over what earlier drivers have skipped, also where nothing may be skipped any more, as it is replayed.
         StoreError: it has not begun."""
         records = self.records()
-        self.skips = records.read()
-        if self.able or self.skips:
+        found = records.read()
+        self.skips = found or ()
+        if (
+            self.able or found is not None
+        ):  # else a driver before this one, frozen until now, could write the newest
             records.write(self.skips)
 
     # -- what is seen --------------------------------------------------------------------------------------------------
@@ -145,14 +150,17 @@ class Skipping:
 
     def decide(self, engine: Engine, installs: Set[str], back: Set[str], stays: Set[str]) -> None:
         """Decide which of those that are to be installed, and do not go `back`, begin anew, and write it down; `stays`: who
-        is at work and goes on.  Raises what `SkipRecords.write` raises; nothing is to be installed then, and this is called
-        again."""
+        is at work and goes on.  `installs_now` carries it out.  Raises what `SkipRecords.write` raises; nothing is to be
+        installed then, and this is called again."""
         if not self.able:
             return
-        for partition in installs:
-            self._anew.pop(partition, None)
-        chosen = self._eligible(engine, installs - back, stays)
-        new = [self._skip(p, engine.horizon, stays) for p in sorted(chosen - self._decided.keys())]
+        self._chosen = chosen = self._eligible(engine, installs - back, stays)
+        try:
+            new = [self._skip(p, engine.horizon, stays) for p in sorted(chosen - self._decided.keys())]
+        except Exception as error:  # user code, asked what its output depends on, raises what it likes
+            self.problems.append(f"no batch is skipped, all is restored from checkpoints: {error}")
+            self._chosen = frozenset()
+            return
         if new or self._doubtful:
             self._doubtful = True
             kept = tuple(skip for skip in self.skips if skip.last > engine.ledger.trimmed)
@@ -164,7 +172,13 @@ class Skipping:
                 "event=batches-skipped partition=%s until=%d after=%s outputs=%d",
                 skip.partition, skip.until, min(skip.after.values(), default=skip.until), len(skip.marked),
             )  # fmt: skip
-        self._anew |= {p: self._decided[p] for p in chosen}
+
+    def installs_now(self, installs: Set[str]) -> None:
+        """Nothing can keep `installs` from being ordered any more: those that were chosen begin anew."""
+        for partition in installs & self._anew.keys():
+            del self._anew[partition]
+        self._anew |= {p: self._decided[p] for p in self._chosen}
+        self._chosen = frozenset()
 
     def installed(self, engine: Engine) -> None:
         """What was decided is being carried out: checkpoints that those who begin anew will not pass are given up."""
@@ -179,19 +193,23 @@ class Skipping:
         final = engine.final
         if engine.drain.asked or (final is not None and engine.horizon >= final):
             return frozenset()
+        if engine.horizon <= engine.punctuations.newest:  # a restored partition has nothing to make again
+            return frozenset()
         chosen = set(self._lost) & installs
         while True:
             wrong = {
                 p
                 for p in chosen
-                if not all(self._ready(p, t, stays) or t in chosen for t in self._readers(p))
+                if not all(self._ready(engine, p, t, stays) or t in chosen for t in self._readers(p))
             }
             if not wrong:
                 return frozenset(chosen)
             chosen -= wrong
 
-    def _ready(self, partition: str, reader: str, stays: Set[str]) -> bool:
-        return reader in stays and reader in self._lost[partition]
+    def _ready(self, engine: Engine, partition: str, reader: str, stays: Set[str]) -> bool:
+        """Whether a reader goes on, and has handed on all that it has applied: else upstreams would have to send again."""
+        applied = self._lost[partition].get(reader)
+        return reader in stays and applied is not None and engine.positions.get(reader, -1) >= applied
 
     def _readers(self, partition: str) -> tuple[str, ...]:
         return tuple(t for down in self.topology.partitions[partition].downstream for t in down.targets)

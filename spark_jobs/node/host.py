@@ -454,6 +454,9 @@ class Host:
         position = runtime.position
         if runtime.settled < position:
             return False
+        if self._alone and self._writer.is_full(partition):
+            self._say(f"{partition}: state of batch {position} waits for earlier ones")
+            return False
         self.busy.begin(Activity.FREEZE, partition, position)
         with self._its_own(partition, position):
             rows, loops = list[Row](), dict[str, bytes]()

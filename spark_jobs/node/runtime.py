@@ -402,6 +402,8 @@ class OperatorRuntime(Runtime):
         if output.handed:
             return
         if self.staged is not None:
+            if self.sink is not None and self.skipped.marks(output.batch):
+                self.sink.mark(output.batch)  # it may be shown when the skip is no longer told
             self.staged[output.batch] = output.table
         else:
             self._write(output.batch, output.table)

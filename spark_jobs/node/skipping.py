@@ -40,7 +40,8 @@ class Skipped:
 
     def lacks(self, upstream: str, batch: int) -> bool:
         """Whether a batch is stepped without what this upstream gave for it."""
-        return any(first <= batch <= last for first, last in self.unheard.get(upstream, ()))
+        spans = self.unheard.get(upstream)
+        return spans is not None and any(first <= batch <= last for first, last in spans)
 
     def refuses(self, upstream: str, batch: int) -> bool:
         """Whether a message of this upstream is not taken in."""
@@ -52,8 +53,10 @@ class Skipped:
 
     def heard(self, target: str, position: int) -> int:
         """The last batch of this partition that a target at this position needs no more."""
-        spans = self.unsaid.get(target, ())
-        return next((last for first, last in spans if first <= position + 1 <= last), position)
+        for first, last in sorted(self.unsaid.get(target, ())):
+            if first <= position + 1 <= last:
+                position = last
+        return position
 
 
 NOTHING = Skipped()

@@ -1,9 +1,9 @@
 """Checkpoint writing off the critical path: a frozen state is encoded and stored by one background thread.
 
 `freeze` runs on the processing thread and must be quick; what it returns is immutable, so processing goes on at once
-(docs/decisions/0020-global-checkpoints.md).  The queue is bounded by the punctuations that are under way, which the
-driver limits.  A store that refuses (a full disk) is asked again for as long as the punctuation is open: a checkpoint
-is late then, and not lost.
+(docs/decisions/0020-global-checkpoints.md).  With rounds the queue is bounded by the punctuations that are under way,
+which the driver limits.  A store that refuses (a full disk) is asked again for as long as the punctuation is open: a
+checkpoint is late then, and not lost.
 
 A snapshot belongs to one installation of its partition.  When that is dropped (a rollback, a move), what is queued of it is
 forgotten: it is the state of a history that does not count any more.  File names hold the installation, so that a snapshot
@@ -29,6 +29,8 @@ from reprise.spark_jobs.state.snapshot import StateFile
 
 Encode = Callable[[], Parts]
 
+MOST_WAITING = 2
+"""Snapshots of one partition that may wait for the store at once, where it stores itself by its own clock."""
 RETRY_S = 1.0
 """Between two attempts to store a snapshot."""
 
@@ -54,7 +56,7 @@ class SnapshotWriter:
     def __init__(self, store: CheckpointStore, host: str) -> None:
         self._store = store
         self._host = host
-        self._jobs: queue.SimpleQueue[FrozenState | None] = queue.SimpleQueue()
+        self._jobs: queue.Queue[FrozenState | None] = queue.Queue()
         self._lock = threading.Lock()
         self._acks: list[Ack] = []
         self._problems: list[str] = []
@@ -83,6 +85,13 @@ class SnapshotWriter:
                 )
         else:
             self._jobs.put(FrozenState(partition, installation, position, state.encode, state))
+
+    def is_full(self, partition: str) -> bool:
+        """Whether as many snapshots of a partition wait as there may be: each holds memory, and one that messages force
+        comes whether those before it are stored or not."""
+        with self._jobs.mutex:
+            waiting = [job for job in self._jobs.queue if job is not None and job.partition == partition]
+        return len(waiting) >= MOST_WAITING
 
     def keep(self, punctuations: Collection[int], installed: Mapping[str, str]) -> None:
         """The punctuations that are open, and the installation of each partition here: a snapshot of another punctuation is

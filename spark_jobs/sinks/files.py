@@ -191,7 +191,7 @@ class BatchFiles(Sink):
             self._sweep()
             if self._files.create(name, data) or batch == self._marked:
                 return
-            if self._files.read(name) != data:
+            if self._files.read(name) != data and not self._files.exists(marker(batch)):
                 raise differs(self._files.path(name), batch)
         except StoreError as error:
             raise SinkError(f"cannot write {self._files.path(name)}: {error}") from error

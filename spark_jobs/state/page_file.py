@@ -150,11 +150,14 @@ def encode_pages(parts: Parts, path: str, position: int) -> PagedState:
     for section in sections.values():
         section.frozen.release()
         section.frozen.stored.encoded = position
+    # Of what it was encoded against all files stay, also those that only an earlier snapshot needs: several that wait to be
+    # stored may have the same base, and whichever is stored last becomes the base of the next ones.
+    base = {file.path for section in sections.values() for file in section.frozen.stored.files}
     return PagedState(
         path,
         position,
         writer.chunks,
-        tuple(others),
+        tuple(sorted(base.union(others))),
         writer.at + sum(sum(files.values()) for files in needed),
         PageFile(path, writer.page_bytes),
         list(sections.values()),

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from reprise.spark_jobs.errors import DamagedError
-from reprise.spark_jobs.state.driver_records import DriverRecords
+from reprise.spark_jobs.errors import DamagedError, StoreError
+from reprise.spark_jobs.state.driver_records import DriverRecords, record_name
 from reprise.spark_jobs.state.epochs import Fence
 from reprise.spark_jobs.storage.files import Files
 
@@ -56,11 +56,15 @@ class SkipRecords:
         self._records = DriverRecords(Files(location), SKIPPED)
         self._location, self._fence = location, fence
 
-    def read(self) -> tuple[Skip, ...]:
-        """All skips that count.  StoreError: not now; DamagedError: nobody knows what was skipped."""
-        name, data = self._records.newest(f"{SKIPPED}/00000000.json")
+    def read(self) -> tuple[Skip, ...] | None:
+        """All skips that count; None where no driver has a record.  StoreError: not now; DamagedError: nobody knows what was
+        skipped."""
+        nobody = record_name(SKIPPED, 0)
+        name, data = self._records.newest(nobody)
         if data is None:
-            return ()
+            if name != nobody:
+                raise StoreError(f"cannot read {name} in {self._location}: it was listed, and is not there")
+            return None
         try:
             return tuple(Skip.parse(raw) for raw in json.loads(data))
         except (ValueError, KeyError, TypeError, AttributeError) as error:

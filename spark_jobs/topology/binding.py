@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from reprise.spark_jobs.contract import Operator, Source
+from reprise.spark_jobs.contract import Kind, Operator, Source
 from reprise.spark_jobs.credentials import redacted
 from reprise.spark_jobs.errors import SpecError, raise_all
 from reprise.spark_jobs.sinks import Sink
@@ -29,8 +29,12 @@ T = TypeVar("T", Operator, Source, Sink)
 def make_operator(spec: OperatorSpec) -> Operator:
     """A new instance of the operator's class.  SpecError names the class or parameter that is wrong."""
     instance = _build(spec.class_path, spec.parameters, Operator, f"spec.operators[{spec.name}]")  # type: ignore[type-abstract]
+    if not isinstance(instance.kind, Kind):
+        reason = "its attribute `kind` must be a reprise.contract.Kind: what its output depends on"
+        raise SpecError(f"spec.operators[{spec.name}].class", reason)
     said = instance.deterministic if spec.deterministic is None else spec.deterministic
-    instance.kind = instance.kind.declared(bool(said))
+    if (kind := instance.kind.declared(bool(said))) is not instance.kind:
+        object.__setattr__(instance, "kind", kind)  # also of a frozen dataclass
     return instance
 
 

@@ -211,6 +211,10 @@ def _induced_fits(topology: StreamTopology) -> Iterator[SpecError]:
     """Whether messages can make partitions store themselves here."""
     if not topology.checkpoint.induced:
         return
+    if topology.checkpoint.paged:
+        yield SpecError(
+            "spec.checkpoint.state", "'paged' is not tried with `protocol: communication-induced`"
+        )
     if topology.checkpoint.log != "checkpointed":
         reason = (
             "`protocol: communication-induced` needs 'checkpointed': forced snapshots keep out of lines what was received "

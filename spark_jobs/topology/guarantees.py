@@ -17,6 +17,9 @@ from reprise.spark_jobs.sinks import Sink
 from reprise.spark_jobs.topology.graph import stage_order
 from reprise.spark_jobs.topology.resource import StreamTopology
 
+MOST_BATCHES = 1_000_000
+"""An output that depends on older input than that never counts as right again."""
+
 
 class Guarantee(StrEnum):
     """What an output shows after failures."""
@@ -98,10 +101,11 @@ def last_marked(
 
 def _last_dependent(operator: Operator, until: int) -> int:
     """The last batch whose output depends on input up to batch `until`."""
-    batch = until
-    while (oldest := operator.oldest_needed(batch + 1)) is not None and oldest <= until:
-        batch += 1
-    return batch
+    for batch in range(until, until + MOST_BATCHES):
+        oldest = operator.oldest_needed(batch + 1)
+        if oldest is None or oldest > until:
+            return batch
+    raise SpecError("oldest_needed", f"batch {until + MOST_BATCHES} still depends on batch {until}")
 
 
 def described(resource: StreamTopology, found: Mapping[str, Guarantee]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,6 +22,7 @@ class StubCluster:
         self.patches: list[tuple[str, Any]] = []
         self.conflicts = 0
         """So many patches are still to be refused, as the object is another one by now."""
+        self.on_conflict: Callable[[], None] = lambda: None
         self.methods: set[str] = set()
         self.tokens: dict[str, str] = {}
         """Header X-Reprise-Token by path, where it was shown."""
@@ -66,6 +67,7 @@ def stub_cluster(answers: dict[str, Any]) -> Iterator[StubCluster]:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             if stub.conflicts:
                 stub.conflicts -= 1
+                stub.on_conflict()
                 self._send(409, {"message": "the object has been modified", "reason": "Conflict"})
                 return
             stub.patches.append((self.path, body))

@@ -266,6 +266,7 @@ class TopologyController:
             invalid=self._invalid[1],
             driver=driver_name(resource.name) if resource else "",
             driver_problem=self.driver.problem,
+            driver_outdated=self.driver.outdated,
             root=self._steps.records.root if self._steps else "",
             forecast=self._steps.actor.forecaster.forecast if self._steps else NOTHING_KNOWN,
             coordinator=self._settings.identity,

@@ -77,6 +77,9 @@ class DriverKeeper:
     _forced: tuple[str, float] = ("", 0.0)
     """The last pod that was removed by force, and when."""
 
+    outdated: bool = False
+    """Whether the driver was started with another spec than the newest valid one."""
+
     def __post_init__(self) -> None:
         self.silence = DriverSilence(self.settings.driver_silent_s, self.clock)
         self.loop = LoopWatch()
@@ -106,6 +109,8 @@ class DriverKeeper:
         self.silence.follow(uid)
         self.loop.follow(uid)
         self._endings.keep([] if pod is None else [pod])
+        revision = self._revision(resource)
+        self.outdated = pod is not None and pod.annotations.get(manifests.REVISION) != revision
         if pod is not None and not pod.ended:
             self._keep_to_itself(resource, pod.annotations.get(network_policy.MARK, ""))
         if pod is None:
@@ -118,7 +123,7 @@ class DriverKeeper:
             self.problem = self.problem if pod.uid == self._given_up_uid else "the driver is ending"
         elif pod.phase == "Running" and (self.silent or self.loop.hung):
             self._give_up_useless(resource, pod)
-        elif pod.annotations.get(manifests.REVISION) != self._revision(resource):
+        elif self.outdated:
             self._renew(resource, pod, recovering, seen)
         else:
             self._let_be(resource, pod)

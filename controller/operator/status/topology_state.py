@@ -28,6 +28,8 @@ class TopologyState:
     driver: str = ""
     """Name of its pod."""
     driver_problem: str = ""
+    driver_outdated: bool = False
+    """It was started with another spec than the newest valid one."""
     completed_at: float | None = None
     """When the newest checkpoint was complete."""
     root: str = ""

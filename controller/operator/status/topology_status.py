@@ -102,9 +102,12 @@ def _refused(now: TopologyState) -> ConditionUpdate:
 
 
 def _reconciling(now: TopologyState, seen: Observation) -> ConditionUpdate:
-    """`Reconciling`, as kstatus has it: the topology is being started.  An incident is none of it: the spec is in effect."""
+    """`Reconciling`, as kstatus has it: the topology is being started, or its driver still runs the spec before, as where it
+    drains first or its successor could not start.  An incident is none of it: the spec is in effect."""
     if seen.desired is None and not now.invalid:
         return ConditionUpdate("Reconciling", Truth.TRUE, ConditionReason.STARTING)
+    if now.driver_outdated:
+        return ConditionUpdate("Reconciling", Truth.TRUE, ConditionReason.SPEC_PENDING, now.driver_problem)
     return _no("Reconciling", ConditionReason.UP_TO_DATE)
 
 

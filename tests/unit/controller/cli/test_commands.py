@@ -260,6 +260,7 @@ def test_a_trial_says_what_comes_out_and_names_what_raises(tmp_path: Path) -> No
     result = reprise("validate", "-f", MINIMAL, "--try", "5")
     assert result.exit_code == 0, result.output
     assert result.output.splitlines()[1:] == [
+        "output count: precise",
         "tried 5 batches:",
         "  count.0      264 rows: tag, count",
         "  count.1      222 rows: tag, count",

@@ -171,16 +171,12 @@ def test_verify_sees_what_is_missing_what_is_too_much_and_what_differs(here: Pat
     (sink / "batch-00000004.parquet").write_text("x")
     other = reprise("verify", "--out", here / "run")
     assert other.exit_code == 1
-    assert (
-        other.output.splitlines()[1:]
-        == [
-            "missing (1): count.0 batch 2",
-            "extra (1): count.0 batch 99",
-            "different (1): count.0 batch 3",
-            "twice (1): count.0 batch 4",
-        ]
-        or "twice (1): count.0 batch 4" in other.output
-    )
+    assert other.output.splitlines()[1:] == [
+        "missing (1): count.0 batch 2",
+        "extra (1): count.0 batch 99",
+        "different (1): count.0 batch 3",
+        "twice (1): count.0 batch 4",
+    ]
 
 
 def test_what_a_run_that_was_stopped_had_not_come_to_is_not_missing(here: Path) -> None:

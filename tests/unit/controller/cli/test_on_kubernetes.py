@@ -166,16 +166,22 @@ def test_drain_patches_an_annotation_and_nothing_else(served: StubCluster, tmp_p
     meta["resourceVersion"] = "41"
     notes = meta.setdefault("annotations", {})
     notes["reprise.dev/drain"] = "another"
+
+    def written_by_somebody_else() -> None:
+        meta["resourceVersion"] = str(int(meta["resourceVersion"]) + 1)
+        notes["reprise.dev/drain"] = "another,third"
+
+    served.on_conflict = written_by_somebody_else
     for words, left in (
-        (("drain", node, "oncall"), f"another,{node}"),
-        (("drain", node, "oncall", "--undo"), "another"),
+        (("drain", node, "oncall"), f"another,third,{node}"),
+        (("drain", node, "oncall", "--undo"), "another,third"),
     ):
         served.conflicts = 3  # somebody else writes, too
         result = ask(served, tmp_path, *words)
         assert result.exit_code == 0, result.output
         path, body = served.patches[-1]
         assert path.startswith(f"{GROUP}/streamtopologies/oncall?fieldManager=reprise-cli")
-        assert body["metadata"]["resourceVersion"] == "41"
+        assert body["metadata"]["resourceVersion"] == meta["resourceVersion"]
         assert set(body["metadata"]["annotations"]["reprise.dev/drain"].split(",")) == set(left.split(","))
     served.conflicts = 100
     assert "modified" in ask(served, tmp_path, "drain", node, "oncall").output

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from reprise.spark_jobs.engine.dispatch import Dispatch
+from reprise.spark_jobs.errors import StoreError
 from reprise.spark_jobs.node.command import Command, Install
 from reprise.spark_jobs.node.orders import Orders
 from reprise.spark_jobs.node.skipping import NOTHING, skip, skipped, stepped
-from reprise.spark_jobs.state.skips import Skip
+from reprise.spark_jobs.state.skips import Skip, SkipRecords
 from tests.unit.spark_jobs.node.test_runtime import ANYBODY, hears, made
 from tests.unit.spark_jobs.state.test_versions import COMMAND, TOPOLOGY
 
@@ -107,3 +108,27 @@ def test_a_batch_that_was_applied_counts_as_stepped_before_it_is_handed_on(tmp_p
     hears(runtime, 3)
     assert runtime.advance(ANYBODY)
     assert not runtime.advance(ANYBODY)
+
+
+def test_a_target_is_spared_gaps_that_touch() -> None:
+    """Lost again, with a reader that was in the middle of the first gap."""
+    twice = [
+        Skip("mid.0", 30, {"out.0": 23}),
+        Skip("mid.0", 32, {"out.0": 29}),
+        Skip("mid.0", 40, {"out.0": 34}),
+    ]
+    found = skipped("mid.0", [], twice, ())
+    assert [found.heard("out.0", k) for k in (22, 23, 29, 31, 33, 34, 40)] == [22, 32, 32, 32, 33, 40, 40]
+
+
+def test_a_record_that_was_listed_and_cannot_be_read_is_not_one_without_skips(tmp_path: Path) -> None:
+    records = SkipRecords(str(tmp_path), None)
+    assert records.read() is None
+    records.write([])
+    assert records.read() == ()
+    (tmp_path / "skipped" / "00000000.json").unlink()
+    assert records.read() is None
+    dangling = tmp_path / "skipped" / "00000007.json"
+    dangling.symlink_to(tmp_path / "nowhere")  # listed, and not there when it is read
+    with pytest.raises(StoreError, match="it was listed, and is not there"):
+        records.read()

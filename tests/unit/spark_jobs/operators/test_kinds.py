@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -11,7 +12,8 @@ import pytest
 from hypothesis import given
 
 from reprise.spark_jobs import operators as lib
-from reprise.spark_jobs.contract import Kind, Operator
+from reprise.spark_jobs.contract import Inbox, Kind, Operator
+from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators.testing import check_kind, inbox
 from reprise.spark_jobs.topology import OperatorSpec, make_operator
 from tests.support.coin import Toss
@@ -150,3 +152,62 @@ def test_what_the_resource_says_comes_before_what_the_class_says() -> None:
     assert make_operator(spec_of("tests.support.coin:Toss", deterministic=True)).kind is Kind.DETERMINISTIC
     filtered = spec_of("reprise.spark_jobs.operators:Filter", deterministic=False)
     assert make_operator(filtered).kind is Kind.ARBITRARY
+
+
+# -- how own classes say it ----------------------------------------------------------------------------------------------
+
+
+SPEC = OperatorSpec("mine", "", 1, {}, 1.0, None, (), None)
+
+
+class Stepping(Operator):
+    def step(self, state: Any, inbox: Inbox) -> tuple[Any, pa.Table | None]:
+        return state, None
+
+
+@dataclass
+class Field(Stepping):
+    deterministic: bool = False
+
+
+@dataclass(slots=True)
+class Slot(Stepping):
+    deterministic: bool = False
+
+
+@dataclass(frozen=True)
+class Frozen(Stepping):
+    size: int = 1
+
+
+class Derived(Field):
+    pass
+
+
+class Named(Stepping):
+    def __init__(self) -> None:
+        self.kind = "inner"  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "said", "kind"),
+    [
+        ("Field", {}, None, Kind.ARBITRARY),
+        ("Field", {"deterministic": True}, None, Kind.DETERMINISTIC),
+        ("Field", {}, True, Kind.DETERMINISTIC),
+        ("Slot", {}, None, Kind.ARBITRARY),
+        ("Derived", {}, None, Kind.ARBITRARY),
+        ("Frozen", {}, None, Kind.DETERMINISTIC),
+        ("Frozen", {}, False, Kind.ARBITRARY),
+    ],
+)
+def test_a_dataclass_says_it_as_a_field(
+    name: str, parameters: dict[str, Any], said: bool | None, kind: Kind
+) -> None:
+    spec = replace(SPEC, class_path=f"{__name__}:{name}", parameters=parameters, deterministic=said)
+    assert make_operator(spec).kind is kind
+
+
+def test_an_attribute_of_that_name_with_another_meaning_is_refused() -> None:
+    with pytest.raises(SpecError, match=r"spec.operators\[mine\].class.*must be a reprise.contract.Kind"):
+        make_operator(replace(SPEC, class_path=f"{__name__}:Named"))

@@ -152,3 +152,16 @@ def test_a_batch_that_may_lack_rows_is_marked_and_what_is_there_of_it_stays(tmp_
     again.write(3, TABLE)
     with pytest.raises(SinkError, match="was written before with other rows"):  # nobody has marked it
         again.write(3, None)
+
+
+def test_a_batch_with_a_marker_stays_as_it_was_shown(tmp_path: Path) -> None:
+    """Who replays it may not know yet that rows were skipped."""
+    FileSink(tmp_path, P, "jsonl").write(1, TABLE)
+    shown = FileSink(tmp_path, P, "jsonl")
+    shown.mark(2)
+    shown.write(2, None)
+    again = FileSink(tmp_path, P, "jsonl")
+    again.write(2, TABLE)
+    assert again.visible == 2
+    with pytest.raises(SinkError, match="replay of batch 1 is not identical"):
+        again.write(1, None)

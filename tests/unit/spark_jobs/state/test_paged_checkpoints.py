@@ -92,10 +92,12 @@ def test_a_checkpoint_that_was_removed_leaves_the_pages_that_others_need(
     store.verify(3)
     assert CheckpointStore(str(tmp_path)).read_state(third) == partition.tables()
     partition.write(range(SIZE))
-    last = partition.stored(4)
-    complete(store, 4, last)
+    complete(store, 4, partition.stored(4))
+    partition.write(range(10))
+    last = partition.stored(5)
+    complete(store, 5, last)
     store.prune(1)
-    assert [p.name for p in tmp_path.glob("cp-*")] == ["cp-00000004"]
+    assert sorted(p.name for p in tmp_path.glob("cp-*")) == ["cp-00000004", "cp-00000005"]
     assert CheckpointStore(str(tmp_path)).read_state(last) == partition.tables()
 
 
@@ -198,9 +200,26 @@ def test_a_partition_that_goes_back_on_its_node_reads_nothing_from_the_store(tmp
     assert store.read_state(files[-1]) == partition.tables()
     partition.write(range(SIZE))
     whole = partition.stored(5)
-    copies.forget(before=5)
-    assert len(list((tmp_path / "copies").iterdir())) == 1
-    assert copies.used == whole.size
+    partition.write(range(10))
+    part = partition.stored(6)
+    copies.forget(before=6)
+    assert len(list((tmp_path / "copies").iterdir())) == 2
+    assert copies.used == whole.size + part.size
+
+
+def test_snapshots_that_wait_for_the_store_and_have_the_same_base_keep_its_files(
+    store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever is stored last becomes the base of the next ones, and may need files that the others do not."""
+    monkeypatch.setattr(page_file, "MOST_FILES", 3)
+    partition = Partition(store)
+    base = chain(partition, range(1, 4))[-1]
+    encoded = []
+    for position in (4, 5):
+        partition.write(range(position * 1000, position * 1000 + 2000))
+        parts = {"values": partition.held.freeze_pages()()}
+        encoded.append(store.pages_of(position, "count.0", "host.1", parts))
+    assert all({base.path, *base.others} <= set(state.others) for state in encoded)
 
 
 def test_a_damaged_copy_of_a_page_is_passed_over(tmp_path: Path) -> None:

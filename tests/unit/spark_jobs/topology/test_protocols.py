@@ -48,6 +48,7 @@ def resource_of(**changes: object) -> StreamTopology:
             "spec.checkpoint.protocol",
             "at most 100,000 edges between partitions",
         ),
+        ({**INDUCED, "checkpoint.state": "paged"}, "spec.checkpoint.state", "'paged' is not tried"),
         ({**INDUCED, "checkpoint.log": "memory"}, "spec.checkpoint.log", "needs 'checkpointed'"),
         ({**INDUCED, "checkpoint.log": "none"}, "spec.checkpoint.log", "needs 'checkpointed'"),
         (

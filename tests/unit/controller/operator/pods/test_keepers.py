@@ -168,6 +168,7 @@ def test_a_driver_runs_on_until_its_successor_s_user_is_there(clock: Clock) -> N
         clock.now += SOON_S
     assert api.verbs("pods") == []
     assert one.problem.startswith("the driver goes on with the former spec: the Secret ")
+    assert one.outdated
     api.refused = False
     one.look(resource, former, WELL, recovering=False)
     assert api.verbs("/secrets/") == ["create"] and api.verbs("pods") == ["delete"]

@@ -358,3 +358,8 @@ def test_a_topology_that_starts_is_reconciling_and_one_in_an_incident_is_not() -
     assert truths(situation(replace(STEADY, desired=None)))["Reconciling"] == ("True", "Starting")
     assert truths(situation(STEADY))["Reconciling"] == ("False", "UpToDate")
     assert truths(situation(replace(STEADY, connected=False)))["Reconciling"][0] == "Unknown"
+
+
+def test_a_topology_whose_driver_runs_the_spec_before_is_reconciling() -> None:
+    pending = truths(situation(STEADY, driver_outdated=True, driver_problem="the driver drains"))
+    assert pending["Reconciling"] == ("True", "SpecPending")
