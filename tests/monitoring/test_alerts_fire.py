@@ -43,7 +43,7 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
         yield run
 
 
-def test_every_alert_fires_for_what_it_is_about(watched: Watched) -> None:
+def test_alerts_fire_for_what_they_are_about(watched: Watched) -> None:
     """Also: nothing fires before anything is wrong, and what fired falls silent when it is over."""
     prometheus, cluster = watched.prometheus, watched.cluster
     watched.wait_for(steady, "a checkpoint with every query available", HANGS_S)
@@ -77,7 +77,7 @@ def test_every_alert_fires_for_what_it_is_about(watched: Watched) -> None:
     everything = {
         s["metric"]["alertname"] for s in prometheus.query_range('ALERTS{alertstate="firing"}', 1200)
     }
-    assert everything == {alert.name for alert in ALERTS}
+    assert everything == {alert.name for alert in ALERTS} - OF_AMNESIA
     the_log_alone_tells_the_incident(watched)
 
 
@@ -122,6 +122,8 @@ def the_log_alone_tells_the_incident(watched: Watched) -> None:
     ]
 
 
+OF_AMNESIA = {"RepriseOutputLacksRows"}
+"""No operator of this topology may skip batches; `test_rules_with_promtool.py` alone sees it fire."""
 OF_WINDOWS_AND_JOINS = {"Late rows dropped"}
 """Panels of counters that no operator of this topology has; `every_metric_was_served` looks at the metric itself."""
 
