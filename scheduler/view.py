@@ -110,7 +110,8 @@ def look(snapshot: Snapshot, policy: Policy) -> View:
     desired, progress = snapshot.desired, snapshot.progress
     alive = {node.id: node for node in snapshot.nodes}
     ready = progress.nodes if progress else frozenset()
-    changed, acked = report_counts(desired, progress)
+    changed = desired is not None and progress is not None and desired.driver != progress.driver
+    acked = taken_over(desired, progress)
     poison = _poison(snapshot, changed)
     trusted = progress.failed if progress and not changed else {}
     reported = {p: failure for p, failure in trusted.items() if p not in poison}
@@ -135,13 +136,14 @@ def look(snapshot: Snapshot, policy: Policy) -> View:
     )
 
 
-def report_counts(desired: Desired | None, progress: Progress | None) -> tuple[bool, bool]:
-    """Whether the report is another driver's than the one that the desired state was decided for, and whether that one has
-    applied it; neither where one of the two is not there."""
-    if desired is None or progress is None:
-        return False, False
-    changed = desired.driver != progress.driver
-    return changed, not changed and progress.seq >= desired.seq
+def taken_over(desired: Desired | None, progress: Progress | None) -> bool:
+    """Whether the driver that the desired state was decided for has applied it."""
+    return (
+        desired is not None
+        and progress is not None
+        and desired.driver == progress.driver
+        and progress.seq >= desired.seq
+    )
 
 
 def _poison(snapshot: Snapshot, changed: bool) -> dict[str, str]:

@@ -27,6 +27,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -263,37 +264,34 @@ class NodeAgent:
             self._wait(self._zk.delete_async(self._path(root)))
 
     def _write(self, root: str) -> None:
-        """Create or update; a znode left by an older session of this node is replaced, or it would vanish
-        later."""
-        path = self._path(root)
+        """The node's record below a root, as it is now."""
         self._zk.ensure_path(node_tree.nodes_path(root))
-        try:
-            self._create(path)
-        except NodeExistsError:
-            raw, stat = self._wait(self._zk.get_async(path))
-            if stat.owner == self._zk.id:
-                if raw != self._record():
-                    self._wait(self._zk.set_async(path, self._record()))
-            else:
-                self._erase(root)
-                self._create(path)
+        path = self._path(root)
+        self._hold(path, self._record(), lambda: self._create(path))
 
     def _give_notice(self, root: str, by: float) -> None:
         """Say that this incarnation will be gone, so that what it has moves while it lives."""
         path = node_tree.leaving_path(root, f"{self._node}#{self._incarnation}")
         self._zk.ensure_path(node_tree.leaving_path(root, "").rstrip("/"))
         data = node_tree.encode_notice("SIGTERM", by)
-        try:
-            self._wait(self._zk.create_async(path, data, ephemeral=True))
-        except NodeExistsError:
-            _, stat = self._wait(self._zk.get_async(path))
-            if stat.owner != self._zk.id:  # of an older session of this node: it would vanish with that
-                with contextlib.suppress(NoNodeError):
-                    self._wait(self._zk.delete_async(path))
-                self._wait(self._zk.create_async(path, data, ephemeral=True))
+        self._hold(path, data, lambda: self._wait(self._zk.create_async(path, data, ephemeral=True)))
 
     def _create(self, path: str) -> None:
         self._wait(self._zk.create_async(path, self._record(), ephemeral=True))
+
+    def _hold(self, path: str, data: bytes, create: Callable[[], object]) -> None:
+        """Create or update an ephemeral znode; one left by an older session of this node is replaced, or it would vanish
+        later."""
+        try:
+            create()
+        except NodeExistsError:
+            raw, stat = self._wait(self._zk.get_async(path))
+            if stat.owner != self._zk.id:
+                with contextlib.suppress(NoNodeError):
+                    self._wait(self._zk.delete_async(path))
+                create()
+            elif raw != data:
+                self._wait(self._zk.set_async(path, data))
 
     def _stored_incarnation(self) -> int:
         path = f"{node_tree.INCARNATIONS}/{self._node}"

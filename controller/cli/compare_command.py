@@ -30,14 +30,19 @@ def command(a: Path, b: Path, output: str) -> None:
       reprise compare out/no-faults out/eight
     """
     found = compare(a, b)
-    pieces = {name: [list(piece) for piece in getattr(found, name)] for name in KINDS}
-    if not for_programs({"equal": found.equal, **pieces}, output):
-        for line in lines(found, None if output == "wide" else SHOWN):
-            click.echo(line)
+    tell(found, output)
     if found.unexplained:
         raise SystemExit(exits.NO)
     if found.marked:
         raise SystemExit(exits.MARKED)
+
+
+def tell(found: Comparison, output: str) -> None:
+    """Print a comparison in the form that `-o` asks for."""
+    pieces = {name: [list(piece) for piece in getattr(found, name)] for name in KINDS}
+    if not for_programs({"equal": found.equal, **pieces}, output):
+        for line in lines(found, None if output == "wide" else SHOWN):
+            click.echo(line)
 
 
 def lines(found: Comparison, most: int | None = SHOWN) -> list[str]:

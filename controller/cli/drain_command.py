@@ -14,7 +14,7 @@ from reprise.controller.plural import counted
 from reprise.controller.topology_view import policy_of, view_of
 from reprise.controller.zookeeper.observation import Observation, snapshot_of
 from reprise.scheduler.moves import Room, room
-from reprise.scheduler.view import look, report_counts
+from reprise.scheduler.view import look, taken_over
 
 LOOK_S = 0.5
 STUCK_S = 5.0
@@ -85,7 +85,7 @@ def _wait(target: Target, node: str, timeout_s: float) -> None:
     while True:
         seen = target.observation()
         left = _left(seen, node)
-        empty = not left and _taken_over(seen)
+        empty = not left and taken_over(seen.desired, seen.progress)
         if left != before and (left or empty):
             before, since = left, time.monotonic()
             click.echo(f"{node} is empty" if empty else f"{node}: {_partitions(left)} left")
@@ -120,7 +120,7 @@ def _why(seen: Observation) -> str:
         return f": incident {seen.incident.id} is open, and nothing moves meanwhile"
     if seen.desired is not None and seen.desired.paused:
         return ": the topology is paused, and takes no checkpoint"
-    if not _taken_over(seen):
+    if not taken_over(seen.desired, seen.progress):
         return ": the driver has not taken over what was decided last"
     if (
         aside := sorted(p for p, failure in seen.progress.failed.items() if failure.is_poison)
@@ -129,10 +129,6 @@ def _why(seen: Observation) -> str:
     ):
         return f": no checkpoint is complete while partitions are set aside ({', '.join(aside)})"
     return ""
-
-
-def _taken_over(seen: Observation) -> bool:
-    return report_counts(seen.desired, seen.progress)[1]
 
 
 def _partitions(number: int) -> str:

@@ -106,7 +106,7 @@ class KubernetesTarget:
     def drain(self, node: str, wanted: bool) -> str:
         """An annotation of the topology, which its operator reads."""
         path = f"{self._path('streamtopologies')}/{self.name}"
-        for last in (False,) * DRAIN_TRIES + (True,):
+        for tries_left in reversed(range(DRAIN_TRIES + 1)):
             meta = self.api.get(path)["metadata"]
             nodes = set(drained_by_hand(meta.get("annotations") or {}))
             value = ",".join(sorted(nodes | {node} if wanted else nodes - {node}))
@@ -116,7 +116,7 @@ class KubernetesTarget:
                 self.api.merge(path, {"metadata": changed})
                 break
             except ConflictError:
-                if last:
+                if not tries_left:
                     raise
         return f"{DRAIN} of {self.namespace}/{self.name} is {value or 'gone'}"
 

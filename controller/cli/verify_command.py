@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from reprise.controller.cli import exits
-from reprise.controller.cli.compare_command import KINDS, SHOWN, lines
+from reprise.controller.cli.compare_command import tell
 from reprise.controller.cli.options import out_option
-from reprise.controller.cli.render import for_programs, output_option
+from reprise.controller.cli.render import output_option
 from reprise.controller.local.report.compare import Comparison
 from reprise.controller.local.report.expected import verify
 from reprise.controller.local.report.layout import read_record
@@ -42,11 +42,7 @@ def command(out: Path, code: Path, output: str) -> None:
     """
     sys.path.append(str(code.resolve()))
     found = verified(out, None)
-    if not for_programs(
-        {"equal": found.equal, **{n: [list(p) for p in getattr(found, n)] for n in KINDS}}, output
-    ):
-        for line in lines(found, None if output == "wide" else SHOWN):
-            click.echo(line)
+    tell(found, output)
     if not found.identical:
         raise SystemExit(exits.NO)
 

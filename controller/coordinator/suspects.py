@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reprise.scheduler.model import Desired, Node, Progress
+from reprise.scheduler.view import taken_over
 
 
 @dataclass(slots=True)
@@ -64,7 +65,7 @@ class Suspects:
 
 def _heard(node: Node, desired: Desired | None, progress: Progress | None) -> bool:
     """Whether the driver, knowing what is wanted now, has the node and all that is to run there."""
-    if desired is None or progress is None or progress.driver != desired.driver or progress.seq < desired.seq:
+    if desired is None or progress is None or not taken_over(desired, progress):
         return False
     if node.id not in progress.nodes:
         return False

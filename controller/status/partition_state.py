@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler import back
-from reprise.scheduler.view import report_counts
+from reprise.scheduler.view import taken_over
 
 
 class PartitionState(StrEnum):
@@ -56,7 +56,7 @@ def node_states(nodes: Iterable[str], seen: Observation) -> dict[str, NodeState]
     """The state of each of `nodes`, given as `node#incarnation`:  LOST if it is not alive, JOINING while the driver
     does not use it, DRAINING where it is to be emptied, DRAINED where it has nothing left by what the driver has taken
     over: until then partitions may still run there."""
-    _, taken_over = report_counts(seen.desired, seen.progress)
+    settled = taken_over(seen.desired, seen.progress)
     ready = seen.progress.nodes if seen.progress else frozenset()
     hosting = frozenset(seen.desired.assignment.values()) if seen.desired else frozenset()
 
@@ -64,7 +64,7 @@ def node_states(nodes: Iterable[str], seen: Observation) -> dict[str, NodeState]
         if node not in seen.nodes:
             return NodeState.LOST
         if seen.nodes[node].leaving is not None:
-            return NodeState.DRAINED if taken_over and node not in hosting else NodeState.DRAINING
+            return NodeState.DRAINED if settled and node not in hosting else NodeState.DRAINING
         if node not in ready:
             return NodeState.JOINING
         return NodeState.READY if node in hosting else NodeState.STANDBY

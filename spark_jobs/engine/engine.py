@@ -218,10 +218,10 @@ class Engine:
 
     def _lose(self, partition: str, failure: Failure) -> None:
         self.figures.loses(partition)
-        held_back = self.staged.get(
-            self.desired.assignment.get(partition, ""), 0
-        )  # what is not shown yet is lost with it
-        at_work = None if partition in self.installing or held_back else self.positions.get(partition)
+        node = self.desired.assignment.get(partition, "")
+        # what is staged and not shown yet is lost with it
+        whole = partition not in self.installing and not self.staged.get(node)
+        at_work = self.positions.get(partition) if whole else None
         self.skipping.loses(partition, failure, at_work)
         self.punctuations.lost(partition)
         self.positions.pop(partition, None)
@@ -374,7 +374,7 @@ class Engine:
         positions, resend = dict(self.positions), tuple(sorted(self._resend))
         asked = self.lines.clocks.requests
         covered = covered_now(self)
-        skips = self.skipping.told(covered.oldest)
+        skips, sealed = self.skipping.told(covered.oldest), self.skipping.sealed
         return [
             Command(
                 job=self.jobs,
@@ -407,7 +407,7 @@ class Engine:
                 generation=self.desired.generation,
                 snapshot={p: asked[p] for p in mine if p in asked},
                 skips=skips,
-                sealed=self.skipping.sealed,
+                sealed=sealed,
             )
             for slot, mine in enumerate(hosted)
         ]

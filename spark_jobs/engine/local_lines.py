@@ -151,9 +151,8 @@ class LocalLines:
             return  # a report that came twice
         known = {s.position: s for s in before} | {stored.position: stored}
         self.snapshots[ack.partition] = tuple(known[k] for k in sorted(known))
-        if (
-            stored.position >= self._last.get(ack.partition, stored).position
-        ):  # one that was stored late is not the last
+        # one that was stored late is not the last
+        if stored.position >= self._last.get(ack.partition, stored).position:
             self._last[ack.partition] = stored
         self.taken += 1
         self.forced += ack.forced

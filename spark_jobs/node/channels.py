@@ -46,12 +46,8 @@ def held(buffer: EdgeBuffer, first: int, last: int) -> list[Row]:
     begin = last + 1
     while begin > first and begin - 1 in buffer.entries:
         begin -= 1
-    batches = range(begin, last + 1)
-    return [
-        Row(buffer.target, b, entry.watermark, buffer.body(b), entry.header)
-        for b in batches
-        for entry in (buffer.entries[b],)
-    ]
+    batches, entries = range(begin, last + 1), buffer.entries
+    return [Row(buffer.target, b, entries[b].watermark, buffer.body(b), entries[b].header) for b in batches]
 
 
 def table_of(rows: Sequence[Row]) -> pa.Table:

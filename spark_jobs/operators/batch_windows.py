@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators.parameters import duration_us
 
@@ -36,6 +38,12 @@ class BatchWindows:
             return 0, self.first
         start = self.first + (due - self.first) // self.size * self.size
         return start, start + self.size
+
+
+def stored_window(window: tuple[int, int] | None) -> dict[str, pa.Array]:
+    """The window that a state is of, as columns of one row."""
+    start, end = window or (None, None)
+    return {"start": pa.array([start], pa.int64()), "end": pa.array([end], pa.int64())}
 
 
 def parse_windows(size: str | None, interval: str | None, first: str | None) -> BatchWindows | None:

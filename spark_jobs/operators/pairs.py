@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from reprise.spark_jobs.contract import Columns, Inbox, Kind, Place, Tables
 from reprise.spark_jobs.errors import SpecError
-from reprise.spark_jobs.operators.batch_windows import parse_windows
+from reprise.spark_jobs.operators.batch_windows import parse_windows, stored_window
 from reprise.spark_jobs.operators.chunks import ChunkStore
 from reprise.spark_jobs.operators.frames import ColumnError, Ints, column, concat, inbox_table, one_row
 from reprise.spark_jobs.operators.keys import KeyIndex, group
@@ -187,12 +187,13 @@ class Join(PagedOperator):
         }
 
     def freeze(self, state: PairState) -> Callable[[], Tables]:
-        left, right, meta = state.left.rows.freeze(), state.right.rows.freeze(), _meta(state)
-        return lambda: {"left": left(), "right": right(), "meta": meta}
+        left, right, meta = state.left.rows.freeze(), state.right.rows.freeze(), stored_window(state.window)
+        return lambda: {"left": left(), "right": right(), "meta": pa.table(meta)}
 
     def freeze_pages(self, state: PairState) -> Callable[[], Parts]:
-        left, right, meta = state.left.rows.freeze_pages(), state.right.rows.freeze_pages(), _meta(state)
-        return lambda: {"left": left(), "right": right(), "meta": meta}
+        left, right = state.left.rows.freeze_pages(), state.right.rows.freeze_pages()
+        meta = stored_window(state.window)
+        return lambda: {"left": left(), "right": right(), "meta": pa.table(meta)}
 
     def restore(self, place: Place, tables: Tables) -> PairState:
         state = PairState(KeyIndex(self.keys))
@@ -208,8 +209,3 @@ class Join(PagedOperator):
 
 def _taken(side: Side, numbers: Ints) -> pa.Table | None:
     return side.rows.take(numbers) if len(numbers) else None
-
-
-def _meta(state: PairState) -> pa.Table:
-    start, end = state.window or (None, None)
-    return pa.table({"start": pa.array([start], pa.int64()), "end": pa.array([end], pa.int64())})

@@ -23,7 +23,7 @@ from reprise.spark_jobs.operators.aggregates import (
     require_columns,
     running,
 )
-from reprise.spark_jobs.operators.batch_windows import parse_windows
+from reprise.spark_jobs.operators.batch_windows import parse_windows, stored_window
 from reprise.spark_jobs.operators.frames import column, inbox_table, one_row, rows
 from reprise.spark_jobs.operators.keys import KeyIndex, group
 from reprise.spark_jobs.operators.paged import PagedOperator
@@ -133,11 +133,4 @@ class RunningAggregate(PagedOperator):
 
 
 def _meta(state: RunningState) -> pa.Table:
-    start, end = state.window or (None, None)
-    return pa.table(
-        {
-            "start": pa.array([start], pa.int64()),
-            "end": pa.array([end], pa.int64()),
-            "slots": [state.index.size],
-        }
-    )
+    return pa.table({**stored_window(state.window), "slots": [state.index.size]})

@@ -159,7 +159,6 @@ class BatchFiles(Sink):
         except StoreError as error:
             raise SinkError(f"sink {error}") from error
         self._swept = False
-        self._marked = 0
 
     def name(self, batch: int) -> str:
         """The name of a batch's file."""
@@ -182,16 +181,15 @@ class BatchFiles(Sink):
             self._files.create(marker(batch), b"")
         except StoreError as error:
             raise SinkError(f"cannot write {self._files.path(marker(batch))}: {error}") from error
-        self._marked = batch
 
     def store(self, batch: int, data: bytes) -> None:
         """The file, whole or not at all, durable, never replaced; SinkError as `write`."""
         name = self.name(batch)
         try:
             self._sweep()
-            if self._files.create(name, data) or batch == self._marked:
+            if self._files.create(name, data) or self._files.read(name) == data:
                 return
-            if self._files.read(name) != data and not self._files.exists(marker(batch)):
+            if not self._files.exists(marker(batch)):  # what was shown of a marked batch stays
                 raise differs(self._files.path(name), batch)
         except StoreError as error:
             raise SinkError(f"cannot write {self._files.path(name)}: {error}") from error

@@ -23,6 +23,7 @@ from reprise.spark_jobs.state.snapshot import Kind
 from reprise.spark_jobs.topology import load_text, override
 from tests.support import local_engine
 from tests.support.local_engine import World
+from tests.support.losses import lose_a_node_or_everything
 from tests.support.pumped_engine import PumpedNodes
 from tests.unit.spark_jobs.engine import test_uncoordinated
 from tests.unit.spark_jobs.engine.test_recovery import past
@@ -206,13 +207,7 @@ def test_losses_of_some_and_of_all_tell_one_story_and_leave_nothing_useless(
         tick(world, dice.randint(4, 14))
         assert shown.items() <= world.output().items(), "what was shown stays"
         shown = world.output()
-        if dice.random() < 0.5:
-            world.nodes.lose(dice.choice(sorted(world.nodes.hosts)))
-            tick(world)
-        else:
-            world.nodes.lose(*world.nodes.hosts)
-            world.driver()
-            world.engine.begin(world.engine.punctuations.newest)
+        lose_a_node_or_everything(world, dice)
         world.nodes.start(f"new{k}")
         newest = world.engine.punctuations.newest
         world.want(10 + k, newest, dict.fromkeys(world.topology.order, f"new{k}"), retain=True)

@@ -17,8 +17,9 @@ from reprise.spark_jobs.state import page_file
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
 from tests.support.local_engine import World
+from tests.support.losses import lose_at_any_stage
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
-from tests.unit.spark_jobs.engine.test_uncoordinated import _dies, begun, installed, restore, tick, to_the_end
+from tests.unit.spark_jobs.engine.test_uncoordinated import begun, installed, restore, tick, to_the_end
 
 BATCHES = 40
 PROTOCOLS = {
@@ -85,14 +86,7 @@ def test_random_losses_change_no_byte(
     world = begun(resource_of(protocol, keep=dice.randint(1, 2)), tmp_path)
     tick(world, dice.randint(1, 25))
     for k in range(5):
-        node = dice.choice(sorted(world.nodes.hosts))
-        world.nodes.interrupt = _dies(world, node, world.engine.jobs + dice.randint(1, 4), dice.randint(0, 2))
-        for _ in range(8):
-            tick(world)
-            if node not in world.nodes.hosts:
-                break
-        world.nodes.interrupt = lambda *_: None
-        world.nodes.hosts.pop(node, None)
+        lose_at_any_stage(world, dice)
         tick(world, dice.randint(0, 3))
         world.nodes.start(f"new{k}")
         everything = protocol == "coordinated" or dice.random() < 0.2

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from reprise.algorithms.positions import Origin
 from reprise.spark_jobs.engine import engine as engine_module
-from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
 from tests.support.local_engine import World
+from tests.support.losses import dies
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 
 FEEDBACK = Path("examples/feedback.yaml")
@@ -185,7 +184,7 @@ def test_random_losses_at_any_stage_change_no_byte_and_take_nobody_back(
     newest = in_the_middle(world)
     for k in range(3):
         node = dice.choice(sorted(world.nodes.hosts))
-        world.nodes.interrupt = _dies(world, node, world.engine.jobs + dice.randint(1, 4), dice.randint(0, 2))
+        world.nodes.interrupt = dies(world, node, world.engine.jobs + dice.randint(1, 4), dice.randint(0, 2))
         for _ in range(8):
             world.engine.tick(world.nodes.living(), threading.Event())
         world.nodes.interrupt = lambda *_: None
@@ -204,15 +203,6 @@ def test_random_losses_at_any_stage_change_no_byte_and_take_nobody_back(
     assert not world.engine.gaps
     to_the_end(world, newest)
     assert world.output() == expected
-
-
-def _dies(world: World, node: str, job: int, stage: int) -> Callable[[int, int, int], None]:
-    def interrupt(now: int, at: int, _slot: int) -> None:
-        if node in world.nodes.hosts and (now, at) >= (job, stage):
-            world.nodes.lose(node)
-            raise ChainError(f"{node} is gone")
-
-    return interrupt
 
 
 def test_what_is_kept_is_what_the_newest_checkpoint_does_not_cover(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from reprise.spark_jobs.errors import CheckpointError, StoreError
 from reprise.spark_jobs.node import host as host_module
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
 from tests.support.local_engine import World
+from tests.support.losses import lose_a_node_or_everything, lose_at_any_stage
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND, past
 
 pytestmark = pytest.mark.wide
@@ -140,14 +141,7 @@ def test_random_losses_at_any_stage_change_no_byte(
     world = begun(resource_of(text, log), tmp_path)
     tick(world, dice.randint(1, 25))
     for k in range(4):
-        node = dice.choice(sorted(world.nodes.hosts))
-        world.nodes.interrupt = _dies(world, node, world.engine.jobs + dice.randint(1, 4), dice.randint(0, 2))
-        for _ in range(8):
-            tick(world)
-            if node not in world.nodes.hosts:
-                break
-        world.nodes.interrupt = lambda *_: None
-        world.nodes.hosts.pop(node, None)
+        lose_at_any_stage(world, dice)
         tick(world, dice.randint(0, 3))
         world.nodes.start(f"new{k}")
         before = installed(world)
@@ -159,15 +153,6 @@ def test_random_losses_at_any_stage_change_no_byte(
             assert still == before, "nobody who lives goes back"
     to_the_end(world)
     assert world.output() == expected
-
-
-def _dies(world: World, node: str, job: int, stage: int) -> Callable[[int, int, int], None]:
-    def interrupt(now: int, at: int, _slot: int) -> None:
-        if node in world.nodes.hosts and (now, at) >= (job, stage):
-            world.nodes.lose(node)
-            raise ChainError(f"{node} is gone")
-
-    return interrupt
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -518,13 +503,7 @@ def test_output_that_a_replay_could_change_tells_one_story(log: str, tmp_path: P
         shown = world.output()
         line = world.engine.lines.line
         assert all(int(name[-14:-6]) <= line["total.0"].position for name in shown)
-        if dice.random() < 0.5:
-            world.nodes.lose(dice.choice(sorted(world.nodes.hosts)))
-            tick(world)
-        else:
-            world.nodes.lose(*world.nodes.hosts)
-            world.driver()
-            world.engine.begin(world.engine.punctuations.newest)
+        lose_a_node_or_everything(world, dice)
         world.nodes.start(f"new{k}")
         first, second = (
             (world.topology.order[:2], world.topology.order[2:])
