@@ -7,13 +7,14 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Also where the caller's environment says no: every process would compile all modules and rewrite all tests again.
 export PYTHONDONTWRITEBYTECODE :=
 
-# Slow tests that wait for one server to start or to time out; the others have a whole cluster, which takes both cores.
-MOSTLY_WAITING := tests/unit tests/kafka
+# Slow tests that need no Kubernetes control plane, which is built meanwhile on a new machine.  Two workers: each test waits
+# for a server, a session or a batch for much of its time.
+WITHOUT_CONTROL_PLANE := tests/unit tests/kafka
 
 .PHONY: help setup lock sbom wheel demo demo-kafka test test-fast test-soak mutants control-plane lint generate \
 	bench-recovery bench-checkpoints bench-calm bench-notice bench-node-start bench-overhead bench-pace bench-width \
-	bench-exchange bench-planners bench-kafka bench-protocols bench-state \
-	bench-operator clean
+	bench-exchange bench-planners bench-kafka bench-protocols bench-state bench-transfers bench-windows bench-ha-model \
+	bench-availability bench-operator clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -59,9 +60,9 @@ control-plane: setup  ## start to build Kubernetes' own servers in the backgroun
 
 test: control-plane lint  ## lint and all kinds of tests, on real Spark, ZooKeeper, nodes and a Kubernetes API server
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow and not soak"
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "slow and not soak" --durations=25 $(MOSTLY_WAITING)
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "slow and not soak" --durations=25 $(WITHOUT_CONTROL_PLANE)
 	$(BIN)/python -m tests.kubernetes.build   # waits for the build in the background, or says what is missing
-	$(BIN)/python -m pytest -q -m "slow and not soak" --durations=25 $(MOSTLY_WAITING:%=--ignore=%)
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "slow and not soak" --durations=25 $(WITHOUT_CONTROL_PLANE:%=--ignore=%)
 
 test-soak: setup  ## the whole fault matrix and all random schedules
 	$(BIN)/python -m tests.kubernetes.build
@@ -97,7 +98,23 @@ bench-recovery: setup  ## figs. 12 and 15: incremental, blocking, operator-centr
 bench-checkpoints: setup  ## one query lost by each checkpointing protocol: restart, recovery, what was stored, skipped, useless
 	$(BIN)/python -m benchmarks.checkpoints --out out/bench-checkpoints
 
-.PHONY: \
+bench-protocols: setup  ## what messages carry for each checkpointing protocol, and which snapshots are skipped or useless
+	$(BIN)/python -m benchmarks.protocols --out out/bench-protocols
+
+bench-state: setup  ## what a snapshot of a large state holds up, how much it stores, and what a row costs
+	$(BIN)/python -m benchmarks.state
+
+bench-transfers: setup  ## simulated: many snapshots written at the same time, all at once and in the steps of Peace
+	$(BIN)/python -m benchmarks.transfers
+
+bench-windows: setup  ## states stored slot by slot: what a recovery reads and replays, what the log costs, pages and whole states beside
+	$(BIN)/python -m benchmarks.windows --ids 100000
+
+bench-availability: setup  ## one partition lost by each way of coming back: recovery beside Table 6 of Hwang et al.
+	$(BIN)/python -m benchmarks.availability --out out/bench-availability
+
+bench-ha-model: setup  ## model and simulation of standbys and upstream backup (Hwang et al., Tables 6 to 8, figs. 6 and 7)
+	$(BIN)/python -m benchmarks.ha_model
 
 bench-calm: setup  ## half of a topology restores from a store that sleeps, and catches up: what the other half notices
 	$(BIN)/python -m benchmarks.calm --out out/bench-calm

@@ -36,6 +36,8 @@ class Failure:
 
     kind: FailureKind
     reason: str = ""
+    file: str = ""
+    """Of a checkpoint: the file below its location that is damaged or missing, where that is known; not in records."""
 
     @property
     def is_poison(self) -> bool:

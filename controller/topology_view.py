@@ -12,7 +12,13 @@ from reprise.algorithms import UnionSet
 from reprise.algorithms.cpu import milli_cpu
 from reprise.scheduler.model import Order, PartitionView, Policy, QueryView, Scope, Strategy, TopologyView
 from reprise.spark_jobs.contract import Kind
-from reprise.spark_jobs.topology import OperatorSpec, StreamTopology, Upstream, expand, make_operator
+from reprise.spark_jobs.topology import (
+    StreamTopology,
+    Upstream,
+    expand,
+    is_deterministic,
+)
+from reprise.spark_jobs.topology.availability import passive_standbys, standby_domains, with_standbys
 from reprise.spark_jobs.topology.binding import resolve
 from reprise.spark_jobs.topology.class_path import of_library
 
@@ -57,6 +63,9 @@ def view_of(resource: StreamTopology, own_code: bool = True) -> TopologyView:
             for q in topology.queries.values()
         ),
         deterministic=_deterministic(resource, own_code),
+        standbys=frozenset(ids[p] for p in with_standbys(resource, topology)),
+        passive=frozenset(ids[p] for p in passive_standbys(resource, topology)),
+        domains={ids[p]: label for p, label in standby_domains(resource, topology).items()},
     )
 
 
@@ -107,11 +116,11 @@ def _scope(resource: StreamTopology) -> Scope:
 
 
 def _deterministic(resource: StreamTopology, own_code: bool) -> bool:
-    answer = True
+    answer = not resource.arrival
     for spec in resource.operators:
         one = spec.deterministic
         if one is None and own_code:
-            one = _asked(spec)
+            one = is_deterministic(spec)
         elif one is None:
             one = _of_library(spec.class_path)
         answer = answer and one
@@ -125,14 +134,6 @@ def silent_operators(resource: StreamTopology) -> tuple[str, ...]:
         for spec in resource.operators
         if spec.deterministic is None and not of_library(spec.class_path)
     )
-
-
-def _asked(spec: OperatorSpec) -> bool:
-    try:
-        return make_operator(spec).kind.deterministic
-    except Exception as error:  # user code: whatever it raises
-        log.warning("event=operator-unknown operator=%s error=%r", spec.name, str(error))
-        return False
 
 
 def _of_library(class_path: str) -> bool:

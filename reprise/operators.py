@@ -5,6 +5,7 @@ These names are promised to stay (docs/stability.md).
 
 from reprise.spark_jobs.operators import (
     ColumnError,
+    CountWindow,
     ExtendPath,
     Filter,
     FlatMap,
@@ -26,6 +27,7 @@ from reprise.spark_jobs.operators import (
 
 __all__ = [
     "ColumnError",
+    "CountWindow",
     "ExtendPath",
     "Filter",
     "FlatMap",

@@ -12,7 +12,7 @@ from enum import StrEnum
 from math import inf
 
 from reprise.algorithms import PlanningError
-from reprise.scheduler import moves, rules, start
+from reprise.scheduler import moves, rules, standbys, start
 from reprise.scheduler.errors import InvariantViolation
 from reprise.scheduler.incident import Incident, Phase
 from reprise.scheduler.invariants import check
@@ -40,16 +40,20 @@ TABLE: Mapping[State, tuple[Rule, ...]] = {
         rules.driver_restarted,
         rules.checkpoint_damaged,
         rules.quarantine,
+        standbys.promoted,
         rules.failure_detected,
         rules.buffers_dropped,
         rules.pause_changed,
+        standbys.placed,
         moves.emptied,
     ),
     State.SETTLING: (
         rules.driver_restarted,
         rules.checkpoint_damaged,
         rules.quarantine,
+        standbys.promoted,
         rules.false_alarm,
+        standbys.promotions_over,
         rules.settled,
     ),
     State.RECOVERING: (
@@ -57,6 +61,7 @@ TABLE: Mapping[State, tuple[Rule, ...]] = {
         rules.checkpoint_damaged,
         rules.buffers_dropped,
         rules.quarantine,
+        standbys.promoted,
         rules.upgraded,
         rules.replan,
         rules.restored,
@@ -68,6 +73,7 @@ TABLE: Mapping[State, tuple[Rule, ...]] = {
         rules.checkpoint_damaged,
         rules.buffers_dropped,
         rules.quarantine,
+        standbys.promoted,
         rules.upgraded,
         rules.replan,
         rules.caught_up_beside_poison,
@@ -146,6 +152,7 @@ def _decide(snapshot: Snapshot, policy: Policy, planner: Planner) -> Decision:
     for rule in TABLE[state_of(snapshot)]:
         decision = rule(situation)
         if decision is not None and decision.outcome is Outcome.ACT:
+            decision = standbys.beside(view, decision)
             check(view, decision)
             return decision
         if decision is not None:

@@ -82,6 +82,7 @@ class EventName(StrEnum):
     BUFFERS_DROPPED = "buffers-dropped"
     POISON = "poison"
     PLAN = "plan"
+    PROMOTED = "promoted"
     TAKEN_OFF = "taken-off"
     STOPPED = "stopped"
     WAITING = "waiting"
@@ -194,6 +195,11 @@ class Incident(Line):
         return replace(
             self, events=_bounded((*self.events[:at], Event(time, name, detail), *self.events[at:]))
         )
+
+    @property
+    def promoted(self) -> bool:
+        """Whether a standby was promoted in it."""
+        return any(event.name == EventName.PROMOTED for event in self.events)
 
     @property
     def whole(self) -> bool:

@@ -14,7 +14,7 @@ from reprise.scheduler.errors import InvariantViolation
 from reprise.scheduler.eviction import blocked
 from reprise.scheduler.incident import Phase, Trigger
 from reprise.scheduler.model import Desired, Strategy
-from reprise.scheduler.moves import may_move
+from reprise.scheduler.moves import MayMove
 from reprise.scheduler.steps import CloseIncident, Decision, RuleName
 from reprise.scheduler.view import View
 
@@ -33,15 +33,21 @@ def _violations(view: View, decision: Decision) -> Iterator[tuple[str, str]]:
     yield from _flags(view, decision, after)
     known = {p.id for p in view.snapshot.topology.partitions}
     old = before.assignment if before else {}
-    usable, leaving = view.usable_ids, view.leaving
+    standbys = before.standbys if before else {}
+    usable, leaving, may_move = view.usable_ids, view.leaving, MayMove(view)
     for partition, node in after.assignment.items():
         if partition not in known:
             yield "known-partitions", f"{partition} is no partition of the topology"
         if old.get(partition) != node and node not in usable:
             yield "E3", f"{partition} is given to {node}, which is not usable"
-        if old.get(partition) != node and node in leaving and not may_move(view, partition, node):
+        # a standby runs there already, and moves on later
+        stays = node in (old.get(partition), standbys.get(partition))
+        if not stays and node in leaving and not may_move(partition, node):
             yield "emptied", f"{partition} is given to {node}, which is to be emptied"
-    yield from _survivors_stay(view, after, decision)
+    for partition, node in after.standbys.items():
+        if after.assignment.get(partition, node) == node:
+            yield "standby", f"{partition} and its standby are both on {node}"
+    yield from _survivors_stay(view, after, decision, may_move)
     yield from _cap(view, decision, after)
 
 
@@ -62,7 +68,9 @@ def _flags(view: View, decision: Decision, after: Desired) -> Iterator[tuple[str
         yield "flags", f"global checkpoints in phase {incident.phase}"
 
 
-def _survivors_stay(view: View, after: Desired, decision: Decision) -> Iterator[tuple[str, str]]:
+def _survivors_stay(
+    view: View, after: Desired, decision: Decision, may_move: MayMove
+) -> Iterator[tuple[str, str]]:
     """O1. A planned move takes what is to leave its node to another one.  Only the blocking strategy stops what still runs;
     after a restart of the driver nothing does.  What a first plan (also that of an incident that has become correlated) or a
     rollback takes from its node could not run, or everything is at work after the rollback."""
@@ -78,7 +86,7 @@ def _survivors_stay(view: View, after: Desired, decision: Decision) -> Iterator[
     idle = blocked(view) if (rollback or first) and view.policy.strategy.whole_queries else frozenset[str]()
     for partition, node in view.survivors.items():
         new = after.assignment.get(partition)
-        if new != node and partition not in idle and not (moved and new and may_move(view, partition, new)):
+        if new != node and partition not in idle and not (moved and new and may_move(partition, new)):
             yield "O1", f"{partition} survived on {node} and is taken from it"
 
 
@@ -86,6 +94,10 @@ def _cap(view: View, decision: Decision, after: Desired) -> Iterator[tuple[str, 
     """C1, for each node that a decision adds to: what it had before is not the plan's doing."""
     incident = decision.incident or view.snapshot.incident
     costs = incident.costs if incident else normal_costs(view)
-    old = view.snapshot.desired.assignment if view.snapshot.desired else {}
-    before = replace(view, survivors=old)
+    desired = view.snapshot.desired
+    old = dict(desired.assignment) if desired else {}
+    standbys = desired.standbys.items() if desired else ()
+    passive = view.snapshot.topology.passive  # these begin to step where they are
+    there = {p: n for p, n in standbys if after.assignment.get(p) == n and p not in passive}
+    before = replace(view, survivors={**old, **there})
     yield from (("C1", excess) for excess in over_the_cap(before, costs, after.assignment))

@@ -15,6 +15,7 @@ from typing import Any
 from reprise.algorithms.cpu import under_cap
 from reprise.algorithms.failure import Failure
 from reprise.algorithms.positions import Line, Origin, Positions
+from reprise.algorithms.recovery_time import RestoreWork
 from reprise.scheduler.incident import Incident
 from reprise.scheduler.node_start import NodeStart
 
@@ -110,6 +111,12 @@ class TopologyView:
     partitions: tuple[PartitionView, ...]
     queries: tuple[QueryView, ...]
     deterministic: bool = True
+    standbys: Set[str] = frozenset()
+    """Partitions that are to have a standby."""
+    passive: Set[str] = frozenset()
+    """Those of them whose standbys are passive: they hold a copy of the state and step nothing."""
+    domains: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Partition -> label of nodes in which its standby is to differ, of those for which one is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +153,8 @@ class Node:
     """What its agent says of its start; it makes no difference to what the node can do."""
     leaving: Leaving | None = None
     """It is to be emptied, and given nothing more."""
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Of the machine, as far as somebody names them as failure domains."""
 
     @property
     def id(self) -> str:
@@ -204,6 +213,21 @@ class Progress:
     """Partition -> first and last batch without its rows, the last time that it began anew (`availability: amnesia`)."""
     marked: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Output partition -> first and last batch that may lack rows, the last time that there were any."""
+    standbys: Mapping[str, int] = field(default_factory=dict)
+    """Partition -> the last batch that its standby has applied, or has the state of, of those that could be promoted."""
+    backed: Set[str] = frozenset()
+    """Partitions that could be fed again by what their upstreams keep (`availability: upstream-backup`)."""
+    unbacked: Set[str] = frozenset()
+    """Those that are to be, and would come from a checkpoint if they were lost now."""
+    overhead: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of each part of a recovery, however much it restores, that were measured (`Overhead`)."""
+    deterministic: bool = True
+    """A replay by the code that runs gives the same again.  While it drains, the topology may say otherwise already."""
+
+    @property
+    def poisoned(self) -> dict[str, Failure]:
+        """Partitions whose own code has failed, with what was said of it."""
+        return {p: failure for p, failure in self.failed.items() if failure.is_poison}
 
     @property
     def covers(self) -> Positions:
@@ -224,6 +248,13 @@ class PartitionStats:
     cpu_milli: float
     state_bytes: int = 0
     """Size of the partition's newest stored state; 0 for one without."""
+    restore: RestoreWork | None = None
+    """What it would have to do if it were lost now; None: the driver does not say."""
+
+
+def of_standby(partition: str) -> str:
+    """The name under which the load of a partition's passive standby is in the statistics: with a blank, no partition's."""
+    return f"{partition} standby"
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +275,8 @@ class Desired(Line):
     """Partitions that do not go on from (generation, checkpoint), with what they go on from."""
     moving: Moving | None = None
     """What goes to another node next (`reprise.scheduler.moves`)."""
+    standbys: Mapping[str, str] = field(default_factory=dict)
+    """Partition -> node of its standby (`reprise.scheduler.standbys`)."""
 
     @property
     def checkpoint_after(self) -> int | None:

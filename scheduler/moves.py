@@ -18,11 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import inf
 
 from reprise.scheduler.costs import free_capacity, free_on, normal_costs, over_the_cap
 from reprise.scheduler.eviction import blocked, plan_first
-from reprise.scheduler.model import Moving
+from reprise.scheduler.model import Leaving, Moving
 from reprise.scheduler.placement import fill
 from reprise.scheduler.planning import plan_recovery
 from reprise.scheduler.scope import behind_newest
@@ -110,13 +111,33 @@ def after_the_loss(view: View) -> View:
     )
 
 
-def may_move(view: View, partition: str, node: str) -> bool:
-    """Whether a running partition may go to this node: one that has to leave, to a node that stays; one that could not run
-    after the loss, to any."""
-    if node in view.open_ids and view.survivors.get(partition) in view.leaving:
-        return True
-    lost = after_the_loss(view)
-    return node in view.usable_ids and lost is not view and partition in blocked(lost)
+@dataclass(frozen=True)
+class MayMove:
+    """Whether a running partition may go to a node: one that has to leave, to a node that stays; one that could not run
+    after the loss, to any.  What that rests on is found out once for all partitions of a view."""
+
+    view: View
+
+    def __call__(self, partition: str, node: str) -> bool:
+        leaves = self.view.survivors.get(partition) in self._leaving
+        return (node in self._open and leaves) or (node in self._usable and partition in self._stuck)
+
+    @cached_property
+    def _leaving(self) -> Mapping[str, Leaving]:
+        return self.view.leaving
+
+    @cached_property
+    def _open(self) -> frozenset[str]:
+        return self.view.open_ids
+
+    @cached_property
+    def _usable(self) -> frozenset[str]:
+        return self.view.usable_ids
+
+    @cached_property
+    def _stuck(self) -> frozenset[str]:
+        lost = after_the_loss(self.view)
+        return frozenset() if lost is self.view else frozenset(blocked(lost))
 
 
 def _prepared(s: Situation) -> Decision | None:
@@ -255,8 +276,9 @@ def _settled(view: View) -> bool:
 
 def _void(view: View, moving: Moving) -> str:
     """Why a move is not what is wanted any more; empty while it is."""
+    may_move = MayMove(view)
     for partition, node in moving.to.items():
-        if not may_move(view, partition, node):
+        if not may_move(partition, node):
             return f"{partition} is not to go to {node} any more"
     return ""
 

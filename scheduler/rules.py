@@ -46,7 +46,7 @@ def driver_restarted(s: Situation) -> Decision | None:
         punctuate=False,
         plan=None,
     ).covered_by(view.newest)
-    incident = s.incident or observe(view, _opened(s, Kind.DRIVER))
+    incident = s.incident or observe(view, opened(s, Kind.DRIVER))
     incident = replace(
         incident,
         kind=Kind.DRIVER if incident.kind is Kind.BLOCKING else incident.kind,
@@ -142,7 +142,7 @@ def failure_detected(s: Situation) -> Decision | None:
     """Opens an incident. Nothing is restored before the burst has settled."""
     if not s.view.failed:
         return None
-    incident = observe(s.view, _opened(s, Kind.BLOCKING))
+    incident = observe(s.view, opened(s, Kind.BLOCKING))
     after = s.desired.next(punctuate=False, plan=None)
     reason = f"{len(s.view.failed)} partitions failed, {len(incident.lost)} nodes lost"
     steps = WriteDesired(after), WriteIncident(incident)
@@ -165,6 +165,8 @@ def false_alarm(s: Situation) -> Decision | None:
     """What seemed lost came back as it was, before anything was done about it. A driver that has not taken over
     the desired state yet says nothing about losses: that is unknown, and not a sign that all is well."""
     if s.view.failed or not s.view.acked or s.open.kind is not Kind.BLOCKING or s.open.plans:
+        return None
+    if s.open.promoted:
         return None
     reason = "nothing is failed any more"
     incident = replace(last_look(s.view, s.open), phase=Phase.CLOSED, closed_at=s.now)
@@ -284,8 +286,8 @@ def _closed(s: Situation, reason: str, checkpoint: Positions) -> Decision:
     return act(RuleName.CLOSED, reason, WriteDesired(after), CloseIncident(incident))
 
 
-def _opened(s: Situation, kind: Kind) -> Incident:
-    """The id follows from the desired state, which is rewritten with it: no two incidents share one."""
+def opened(s: Situation, kind: Kind) -> Incident:
+    """A new incident.  The id follows from the desired state, which is rewritten with it: no two incidents share one."""
     desired = s.desired
     return Incident(
         id=incident_id(desired.seq + 1),

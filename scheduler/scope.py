@@ -51,7 +51,34 @@ def going_back(view: View, failed: Collection[str]) -> frozenset[str]:
     kept = progress.kept_since if progress is not None else None
     if view.policy.scope is Scope.AUTO and kept is not None and kept <= view.newest_checkpoint:
         return frozenset()
-    return _ancestors(view, failed) & view.survivors.keys()
+    fed = _fed_again(view, failed, frozenset() if progress is None else progress.backed)
+    while True:
+        back = _ancestors(view, [p for p in failed if p not in fed]) & view.survivors.keys()
+        # who goes back asks for more than was kept, and who is sent again what follows the checkpoint needs the rest, too
+        restored = (fed & _read_by(view, back)) | _readers(view, fed, back)
+        if not restored:
+            return back
+        fed -= restored
+
+
+def _fed_again(view: View, failed: Collection[str], backed: Collection[str]) -> frozenset[str]:
+    """Failed partitions for which nobody has to go back, as upstreams at work have kept what each would need now
+    (`availability: upstream-backup`): those alone on their paths, of which neither an upstream nor a reader failed."""
+    gone = frozenset(failed) | view.failed.keys()
+    alone = gone.intersection(backed) - _read_by(view, gone)
+    return alone - _readers(view, alone, gone) if alone else alone
+
+
+def _readers(view: View, partitions: Collection[str], read: Collection[str]) -> frozenset[str]:
+    """Those of some partitions that read others."""
+    parts = (p for p in view.snapshot.topology.partitions if p.id in partitions)
+    return frozenset(p.id for p in parts if any(u in read for u in (*p.upstream, *p.feedback)))
+
+
+def _read_by(view: View, readers: Collection[str]) -> frozenset[str]:
+    """What some partitions read."""
+    parts = (p for p in view.snapshot.topology.partitions if p.id in readers)
+    return frozenset(u for p in parts for u in (*p.upstream, *p.feedback))
 
 
 def _ancestors(view: View, failed: Collection[str]) -> frozenset[str]:

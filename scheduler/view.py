@@ -153,7 +153,7 @@ def _poison(snapshot: Snapshot, changed: bool) -> dict[str, str]:
         return {}
     stored = snapshot.poison
     known = dict(stored.partitions) if stored and stored.driver == progress.driver else {}
-    known |= {p: str(failure) for p, failure in progress.failed.items() if failure.is_poison}
+    known |= {p: str(failure) for p, failure in progress.poisoned.items()}
     return {p.id: known[p.id] for p in snapshot.topology.partitions if p.id in known}
 
 

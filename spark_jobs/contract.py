@@ -6,6 +6,10 @@ row for row, in every replay; an operator that is a function of (state, inbox) a
 output after recovery is the output it would have had.  An operator for which that cannot hold says `kind = Kind.ARBITRARY`
 and pays with a rollback of the whole topology at each failure (Su and Zhou, section 4.3).
 
+With `batch.order: arrival` that promise is another one: `step` is called whenever rows of some inputs are there, several
+times for one batch, and each row comes exactly once.  `Inbox.batch` is then the batch that is not complete yet, and never
+falls.
+
 Times are event times in integer microseconds since the epoch.  Tables are `pyarrow.Table`; rows keep their order.
 """
 
@@ -253,7 +257,8 @@ class Source(ABC):
 
     @abstractmethod
     def watermark(self, place: Place, batch: int, span: Range) -> int | None:
-        """The event time below which no row of a later batch will be (late rows apart); None: not known yet."""
+        """The event time below which no row of a later batch will be (late rows apart); None: not known yet.  Once it is
+        known it stays known, and never falls."""
 
     def initial(self, place: Place) -> Any:
         """The state before the first batch; None for a source without."""

@@ -42,6 +42,9 @@ class WireError(DataPlaneError):
 class CheckpointError(DataPlaneError):
     """A file below the checkpoint location that cannot be used; names the file."""
 
+    file = ""
+    """Its path below the location, of a file that is damaged everywhere; several states may need it."""
+
 
 class StoreError(CheckpointError):
     """A store that cannot be read or written just now.  It says nothing of the files: the attempt is repeated."""
@@ -49,6 +52,10 @@ class StoreError(CheckpointError):
 
 class DamagedError(CheckpointError):
     """A file whose bytes are there and wrong, or that a manifest names and that is missing, after it was read twice."""
+
+    def __init__(self, reason: str, file: str = "") -> None:
+        super().__init__(reason)
+        self.file = file
 
 
 class NewerVersionError(CheckpointError):

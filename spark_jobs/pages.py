@@ -28,6 +28,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from reprise.spark_jobs.arrow_stream import from_stream, to_stream
+
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -227,27 +229,13 @@ class FrozenRows(Frozen):
 
     def page(self, number: int) -> memoryview:
         rows = pa.concat_tables(self._chunks).slice(number * CHUNK_ROWS, CHUNK_ROWS).combine_chunks()
-        return stream_of(rows)
-
-
-def stream_of(table: pa.Table) -> memoryview:
-    """A table as an Arrow IPC stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return memoryview(sink.getvalue())
-
-
-def table_of(stream: bytes | memoryview) -> pa.Table:
-    """The inverse of `stream_of`."""
-    with pa.ipc.open_stream(pa.py_buffer(stream)) as reader:
-        return reader.read_all()
+        return to_stream(rows)
 
 
 def assembled(described: Mapping[str, Any], pages: Sequence[bytes | memoryview]) -> pa.Table:
     """The rows of a section.  ValueError, KeyError: the pages are not those that were described."""
     if described["kind"] == "rows":
-        return pa.concat_tables([table_of(page) for page in pages])
+        return pa.concat_tables([from_stream(page) for page in pages])
     if described["kind"] != "columns":
         raise ValueError(f"pages of kind {described['kind']!r} are not known")
     rows, step = int(described["rows"]), int(described["page"])

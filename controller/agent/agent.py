@@ -26,22 +26,21 @@ import queue
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from reprise.controller import logs
-from reprise.controller.agent import processes
 from reprise.controller.agent.fencing import LifeRecord, Verdict
-from reprise.controller.agent.worker import WorkerProcess
+from reprise.controller.agent.worker import Worker, WorkerProcess
 from reprise.controller.zookeeper import node_record as node_tree
 from reprise.controller.zookeeper.client import make_client
 from reprise.controller.zookeeper.errors import ClientError, NodeExistsError, NoNodeError
 from reprise.controller.zookeeper.node_record import NodeRecord, encode_node
 from reprise.controller.zookeeper.process_records import encode_number, parse_number
-from reprise.controller.zookeeper.session import Answer, SessionState, patiently
+from reprise.controller.zookeeper.session import Answer, SessionState, ZooKeeperSession, patiently
+from reprise.spark_jobs.platform import PLATFORM, Platform
 
 log = logging.getLogger("reprise.node_agent")
 T = TypeVar("T")
@@ -56,18 +55,26 @@ _IDLE_LOOK_S = 0.3
 class NodeAgent:
     """One thread decides; the ticker and the threads of the session only put events into its queue."""
 
-    def __init__(self, options: argparse.Namespace, worker: WorkerProcess) -> None:
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        worker: Worker,
+        platform: Platform = PLATFORM,
+        session: ZooKeeperSession | None = None,
+    ) -> None:
+        self._platform = platform
         self._node: str = options.node
         self._host: str = options.host
         self._cpu_milli: int = options.cpu_milli
+        self._labels = dict(one.split("=", 1) for one in options.label)
         self._timeout: float = options.session_timeout_ms / 1000
         self._worker = worker
-        self._zk = make_client(options.zk, self._timeout)
-        self._events: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._life = LifeRecord(self._timeout, time.monotonic())
+        self._zk = session or make_client(options.zk, self._timeout)
+        self._events: queue.SimpleQueue[str] = platform.signals()
+        self._life = LifeRecord(self._timeout, platform.elapsed())
         self._life_lock = threading.Lock()
         self._incarnation = 0
-        self._started = _now()
+        self._started = self._now()
         self._requested: float | None = getattr(options, "requested", None)
         self._heartbeat: float | None = None
         """When this incarnation was first registered; its record says the same in every session."""
@@ -79,10 +86,13 @@ class NodeAgent:
         self._registered_in: frozenset[str] = frozenset()
         self._held = False
         self._dirty = True
+        self._looks = False
+        """Whether events are being looked at."""
 
     def run(self) -> None:
         """Never returns; the node ends by SIGKILL, or, if the agent itself fails, by its own hand: a node without an
         agent would be one that nobody can fence."""
+        signal.signal(signal.SIGTERM, self._told_to_leave)
         try:
             self._run()
         finally:
@@ -93,13 +103,20 @@ class NodeAgent:
         self._zk.add_listener(self._listen)
         self._zk.start(timeout=60)
         self._join()
-        threading.Thread(target=self._tick_forever, name="ticker", daemon=True).start()
-        signal.signal(signal.SIGTERM, lambda *_: self._events.put("leaving"))
+        self._platform.begin(self._tick_forever, "ticker")
         while True:
             self._next_event()
             self._leave_in_time()
 
+    def _told_to_leave(self, *_: object) -> None:
+        """A node that nobody knows yet has nothing that could move elsewhere, and may wait a minute for ZooKeeper:
+        it ends at once."""
+        if not self._looks:
+            raise SystemExit(LEFT)
+        self._events.put("leaving")
+
     def _next_event(self) -> None:
+        self._looks = True
         try:
             event = self._events.get(timeout=_IDLE_LOOK_S if self._registered_in else TICK_S)
         except queue.Empty:
@@ -109,16 +126,23 @@ class NodeAgent:
 
     def _join(self) -> None:
         for path in (node_tree.ROOTS, node_tree.INCARNATIONS):
-            patiently(partial(self._zk.ensure_path, path))
-        self._incarnation = patiently(self._stored_incarnation) + 1
-        patiently(partial(self._zk.watch_children, node_tree.ROOTS, self._see_roots))
+            self._patiently(partial(self._zk.ensure_path, path))
+        self._incarnation = self._patiently(self._stored_incarnation) + 1
+        self._patiently(partial(self._zk.watch_children, node_tree.ROOTS, self._see_roots))
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        return patiently(ask, self._platform.elapsed, self._platform.sleep)
+
+    def _now(self) -> float:
+        """Seconds since the epoch, to the millisecond."""
+        return round(self._platform.wall(), 3)
 
     # events, put from other threads
 
     def _listen(self, state: str) -> None:
         with self._life_lock:
             if state == SessionState.SUSPENDED:
-                self._life.suspended(time.monotonic())
+                self._life.suspended(self._platform.elapsed())
         self._events.put(state)
 
     def _see_roots(self, names: list[str]) -> None:
@@ -127,11 +151,11 @@ class NodeAgent:
 
     def _tick_forever(self) -> None:
         while True:
-            time.sleep(TICK_S)
+            self._platform.sleep(TICK_S)
             with self._life_lock:
-                was_frozen = self._life.tick(time.monotonic())
+                was_frozen = self._life.tick(self._platform.elapsed())
             if was_frozen:
-                processes.freeze(self._worker.others)
+                self._worker.freeze()
                 self._events.put("woke")
 
     # the deciding thread
@@ -146,7 +170,7 @@ class NodeAgent:
         elif event == "woke":
             self._held = True
         elif event == "leaving" and self._leaves_at is None:
-            self._leaves_at = _now() + self._grace()
+            self._leaves_at = self._now() + self._grace()
         self._dirty = True
         self._look_around()
 
@@ -159,13 +183,13 @@ class NodeAgent:
             return self._grace_s
 
     def _leave_in_time(self) -> None:
-        if self._leaves_at is not None and _now() >= self._leaves_at:
+        if self._leaves_at is not None and self._now() >= self._leaves_at:
             log.info("event=left node=%s incarnation=%d", self._node, self._incarnation)
             raise SystemExit(LEFT)
 
     def _lost(self) -> None:
         with self._life_lock:
-            now = time.monotonic()
+            now = self._platform.elapsed()
             self._life.tick(now)
             verdict = self._life.judge(now)
         log.info("event=session-expired node=%s verdict=%s", self._node, verdict.value.replace(" ", "_"))
@@ -182,7 +206,7 @@ class NodeAgent:
         self._worker.end_all()
         self._held = False
         self._incarnation += 1
-        self._started = _now()
+        self._started = self._now()
         self._requested = self._heartbeat = None
         self._worker.start()
         self._dirty = True
@@ -211,7 +235,7 @@ class NodeAgent:
         except ClientError:
             return
         if self._events.empty():  # a LOST would be in the queue before a new session could answer
-            processes.thaw(self._worker.others)
+            self._worker.thaw()
             self._held = False
             self._dirty = True
             log.info("event=released node=%s incarnation=%d", self._node, self._incarnation)
@@ -226,7 +250,7 @@ class NodeAgent:
         for root in self._registered_in - wanted:
             self._erase(root)
         if wanted:
-            self._heartbeat = self._heartbeat or _now()
+            self._heartbeat = self._heartbeat or self._now()
             self._store_incarnation()
         for root in sorted(wanted):
             self._write(root)
@@ -253,6 +277,7 @@ class NodeAgent:
             self._requested,
             self._worker.registered_at,
             self._heartbeat,
+            self._labels,
         )
         return encode_node(record)
 
@@ -312,11 +337,6 @@ class NodeAgent:
         return answer.get(self._timeout)
 
 
-def _now() -> float:
-    """Seconds since the epoch, to the millisecond."""
-    return round(time.time(), 3)
-
-
 def main(arguments: list[str]) -> None:
     """Command line: options of the node, then the Worker's command after `--`."""
     parser = argparse.ArgumentParser(prog="node_agent")
@@ -324,6 +344,9 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--host", required=True)
     parser.add_argument("--zk", required=True)
     parser.add_argument("--cpu-milli", type=int, required=True)
+    parser.add_argument(
+        "--label", action="append", default=[], help="KEY=VALUE, of the machine; may be repeated"
+    )
     parser.add_argument("--session-timeout-ms", type=int, required=True)
     parser.add_argument(
         "--requested", type=float, help="when the node was asked for, seconds since the epoch"

@@ -19,17 +19,13 @@ import argparse
 import contextlib
 import logging
 import os
-import signal
-import threading
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from reprise.controller import logs
-from reprise.controller.agent import processes
 from reprise.controller.agent.agent import LEFT, NodeAgent
 from reprise.controller.agent.executor import ExecutorProcess
-from reprise.controller.agent.worker import WorkerProcess
+from reprise.controller.agent.worker import Worker
 from reprise.controller.zookeeper import membership, paths
 from reprise.controller.zookeeper.errors import (
     BadVersionError,
@@ -41,8 +37,9 @@ from reprise.controller.zookeeper.errors import (
 )
 from reprise.controller.zookeeper.fields import as_text, loads
 from reprise.controller.zookeeper.node_record import SESSION_S
-from reprise.controller.zookeeper.session import Stat
+from reprise.controller.zookeeper.session import Stat, ZooKeeperSession
 from reprise.controller.zookeeper.znode import unpack
+from reprise.spark_jobs.platform import PLATFORM, Platform
 
 log = logging.getLogger("reprise.node_agent")
 FENCED, EXECUTOR_ENDED = 3, 1
@@ -59,8 +56,16 @@ class PodEnds(SystemExit):
 class ExecutorAgent(NodeAgent):
     """One deciding thread, as its base; ends by PodEnds."""
 
-    def __init__(self, options: argparse.Namespace, worker: WorkerProcess, root: str, alive: Path) -> None:
-        super().__init__(options, worker)
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        worker: Worker,
+        root: str,
+        alive: Path,
+        platform: Platform = PLATFORM,
+        session: ZooKeeperSession | None = None,
+    ) -> None:
+        super().__init__(options, worker, platform, session)
         self._root, self._alive = root, alive
         self._joined = False
         self._asked = float("-inf")
@@ -71,8 +76,7 @@ class ExecutorAgent(NodeAgent):
         self._worker.start()
         self._zk.add_listener(self._listen)
         self._zk.start_async()
-        threading.Thread(target=self._tick_forever, name="ticker", daemon=True).start()
-        signal.signal(signal.SIGTERM, lambda *_: self._events.put("leaving"))
+        self._platform.begin(self._tick_forever, "ticker")
         while True:
             self._alive.touch()
             self._next_event()
@@ -93,12 +97,12 @@ class ExecutorAgent(NodeAgent):
         raise PodEnds(LEFT)
 
     def _leave_in_time(self) -> None:
-        if self._leaves_at is not None and (time.time() >= self._leaves_at or self._empty()):
+        if self._leaves_at is not None and (self._platform.wall() >= self._leaves_at or self._empty()):
             self._leave()
 
     def _empty(self) -> bool:
         """Whether everything is assigned elsewhere; asked once a second."""
-        now = time.monotonic()
+        now = self._platform.elapsed()
         if not self._zk.connected or now - self._asked < EMPTY_LOOK_S:
             return False
         self._asked = now
@@ -115,7 +119,7 @@ class ExecutorAgent(NodeAgent):
 
     def _seen_leaving(self) -> None:
         """The executor stands still until it is known whether the pod was given up."""
-        processes.freeze(self._worker.others)
+        self._worker.freeze()
         self._held = True
 
     def _confirm(self) -> None:
@@ -176,13 +180,18 @@ def main(environment: Mapping[str, str]) -> None:
         os.setsid()
     scratch = Path(environment.get("REPRISE_SCRATCH", "/tmp/reprise"))
     scratch.mkdir(parents=True, exist_ok=True)
-    options = argparse.Namespace(
+    worker = ExecutorProcess.of(environment, scratch)
+    ExecutorAgent(options_of(environment), worker, environment["REPRISE_ROOT"], scratch / ALIVE).run()
+
+
+def options_of(environment: Mapping[str, str]) -> argparse.Namespace:
+    """What an agent is told on its command line elsewhere."""
+    return argparse.Namespace(
         node=environment["SPARK_EXECUTOR_POD_NAME"],
         host=environment["SPARK_EXECUTOR_POD_IP"],
         zk=environment["REPRISE_ZK"],
         cpu_milli=int(environment["REPRISE_CPU_MILLI"]),
+        label=[],  # the operator knows the labels of the pod's machine
         grace=float(environment.get("REPRISE_GRACE_S", 0)),
         session_timeout_ms=int(environment.get("REPRISE_SESSION_TIMEOUT_MS", SESSION_S * 1000)),
     )
-    worker = ExecutorProcess.of(environment, scratch)
-    ExecutorAgent(options, worker, environment["REPRISE_ROOT"], scratch / ALIVE).run()

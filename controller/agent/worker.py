@@ -8,12 +8,36 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from reprise.controller.agent import processes, spare_host
 from reprise.controller.agent.jvm import REGISTERED
 from reprise.controller.agent.processes import Process, Session
 from reprise.controller.agent.spare_host import SpareHost
 from reprise.controller.zookeeper.access import AUTH, TLS
+
+
+class Worker(Protocol):
+    """What an agent needs of what it runs; see `WorkerProcess`."""
+
+    @property
+    def registered_at(self) -> float | None: ...
+
+    @property
+    def alive(self) -> bool: ...
+
+    @property
+    def registered(self) -> bool: ...
+
+    def start(self) -> None: ...
+
+    def keep_spare(self) -> None: ...
+
+    def freeze(self) -> None: ...
+
+    def thaw(self) -> None: ...
+
+    def end_all(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -78,6 +102,14 @@ class WorkerProcess:
         started."""
         own = os.getpid()
         return [p for p in processes.members([Session.of(os.getsid(0))]) if p.pid != own]
+
+    def freeze(self) -> None:
+        """Stop them where they are."""
+        processes.freeze(self.others)
+
+    def thaw(self) -> None:
+        """Let them go on."""
+        processes.thaw(self.others)
 
     def end_all(self) -> None:
         """Kill them."""

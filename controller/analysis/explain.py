@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from math import ceil
 
 from reprise.controller.analysis.measured import Measured, Sample, measured
+from reprise.controller.analysis.recovery import Recovery, needed_by, recovery_of
 from reprise.controller.status import StatusDocument
 from reprise.controller.status.model import LeftOutView, PartitionView, PlanView, QueryView
 from reprise.controller.status.partition_state import PartitionState
 from reprise.controller.status.partitions import LOST
 from reprise.controller.status.query_state import Status
-from reprise.spark_jobs.topology.limits import Needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,8 @@ class Explanation:
     expected: Expected
     plan: str | None
     """The plan that this is taken from."""
+    recovery: Recovery | None = None
+    """If a node were lost now; None where it is not known, as while something is missing."""
 
 
 def explain(document: StatusDocument, query_id: str) -> Explanation:
@@ -120,26 +122,27 @@ def explain(document: StatusDocument, query_id: str) -> Explanation:
         capacity=capacity,
         expected=expected,
         plan=document.plan.id if document.plan else None,
+        recovery=recovery_of(document, query),
     )
 
 
 def _lost_of(document: StatusDocument, query: str) -> list[PartitionView]:
     """All that a query misses, in topological order; its own list names the first of them."""
-    graph = document.graph
-    inputs: dict[str, list[tuple[str, bool]]] = {}
-    for edge in graph.edges:
-        inputs.setdefault(edge.target, []).append((edge.origin, edge.forward))
-    operator, _, index = query.rpartition(".")
-    own, whole = Needs(inputs, {o.name: len(o.partitions) for o in graph.operators}).of(operator)
-    mine = {f"{name}.{index}" for name in own}
-    return [p for p in document.partitions if p.state in LOST and (p.operator in whole or p.id in mine)]
+    return [p for p in needed_by(document, query) if p.state in LOST]
 
 
 def _missing(partition: PartitionView) -> MissingPartition:
     others = max(0, partition.needed_by - 1)
-    return MissingPartition(
-        partition.id, partition.state, partition.cost, partition.node, partition.reason, others
-    )
+    why = "; ".join(text for text in (partition.reason, _BACKED[partition.backed]) if text)
+    return MissingPartition(partition.id, partition.state, partition.cost, partition.node, why, others)
+
+
+_BACKED = {
+    None: "",
+    True: "what it reads can feed it again, without its stored state",
+    False: "what it reads has not kept enough to feed it again: it comes from the checkpoint",
+}
+"""By `PartitionView.backed`."""
 
 
 def _left_out(plan: PlanView | None, query: str) -> LeftOutView | None:

@@ -63,7 +63,7 @@ def _entry(store: CheckpointStore, position: int, verify: bool) -> dict[str, Any
     try:
         manifest = store.manifest(position)
         entry["files"] = len(manifest.files)
-        entry["bytes"] = sum(file.size for file in manifest.files.values())
+        entry["bytes"] = manifest.state_bytes
         entry["offsets"] = dict(manifest.offsets)
         if verify:
             store.verify(position)

@@ -40,20 +40,21 @@ def command(a: Path, b: Path, output: str) -> None:
 def tell(found: Comparison, output: str) -> None:
     """Print a comparison in the form that `-o` asks for."""
     pieces = {name: [list(piece) for piece in getattr(found, name)] for name in KINDS}
-    if not for_programs({"equal": found.equal, **pieces}, output):
+    if not for_programs({"equal": found.equal, **pieces, "silent": list(found.silent)}, output):
         for line in lines(found, None if output == "wide" else SHOWN):
             click.echo(line)
 
 
 def lines(found: Comparison, most: int | None = SHOWN) -> list[str]:
     """The verdict, then the first `most` pieces of each kind, or all."""
+    silent = [f"nothing is known of {', '.join(found.silent)}: no output"] if found.silent else []
     if found.identical:
-        return [f"identical: {found.equal} pieces (output partition, batch) agree in every byte"]
+        return [f"identical: {found.equal} pieces (output partition, batch) agree in every byte", *silent]
     but = "" if found.unexplained else ", and all others are marked as lacking rows"
     text = [f"not identical: {found.equal} pieces agree{but}"]
     for name in KINDS:
         text += _some(name, getattr(found, name), most)
-    return text
+    return text + silent
 
 
 def _some(name: str, pieces: Sequence[tuple[str, int]], most: int | None) -> list[str]:

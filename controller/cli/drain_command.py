@@ -122,11 +122,7 @@ def _why(seen: Observation) -> str:
         return ": the topology is paused, and takes no checkpoint"
     if not taken_over(seen.desired, seen.progress):
         return ": the driver has not taken over what was decided last"
-    if (
-        aside := sorted(p for p, failure in seen.progress.failed.items() if failure.is_poison)
-        if seen.progress
-        else []
-    ):
+    if aside := sorted(seen.progress.poisoned) if seen.progress else []:
         return f": no checkpoint is complete while partitions are set aside ({', '.join(aside)})"
     return ""
 

@@ -8,12 +8,18 @@ from rich.table import Table
 from rich.text import Text
 
 from reprise.controller.analysis.explain import Capacity, Expected, Explanation, explain
+from reprise.controller.analysis.recovery import Recovery
 from reprise.controller.cli.complete import queries
 from reprise.controller.cli.queries_table import state_text
 from reprise.controller.cli.render import for_programs, output_option, plain_table, span
 from reprise.controller.cli.target import Address, target_options
+from reprise.controller.plural import counted
 from reprise.controller.status.incidents import MAX_MISSING
+from reprise.controller.status.model import AimView
 from reprise.controller.status.query_state import Status
+
+MOST_TIMES = 10
+"""Partitions of which it is printed what they would have to do; the JSON has all."""
 
 
 @click.command("explain")
@@ -25,6 +31,9 @@ def command(address: Address, words: tuple[str, ...], output: str) -> None:
 
     The time is a range that rests on what this topology has measured so far: the pace at which nodes came, and how long
     restoring and catching up took. It is unknown where one of these was never seen.
+
+    While all of it is at work: in how many seconds it would be back if a node were lost now, and what each of its partitions
+    would have to read and to replay.
 
     \b
     Examples:
@@ -64,7 +73,55 @@ def explanation_page(found: Explanation) -> RenderableType:
         parts += [_labelled(*line) for line in _capacity(found.capacity)]
     if found.missing:
         parts += [Text(), _missing(found)]
+    if found.recovery is not None:
+        parts += [*_recovery(found.recovery), Text(), _times(found.recovery)]
     return Group(*parts)
+
+
+def _recovery(recovery: Recovery) -> list[RenderableType]:
+    there = counted(recovery.partitions_there, "partition", "partitions")
+    parts = (
+        f"{recovery.detection_s:.1f} s until its loss is noticed, {recovery.plan_s:.1f} s until it is planned for, "
+        f"{recovery.install_s:.1f} s to install, {recovery.load_s:.1f} s to read states, {recovery.replay_s:.1f} s to replay"
+    )
+    lines = [("if lost", f"{recovery.seconds:.1f} s for {recovery.node} with its {there}: {parts}")]
+    if recovery.assumed:
+        lines.append(("", f"(assumed, as it was not measured here yet: {', '.join(recovery.assumed)})"))
+    lines.append(("", "(with room on another node; without catching up with what comes in meanwhile)"))
+    if recovery.objective_s is not None:
+        said = "held" if recovery.held else f"not held: {recovery.why}"
+        lines.append(("objective", f"{recovery.objective_s:g} s, {said}"))
+    return [_labelled(*line) for line in lines]
+
+
+def _times(recovery: Recovery) -> Table:
+    table = plain_table()
+    table.add_column("partition")
+    table.add_column("on")
+    for name in ("if lost alone", "state", "to read", "rows", "to replay"):
+        table.add_column(name, justify="right")
+    if aims := any(one.aim is not None for one in recovery.partitions):
+        for name in ("may take", "slots back (Q)", "rows (U)"):
+            table.add_column(name, justify="right")
+    for one in recovery.partitions[:MOST_TIMES]:
+        marks = {part: " ?" if part in one.assumed else "" for part in ("load", "replay")}
+        table.add_row(
+            one.partition,
+            one.node,
+            f"{one.seconds:.1f} s",
+            f"{one.state_bytes / 2**20:.1f} MiB",
+            f"{one.load_s:.2f} s{marks['load']}",
+            f"{one.rows:,}",
+            f"{one.replay_s:.2f} s{marks['replay']}",
+            *(_aim(one.aim) if aims else ()),
+        )
+    if (more := len(recovery.partitions) - MOST_TIMES) > 0:
+        table.add_row(f"and {more} more", *[""] * (len(table.columns) - 1))
+    return table
+
+
+def _aim(aim: AimView | None) -> tuple[str, str, str]:
+    return ("-", "-", "-") if aim is None else (f"{aim.within_s:.1f} s", f"{aim.extent:,}", f"{aim.replay:,}")
 
 
 def _labelled(label: str, text: str) -> RenderableType:

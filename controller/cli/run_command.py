@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,13 @@ STRATEGIES = ("incremental", "blocking", "operator-centric", "best-case")
 @topology_option
 @click.option(
     "--nodes", type=click.IntRange(1, 250), help="Nodes to start with, instead of spec.nodes.count."
+)
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="KEY=A,B",
+    help="A label of the nodes, with the values that they take in turn: failure domains of standbys; may be repeated.",
 )
 @click.option("--faults", type=click.Path(path_type=Path), help="What breaks when; see docs/cli.md.")
 @click.option("--strategy", type=click.Choice(STRATEGIES), help="Instead of spec.recovery.strategy.")
@@ -73,6 +81,7 @@ def command(file: Path, out: Path, quiet: bool, web: int | None, **options: Any)
     config = RunConfig(
         resource=resource,
         out=out,
+        labels=_labels(options["labels"]),
         faults=faults,
         standby=options["standby"],
         timeout_s=options["timeout"],
@@ -82,3 +91,14 @@ def command(file: Path, out: Path, quiet: bool, web: int | None, **options: Any)
         python_path=str(file.resolve().parent),
     )
     raise SystemExit(EXIT[carry_out(config, web, quiet).outcome])
+
+
+def _labels(said: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    found = {}
+    for one in said:
+        key, equals, values = one.partition("=")
+        every = tuple(value for value in values.split(",") if value)
+        if not (key and equals and every):
+            raise click.BadParameter(f"{one!r} is not KEY=VALUE,VALUE...", param_hint="--label")
+        found[key] = every
+    return found

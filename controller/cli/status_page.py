@@ -7,7 +7,7 @@ never silently left out, and every colour has its word beside it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -50,6 +50,8 @@ def status_page(
         head += _starts(document.incident, wide)
     if document.plan is not None:
         head.append(_plan(document.plan, document.time))
+    head += _standbys(document, wide)
+    head += _backups(document, wide)
     head += _counters(document, wide)
     head += [_line("problem", text, "bold red") for text in document.problems[: None if wide else 2]]
     tail = _last(document, actions)
@@ -168,6 +170,51 @@ def _plan(plan: PlanView, now: float) -> Text:
         f"{plan.at_work}/{len(plan.added)} partitions up"
     )
     return _line("plan", text)
+
+
+def _standbys(document: StatusDocument, wide: bool) -> list[Text]:
+    """How many partitions could go on elsewhere at once, of those that are to, and in which failure domains; `wide` names
+    each."""
+    if (found := document.standbys) is None:
+        return []
+    said = f"{found.ready} of {found.wanted} wanted could go on now, {found.placed} are placed"
+    if found.apart or found.same_domain or found.unknown_domain:
+        said += f"; in another failure domain: {found.apart}, in the same: {found.same_domain}"
+        said += f", not known: {found.unknown_domain}" if found.unknown_domain else ""
+    if wide:
+        said += f": {', '.join(_named_standbys(document))}"
+    well = found.ready == found.wanted and not found.same_domain and not found.unknown_domain
+    return [_line("standbys", said, "bold" if well else "bold yellow")]
+
+
+def _named_standbys(document: StatusDocument) -> Iterator[str]:
+    """Each that is to be: where it is, at which batch, and in which failure domain."""
+    label_of = {o.name: o.failure_domain for o in document.graph.operators if o.standbys}
+    labels = {node.id: node.labels for node in document.nodes}
+    for p in document.partitions:
+        if p.operator not in label_of:
+            continue
+        if p.standby is None:
+            yield f"{p.id} none"
+            continue
+        at = "not ready" if p.standby_position is None else f"at {p.standby_position}"
+        domain = ""
+        if (label := label_of[p.operator]) is not None:
+            own, other = (labels.get(node or "", {}).get(label, "?") for node in (p.node, p.standby))
+            domain = f" ({other}, from {own})"
+        yield f"{p.id} on {p.standby} {at}{domain}"
+
+
+def _backups(document: StatusDocument, wide: bool) -> list[Text]:
+    """How many partitions could be fed again by what they read; `wide` names those that would come from a checkpoint."""
+    backed = [p for p in document.partitions if p.backed is not None]
+    if not backed:
+        return []
+    without = [p.id for p in backed if not p.backed]
+    said = f"{len(backed) - len(without)} of {len(backed)} could be fed again now"
+    if wide and without:
+        said += f"; from a checkpoint: {', '.join(without)}"
+    return [_line("backups", said, "bold yellow" if without else "bold")]
 
 
 def _counters(document: StatusDocument, wide: bool) -> list[Text]:

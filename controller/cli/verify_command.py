@@ -31,9 +31,9 @@ def command(out: Path, code: Path, output: str) -> None:
     """Compute the output of a run again in this process, without Spark and without faults, and compare each file.
 
     Says `identical` when every output partition has every batch with the same bytes; of a run that did not end, every batch
-    up to its own newest. Exit code 1: something is missing, extra or different, which batches that are marked as
-    lacking rows are, too. It is for topologies whose operators are deterministic, whose input is still there, and whose
-    outputs are all in files; else it says why not, with exit code 2.
+    up to its own newest, and queries that have shown nothing are named. Exit code 1: something is missing, extra or
+    different, which batches that are marked as lacking rows are, too. It is for topologies whose operators are
+    deterministic, whose input is still there, and whose outputs are all in files; else it says why not, with exit code 2.
 
     \b
     Examples:

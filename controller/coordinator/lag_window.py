@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from reprise.scheduler.incident import Incident
 from reprise.scheduler.model import Desired, Progress
+from reprise.scheduler.view import taken_over
 
 CALM_S = 5.0
 """After a change of the desired state, before its lags are normal."""
@@ -48,7 +49,8 @@ class LagWindow:
     )
     _shown: npt.NDArray[np.int64] | None = None
     """Positions of the outputs at the last sample, or when they were first seen."""
-    _seq: int = -1
+    _decided: tuple[str, int] | None = None
+    """Driver and number of the desired state that the samples are of: a new driver's numbers say nothing of this one's."""
     _calm_from: float = 0.0
 
     def note(
@@ -64,8 +66,9 @@ class LagWindow:
             self._outputs = tuple(outputs)
             self._samples.clear()
             self._shown = None
-        if desired is None or progress is None or incident is not None or desired.seq != self._seq:
-            self._seq = desired.seq if desired is not None and incident is None else -1
+        decided = None if desired is None or incident is not None else (desired.driver, desired.seq)
+        if desired is None or progress is None or decided is None or decided != self._decided:
+            self._decided = decided
             self._calm_from, self._shown = now + CALM_S, None
             return
         if self._is_due(now) and self._is_normal(desired, progress):
@@ -77,7 +80,7 @@ class LagWindow:
 
     def _is_normal(self, desired: Desired, progress: Progress) -> bool:
         """Whether a report says that everything that is desired is at work."""
-        if desired.paused or progress.failed or progress.ended or progress.seq < desired.seq:
+        if desired.paused or progress.failed or progress.ended or not taken_over(desired, progress):
             return False
         return all(output in progress.positions for output in self._outputs)
 

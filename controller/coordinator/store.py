@@ -44,6 +44,7 @@ from reprise.scheduler.incident import Incident, number_in
 from reprise.scheduler.model import Desired, Leaving, Node, PartitionStats, Progress, Snapshot, TopologyView
 from reprise.scheduler.node_start import StartPhase
 from reprise.scheduler.steps import Decision
+from reprise.spark_jobs.platform import PLATFORM
 
 log = logging.getLogger("reprise.coordinator")
 
@@ -99,6 +100,10 @@ class Store:
     """When nodes were asked for, by name, where their agents cannot know: unix seconds, from whoever sees their pods."""
     notices: Mapping[str, Leaving] = field(default_factory=dict)
     """Nodes that are to be emptied, by name, as whoever sees their pods knows it."""
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Labels of the machine of each node, by the node's name, as whoever sees their pods knows them."""
+    after: Callable[[float, Callable[[], object]], None] = PLATFORM.after
+    """Calls something so many seconds from now."""
     answer_s: float = ANSWER_S
     """Longest wait for one answer, seconds."""
     _connections: int = 0
@@ -245,6 +250,8 @@ class Store:
 
     def _with_request(self, node: Node) -> Node:
         asked = self.requests.get(node.name)
+        if (labels := self.labels.get(node.name)) is not None:
+            node = replace(node, labels=labels)
         return node if asked is None else replace(node, start=node.start.known({StartPhase.REQUESTED: asked}))
 
     def _last_closed(self) -> int:
@@ -376,9 +383,7 @@ class Store:
 
     def _look_again(self) -> None:
         """Soon, whether anything is heard or not."""
-        timer = threading.Timer(DOUBT_S, self.changed.set)
-        timer.daemon = True
-        timer.start()
+        self.after(DOUBT_S, self.changed.set)
 
     def _saw(self, _: object) -> None:
         self.changed.set()

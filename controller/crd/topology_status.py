@@ -54,6 +54,20 @@ class NodesStatus(Written):
     """`ready/wanted`."""
 
 
+class StandbysStatus(Written):
+    ready: Count = 0
+    """Partitions with a standby that could go on in their place now."""
+    wanted: Count
+    """Partitions of operators with `availability: active-standby` or `passive-standby`."""
+
+
+class UpstreamBackupStatus(Written):
+    ready: Count = 0
+    """Partitions that could be fed again now by what their upstreams keep."""
+    wanted: Count
+    """Partitions of operators with `availability: upstream-backup`; the others would come from a checkpoint."""
+
+
 class CheckpointStatus(Written):
     position: Count
     """Batch of the newest complete global checkpoint; 0 is the initial state."""
@@ -88,6 +102,10 @@ class TopologyStatus(Written):
     """The nodes."""
     partitions: Count = 0
     """Partitions of the topology; where each one runs is kept in ZooKeeper."""
+    standbys: StandbysStatus | None = None
+    """Standbys; absent where no operator is to have any."""
+    upstream_backup: UpstreamBackupStatus | None = None
+    """Upstream backups; absent where no operator is to have any."""
     checkpoint: CheckpointStatus | None = None
     """The newest global checkpoint."""
     position: Count = 0

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 
@@ -52,6 +50,7 @@ from reprise.controller.zookeeper.session import SessionState, Transaction, ZooK
 from reprise.controller.zookeeper.znode import check, pack
 from reprise.scheduler.model import Desired, Progress
 from reprise.spark_jobs.credentials import redacted
+from reprise.spark_jobs.platform import PLATFORM, Platform
 
 log = logging.getLogger("reprise.driver")
 SESSION_TIMEOUT_S = 10.0
@@ -68,16 +67,18 @@ class Channel:
         self,
         hosts: str,
         root: str,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] | None = None,
         session: ZooKeeperSession | None = None,
+        platform: Platform = PLATFORM,
     ) -> None:
+        clock, self._sleep = clock or platform.elapsed, platform.sleep
         self._hosts = hosts
         self._zk = session or make_client(hosts, SESSION_TIMEOUT_S)
         self._root, self._clock, self._absence_counts_from = root, clock, 0.0
         self._absent_since: dict[str, float] = {}
         self.hears: Callable[[NodeRecord], bool] = lambda _: False
         """Whether a node whose znode is gone is heard all the same; the driver's loop knows."""
-        self.changed = threading.Event()
+        self.changed = platform.event()
         self.nodes: Mapping[str, NodeRecord] = {}
         self._nodes_stale = self._desired_stale = self._epoch_stale = True
         self._desired: Desired | None = None
@@ -85,14 +86,14 @@ class Channel:
         self._epoch = self._newest_epoch = self._version = 0
         self._silent = self._drain = False
         self._drain_stale = True
-        self._lock = threading.RLock()
+        self._lock = platform.lock()
 
     def open(self) -> None:
         """Connect; raises ChannelError when no server answers in time."""
         try:
             self._zk.start(timeout=60)
             for name in ("nodes", "checkpoints"):
-                patiently(partial(self._zk.ensure_path, f"{self._root}/{name}"), self._clock)
+                patiently(partial(self._zk.ensure_path, f"{self._root}/{name}"), self._clock, self._sleep)
         except ClientError as error:
             raise ChannelError(f"ZooKeeper at {self._hosts} does not answer: {error!r}") from error
         self._zk.add_listener(self._listen)
@@ -125,7 +126,7 @@ class Channel:
 
         A connection that is lost meanwhile is waited for: whether a number was written is not known then, and another one,
         which is greater, is taken.  To be told that it was written, later, would look like a successor."""
-        epoch, version = patiently(lambda: self._take_number(least), self._clock)
+        epoch, version = patiently(lambda: self._take_number(least), self._clock, self._sleep)
         with self._lock:
             self._epoch = self._newest_epoch = epoch
             self._version = version

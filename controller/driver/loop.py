@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -25,13 +24,14 @@ from reprise.controller.driver.report import progress_of, stats_of, wanted
 from reprise.controller.observability.metrics.driver import DriverMetrics
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.errors import RecordError
-from reprise.controller.zookeeper.node_record import NodeRecord
+from reprise.controller.zookeeper.node_record import SESSION_S, NodeRecord
 from reprise.controller.zookeeper.records import CheckpointRecord, encode_checkpoint, encode_stats
-from reprise.scheduler.model import Progress
+from reprise.scheduler.model import Progress, of_standby
 from reprise.spark_jobs.engine.chain import CANCEL_S
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.errors import CheckpointError, SupersededError
 from reprise.spark_jobs.node.command import Usage
+from reprise.spark_jobs.platform import PLATFORM, Platform
 from reprise.spark_jobs.state.revision import Revisions
 
 log = logging.getLogger("reprise.driver")
@@ -83,12 +83,14 @@ class Loop:
 
     def __init__(
         self, engine: Engine, channel: Channel, cluster: Cluster, metrics: DriverMetrics, events: OutputEvents,
-        revisions: Revisions, stop: threading.Event, clock: Callable[[], float] = time.monotonic,
+        revisions: Revisions, stop: threading.Event, clock: Callable[[], float] | None = None,
+        platform: Platform = PLATFORM,
     ) -> None:  # fmt: skip
+        self._platform = platform
         self.engine, self.channel, self.cluster = engine, channel, cluster
         self.metrics, self.events, self.stop = metrics, events, stop
         self.revisions = revisions
-        self._clock, self._job = clock, _Job()
+        self._clock, self._job = clock or platform.elapsed, _Job()
         channel.hears = self.hears
         cluster.say, cluster.tell = self.say, self._look
         self._problems: list[str] = []
@@ -103,16 +105,13 @@ class Loop:
         """The same, once the store says so: nobody may hear of it before, as other code would be started and refused."""
         self._ready: frozenset[str] = frozenset()
         """Nodes that can take partitions, as they were seen last."""
-        self._publishing = threading.Lock()
+        self._publishing = platform.lock()
         """Progress is taken and written by one thread at a time, so that no older report comes after a later one."""
 
     def run(self) -> None:
         """Until `stop`.  Raises only what means that Spark is not there any more."""
-        beside = [
-            threading.Thread(target=f, daemon=True) for f in (self._publish_forever, self._look_forever)
-        ]
-        for thread in beside:
-            thread.start()
+        forever = {"publishing": self._publish_forever, "looking": self._look_forever}
+        beside = [self._platform.begin(run, name) for name, run in forever.items()]
         try:
             while not self.stop.is_set():
                 self._guarded_turn()
@@ -256,8 +255,8 @@ class Loop:
             return
         record = CheckpointRecord(
             position=position,
-            time=time.time(),
-            size_bytes=sum(file.size for file in manifest.files.values()),
+            time=self._platform.wall(),
+            size_bytes=manifest.state_bytes,
             seconds=round(self.engine.figures.checkpoint_s, 3),
             offsets=dict(manifest.offsets),
             lines={p: s.position for p, s in manifest.snapshots.items() if s.position != position},
@@ -278,17 +277,22 @@ class Loop:
 
     def _publish_forever(self) -> None:
         before: dict[str, Usage] = {}
-        since = time.monotonic()
+        since = self._platform.elapsed()
         while not self.stop.wait(PUBLISH_S):
             try:
                 self.publish()
-                if time.monotonic() - since >= STATS_S:
-                    usage, now = dict(self.engine.usage), time.monotonic()
-                    stats = stats_of(before, usage, now - since, dict(self.engine.state_bytes))
+                if self._platform.elapsed() - since >= STATS_S:
+                    usage, now = {**self.engine.usage, **self._standby_usage()}, self._platform.elapsed()
+                    works = self.engine.figures.times.works()
+                    stats = stats_of(before, usage, now - since, dict(self.engine.state_bytes), works)
                     self.channel.publish(paths.STATS, encode_stats(stats))
                     before, since = usage, now
             except Exception:
                 log.exception("event=publishing-failed")
+
+    def _standby_usage(self) -> dict[str, Usage]:
+        """Under names of their own: what passive standbys take is no load of their partitions."""
+        return {of_standby(p): usage for p, usage in self.engine.standbys.usage.items()}
 
     def _look_forever(self) -> None:
         """In a thread of its own, as Spark may keep whoever asks waiting, and progress must be told meanwhile."""
@@ -335,6 +339,8 @@ class Loop:
         nodes = (frozenset(progress.nodes) | self._ready) - without
         progress = replace(progress, nodes=tuple(sorted(nodes)))
         report = progress_of(
-            self.engine.epoch, progress, problems, time.time(), self._turns, self.turn_limit_s
+            self.engine.epoch, progress, problems, self._platform.wall(), self._turns, self.turn_limit_s
         )
+        longest = max((node.session_s for node in self.channel.nodes.values()), default=SESSION_S)
+        self.engine.figures.times.detection_s = longest
         return replace(report, starts=self.cluster.starts.told())

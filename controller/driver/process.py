@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,12 +11,13 @@ from pathlib import Path
 from pyspark import SparkContext
 
 from reprise.controller.driver.channel import Channel
-from reprise.controller.driver.loop import Loop
+from reprise.controller.driver.loop import Cluster, Loop
 from reprise.controller.driver.nodes import SparkNodes
 from reprise.controller.driver.output_events import OutputEvents
 from reprise.controller.observability.metrics.collect import serve
 from reprise.controller.observability.metrics.driver import DriverMetrics
 from reprise.controller.observability.metrics.errors import ServeError
+from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.spark_jobs.engine.chain import configuration
 from reprise.spark_jobs.engine.continuous import Connector
 from reprise.spark_jobs.engine.engine import Engine
@@ -26,6 +26,7 @@ from reprise.spark_jobs.engine.jobs import Jobs
 from reprise.spark_jobs.engine.punctuation import Punctuations
 from reprise.spark_jobs.errors import StoreError, SupersededError
 from reprise.spark_jobs.exchange.settings import settings_of
+from reprise.spark_jobs.platform import PLATFORM, Platform
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.epochs import Fence, claim_epoch
 from reprise.spark_jobs.state.ledger import Ledger
@@ -65,10 +66,16 @@ class DriverConfig:
 class Driver:
     """One Spark application with its engine."""
 
-    def __init__(self, resource: StreamTopology, config: DriverConfig) -> None:
-        self.resource, self.config = resource, config
-        self.channel = Channel(config.zk, config.root)
-        self.stop = threading.Event()
+    def __init__(
+        self,
+        resource: StreamTopology,
+        config: DriverConfig,
+        platform: Platform = PLATFORM,
+        session: ZooKeeperSession | None = None,
+    ) -> None:
+        self.resource, self.config, self.platform = resource, config, platform
+        self.channel = Channel(config.zk, config.root, session=session, platform=platform)
+        self.stop = platform.event()
         self._numbered, self._unused = False, 0
         """Whether ZooKeeper has given this driver a number, and that number until it is claimed."""
         self._fence: Fence | None = None
@@ -81,16 +88,22 @@ class Driver:
             if (started := self._started()) is None:
                 return
             engine, revisions = started
-            context = self._context = self._spark()
-            ends.callback(context.stop)
-            said = engine.problems.append
-            self._connector = Connector(context, self.resource.spark.exchange, engine.epoch, said)
+            nodes = self._application(engine, ends)
             metrics = DriverMetrics(engine, lambda: self.channel.session)
             ends.callback(self._serve_metrics(metrics))
             events = OutputEvents(self.config.events)
             ends.callback(events.close)
-            nodes = SparkNodes(context, self.config.driver_host, self.channel)
-            Loop(engine, self.channel, nodes, metrics, events, revisions, self.stop).run()
+            Loop(
+                engine, self.channel, nodes, metrics, events, revisions, self.stop, platform=self.platform
+            ).run()
+
+    def _application(self, engine: Engine, ends: contextlib.ExitStack) -> Cluster:
+        """Start Spark, which ends with `ends`; the nodes that it can run jobs on."""
+        context = self._spark()
+        ends.callback(context.stop)
+        said = engine.problems.append
+        self._connector = Connector(context, self.resource.spark.exchange, engine.epoch, said)
+        return SparkNodes(context, self.config.driver_host, self.channel)
 
     def _serve_metrics(self, metrics: DriverMetrics) -> Callable[[], None]:
         """A topology without metrics is better than none: a port that is taken is logged, and seen by who scrapes."""
@@ -166,13 +179,21 @@ class Driver:
             sites=Sites(self.config.sink, location),
             epoch=fence.epoch,
             connect=self._connect,
-            ledger=Ledger(location, self.resource, topology, fence),
-            release=Release(location, self.resource.batch_interval_s, epoch=fence.epoch),
+            ledger=Ledger(location, self.resource, topology, fence, self.platform.wall),
+            release=Release(
+                location,
+                self.resource.batch_interval_s,
+                wall=self.platform.wall,
+                elapsed=self.platform.elapsed,
+                epoch=fence.epoch,
+            ),
             store=store,
             punctuations=Punctuations(self.resource.checkpoint),
+            clock=self.platform.elapsed,
         )
         revisions = Revisions(location, revision_of(self.resource, self.config.image), fence)
-        said = revisions.begin(newest, engine.ledger.written, self.resource.upgrade == "replay")
+        replay = self.resource.upgrade == "replay"
+        said = revisions.begin(newest, engine.ledger.written, replay, store.of_many_ages)
         engine.begin(newest)
         engine.problems += [said] if said else []
         log.info("event=driver-started epoch=%d checkpoint=%d", engine.epoch, engine.punctuations.newest)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from reprise.algorithms.recovery_time import RestoreWork
 from reprise.scheduler.model import Desired, PartitionStats, Progress
 from reprise.spark_jobs.credentials import redacted
 from reprise.spark_jobs.engine import progress as engine_output
@@ -30,6 +31,7 @@ def wanted(desired: Desired) -> EngineSpec:
         plan=desired.plan or "",
         checkpoint_after=desired.checkpoint_after,
         lines=desired.lines,
+        standbys=desired.standbys,
     )
 
 
@@ -74,6 +76,11 @@ def progress_of(
         counters=progress.counters,
         skipped=progress.skipped,
         marked=progress.marked,
+        standbys=progress.standbys,
+        backed=progress.backed,
+        unbacked=progress.unbacked,
+        overhead=progress.overhead,
+        deterministic=progress.deterministic,
         problems=tuple(redacted(problem) for problem in problems),
         time=now,
         turns=turns,
@@ -95,10 +102,14 @@ def bounded(progress: Progress) -> Progress:
 
 
 def stats_of(
-    before: Mapping[str, Usage], now: Mapping[str, Usage], seconds: float, state_bytes: Mapping[str, int]
+    before: Mapping[str, Usage],
+    now: Mapping[str, Usage],
+    seconds: float,
+    state_bytes: Mapping[str, int],
+    works: Mapping[str, RestoreWork] | None = None,
 ) -> dict[str, PartitionStats]:
-    """The record `stats`: the CPU of each partition since `before`, in thousandths of a core, and the size of its stored
-    state.  A host that began anew counts its CPU from zero."""
+    """The record `stats`: the CPU of each partition since `before`, in thousandths of a core, the size of its stored
+    state, and what it would have to do if it were lost.  A host that began anew counts its CPU from zero."""
     found = {}
     for partition, usage in now.items():
         old = before.get(partition, Usage(0.0, 0))
@@ -107,6 +118,7 @@ def stats_of(
         found[partition] = PartitionStats(
             cpu_milli=round((usage.cpu_s - old.cpu_s) / seconds * 1000, 3),
             state_bytes=state_bytes.get(partition, 0),
+            restore=(works or {}).get(partition),
         )
     return found
 

@@ -81,6 +81,22 @@ THRESHOLDS: tuple[Threshold, ...] = (
     ),
     Threshold("gapFor", "0s", "it is known for certain as soon as it is reported"),
     Threshold(
+        "standbyFor", "10m", "a standby begins within a minute, once there is room and no incident is open"
+    ),
+    Threshold(
+        "backupFor",
+        "10m",
+        "after an incident the next checkpoints bring it back; buffers that are full stay so while a reader is slow",
+    ),
+    Threshold(
+        "objectiveFor",
+        "10m",
+        "slots are stored again little by little, and after an incident it takes some intervals of checkpoints until that "
+        "shows; nothing is lost meanwhile",
+    ),
+    Threshold("asideFor", "30s", "nothing heals it; two scrapes agree"),
+    Threshold("refusedFor", "2m", "whoever has just applied it sees the refusal at once and mends it"),
+    Threshold(
         "highPriorityFor",
         "1m",
         "a single lost node is recovered from in seconds, and whoever gave a query a priority of 8 or more wants to know "
@@ -200,6 +216,30 @@ ALERTS: tuple[Alert, ...] = (
         "A lost partition with `availability: amnesia` began anew; the incident says which batches may lack rows.",
     ),
     Alert(
+        "RepriseStandbyMissing",
+        Severity.WARNING,
+        "max by (topology) (reprise_standbys_missing) > 0",
+        "standbyFor",
+        "{{ $value }} partitions of {{ $labels.topology }} have no standby",
+        "If they are lost now they come back from a checkpoint: no node has room, or standbys come to nothing.",
+    ),
+    Alert(
+        "RepriseUpstreamBackupMissing",
+        Severity.WARNING,
+        "max by (topology) (reprise_upstream_backups_missing) > 0",
+        "backupFor",
+        "{{ $value }} partitions of {{ $labels.topology }} could not be fed again by their upstreams",
+        "If they are lost now they come back from a checkpoint: upstreams dropped what they need, or their code raised.",
+    ),
+    Alert(
+        "RepriseRecoveryObjectiveMissed",
+        Severity.WARNING,
+        "max by (topology) (reprise_recovery_objectives_missed) > 0",
+        "objectiveFor",
+        "{{ $value }} queries of {{ $labels.topology }} would come back later than their objective",
+        "If a node were lost now they would take longer than `output.recovery.objective`; `reprise explain` says what of.",
+    ),
+    Alert(
         "RepriseHighPriorityQueryDown",
         Severity.CRITICAL,
         'sum by (topology) (reprise_queries{status!="available", priority_class="high"}) > 0',
@@ -246,6 +286,22 @@ ALERTS: tuple[Alert, ...] = (
         "infeasibleFor",
         "The newest plan of {{ $labels.topology }} could restore nothing",
         "What is free does not hold one waiting query, in sum or node by node; the plan names the reason for each.",
+    ),
+    Alert(
+        "ReprisePartitionSetAside",
+        Severity.CRITICAL,
+        'sum by (topology) (reprise_partitions{state="poisoned"}) > 0',
+        "asideFor",
+        "{{ $value }} partitions of {{ $labels.topology }} are set aside, as their code raises",
+        "Their queries show nothing more, no checkpoint is complete without them, and only changed code or input helps.",
+    ),
+    Alert(
+        "RepriseSpecRefused",
+        Severity.WARNING,
+        "max by (topology) (reprise_spec_refused) == 1",
+        "refusedFor",
+        "The newest spec of {{ $labels.topology }} is refused",
+        "Nothing of the change takes effect: what was accepted before goes on, and where nothing was, nothing runs.",
     ),
     Alert(
         "RepriseZooKeeperSuspended",

@@ -256,6 +256,31 @@ INCIDENT = Dashboard(
             (Query(_by("topology", "reprise_marked_batches")),),
         ),
         Panel(
+            "Expected seconds of a recovery",
+            "Of the query that would take longest if a node were lost now and another one had room.",
+            (Query(_by("topology", "reprise_recovery_expected_seconds", function="max")),),
+        ),
+        Panel(
+            "Queries beyond their recovery objective",
+            "They would take longer than `output.recovery.objective` if a node were lost now.",
+            (Query(_by("topology", "reprise_recovery_objectives_missed")),),
+        ),
+        Panel(
+            "Partitions without their standby",
+            "Of operators with `availability: active-standby` or `passive-standby`; they come from a checkpoint if they are "
+            "lost now. Those whose standby is not known to be in another failure domain may be lost with it.",
+            (
+                Query(_by("topology", "reprise_standbys_missing"), "{{topology}} without"),
+                Query(_by("topology", "reprise_standbys_wanted"), "{{topology}} wanted"),
+                Query(_by("topology", "reprise_standbys_not_apart"), "{{topology}} not apart"),
+            ),
+        ),
+        Panel(
+            "Partitions without their upstream backup",
+            "Of operators with `availability: upstream-backup`; they come from a checkpoint if they are lost now.",
+            (Query(_by("topology", "reprise_upstream_backups_missing")),),
+        ),
+        Panel(
             "Plans",
             "By what they could restore.",
             (Query(f"sum by (outcome) (increase(reprise_plans_total{{{TOPOLOGY}}}{RATE}))", "{{outcome}}"),),
@@ -342,6 +367,14 @@ DATA_PLANE = Dashboard(
             (Query(_rate("topology", "reprise_replay_seconds_total")),),
         ),
         Panel(
+            "Set aside, and refused",
+            "Partitions whose code raises, which only changed code or input brings back; and specs that do not take effect.",
+            (
+                Query(_by("topology", "reprise_partitions", 'state="poisoned"'), "{{topology}} partitions"),
+                Query(_by("topology", "reprise_spec_refused", function="max"), "{{topology}} spec"),
+            ),
+        ),
+        Panel(
             "Problems",
             "What the driver complains of; `reprise status` names them.",
             (Query(_by("topology", "reprise_problems", function="max")),),
@@ -379,7 +412,7 @@ DATA_PLANE = Dashboard(
         ),
         Panel(
             "Checkpoint size",
-            "State files of the newest.",
+            "States of the newest, with what they have in files of earlier ones.",
             (Query(_by("topology", "reprise_checkpoint_size_bytes", function="max")),),
             "bytes",
         ),
@@ -387,6 +420,18 @@ DATA_PLANE = Dashboard(
             "Snapshots by cause",
             "Where partitions store themselves, a second: by their own clocks, or forced by messages.",
             (Query(_rate("topology, cause", "reprise_snapshots_total"), "{{topology}} {{cause}}"),),
+            "ops",
+        ),
+        Panel(
+            "Bytes of snapshots",
+            "Where partitions store themselves, a second; with eventual checkpoints segments of their logs.",
+            (Query(_rate("topology", "reprise_snapshot_bytes_total")),),
+            "Bps",
+        ),
+        Panel(
+            "Footprints",
+            "Slots that were stored with eventual checkpoints, a second.",
+            (Query(_rate("topology", "reprise_footprints_total")),),
             "ops",
         ),
         Panel(

@@ -135,6 +135,7 @@ def _serve_metrics(port: int, api: Api, running: list[Runtime]) -> None:
         session=lambda: running[0].session if running else "lost",
         refused=lambda: dict(api.refused),
         leading=lambda: bool(running),
+        specs=lambda: running[0].specs() if running else {},
     )
     try:
         metrics.serve(os.environ.get("POD_IP", ""), port, registry)

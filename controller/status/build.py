@@ -16,6 +16,7 @@ from reprise.controller.status.model import (
     GraphView,
     NodeView,
     OperatorView,
+    OverheadView,
     PartitionView,
     QueriesView,
     QueryView,
@@ -24,6 +25,8 @@ from reprise.controller.status.model import (
 from reprise.controller.status.partition_state import node_states
 from reprise.controller.status.partitions import LOST, partition_views
 from reprise.controller.status.query_state import QueryState, Status, run_state
+from reprise.controller.status.recovery_time import QueryRecovery, overhead_of, query_recoveries
+from reprise.controller.status.standbys import standbys_view
 from reprise.controller.zookeeper.advance import FEW
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler.incident import Incident
@@ -55,7 +58,7 @@ def document(topology: Topology, seen: Observation) -> StatusDocument:
         plan=opened.plans[-1] if opened and opened.plans else None,
         last_incident=incident_view(closed, seen, topology.queries, answers) if closed else None,
         incidents=len(seen.incidents),
-        nodes=_nodes(seen, partitions),
+        nodes=_nodes(topology, seen, partitions),
         checkpoint=_checkpoint(seen),
         buffers=dict(seen.progress.buffers) if seen.progress else {},
         problems=(
@@ -67,7 +70,14 @@ def document(topology: Topology, seen: Observation) -> StatusDocument:
         partitions=tuple(partitions.values()),
         availability=availability(priorities, seen, answers, queries.share, queries.available),
         counters=_counters(seen),
+        standbys=standbys_view(topology, seen),
+        overhead=_overhead(seen),
     )
+
+
+def _overhead(seen: Observation) -> OverheadView:
+    found = overhead_of(seen)
+    return OverheadView(found.detection_s, found.plan_s, found.install_s, found.assumed)
 
 
 def _counters(seen: Observation) -> tuple[CounterView, ...]:
@@ -106,7 +116,9 @@ def _graph(topology: Topology) -> GraphView:
         output = any(p.id in topology.queries for p in partitions)
         kind = "source" if partitions[0].is_source else "output" if output else "operator"
         box = boxes[name]
-        operators.append(OperatorView(name, kind, tuple(p.id for p in partitions), box.layer, box.y))
+        standbys, label = name in topology.standbys, topology.standbys.get(name)
+        ids = tuple(p.id for p in partitions)
+        operators.append(OperatorView(name, kind, ids, box.layer, box.y, standbys, label))
     found = [
         EdgeView(e.origin, e.target, e.label, e.feedback, e.grouping.mode is Mode.FORWARD)
         for e in edges(topology)
@@ -118,7 +130,15 @@ def _queries(topology: Topology, seen: Observation, partitions: Mapping[str, Par
     state = run_state(topology, seen)
     down = {p for p, view in partitions.items() if view.state in LOST}
     missing = Missing({p: k for k, p in enumerate(partitions)}, down)
-    items = tuple(_query(topology, query, seen.incident, missing) for query in state.queries)
+    seconds = {
+        p.id: (p.node, p.load_s + p.replay_s)
+        for p in partitions.values()
+        if p.node is not None and p.load_s is not None and p.replay_s is not None
+    }
+    recoveries = query_recoveries(topology.queries.values(), seconds, overhead_of(seen))
+    items = tuple(
+        _query(topology, query, seen.incident, missing, recoveries.get(query.id)) for query in state.queries
+    )
     total = sum(query.priority for query in items)
     ready = sum(query.priority for query in items if query.state is Status.AVAILABLE)
     return QueriesView(
@@ -138,8 +158,9 @@ def _query(
     state: QueryState,
     incident: Incident | None,
     missing: Missing,
+    recovery: QueryRecovery | None,
 ) -> QueryView:
-    needs = topology.queries[state.id].partitions
+    needs, objective_s = topology.queries[state.id].partitions, topology.queries[state.id].objective_s
     times = incident.queries.get(state.id) if incident else None
     return QueryView(
         id=state.id,
@@ -154,11 +175,18 @@ def _query(
         restored_at=times.restored_at if times else None,
         caught_up_at=times.caught_up_at if times else None,
         stalled_since=state.stalled_since,
+        recovery_s=recovery.seconds if recovery else None,
+        slowest_node=recovery.node if recovery else None,
+        objective_s=objective_s,
+        held=recovery.seconds <= objective_s if recovery and objective_s is not None else None,
     )
 
 
-def _nodes(seen: Observation, partitions: Mapping[str, PartitionView]) -> tuple[NodeView, ...]:
+def _nodes(
+    topology: Topology, seen: Observation, partitions: Mapping[str, PartitionView]
+) -> tuple[NodeView, ...]:
     """Alive ones, and those that the open incident has lost."""
+    named = {label for label in topology.standbys.values() if label is not None}
     assignment = seen.desired.assignment if seen.desired else {}
     hosted: dict[str, list[str]] = {}
     for partition, node in assignment.items():
@@ -170,7 +198,9 @@ def _nodes(seen: Observation, partitions: Mapping[str, PartitionView]) -> tuple[
         record = seen.nodes.get(node)
         used = sum(partitions[p].cost for p in members if p in partitions)
         name = node.rpartition("#")[0]
-        found.append(NodeView(node, name, state, record.cpu_milli if record else None, len(members), used))
+        cpu, known = (record.cpu_milli, record.labels) if record else (None, {})
+        labels = {label: value for label, value in known.items() if label in named}
+        found.append(NodeView(node, name, state, cpu, len(members), used, labels))
     return tuple(sorted(found, key=lambda node: (len(node.name), node.id)))
 
 

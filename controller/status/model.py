@@ -10,7 +10,7 @@ meaning as long as `FORMAT` stays.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from reprise.controller.status.partition_state import NodeState, PartitionState
@@ -39,6 +39,10 @@ class OperatorView:
     """Longest way from a source, feedback edges left aside: a column of the drawn graph."""
     height: float
     """Middle of its place within the column, in rows of partitions: few edges cross when it is drawn so."""
+    standbys: bool = False
+    """Whether its partitions are to have standbys."""
+    failure_domain: str | None = None
+    """The label of nodes that `standby.failureDomain` names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,20 @@ class GraphView:
 
 
 @dataclass(frozen=True, slots=True)
+class AimView:
+    """What follows from the objective of a query for a partition that is stored slot by slot."""
+
+    within_s: float
+    """Seconds in which it is to be read and replayed."""
+    extent: int
+    """Footprints and closings that it may have to read back (Q)."""
+    replay: int
+    """Rows behind its oldest footprint (U)."""
+    least_s: float
+    """What it takes at best; more than `within_s`: it cannot be."""
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionView:
     id: str
     operator: str
@@ -78,6 +96,24 @@ class PartitionView:
     """How many queries need it.  Which these are, and what it reads, follows from the edges between operators."""
     state_bytes: int | None = None
     """Size of its newest stored state; 0: it has none; None: the driver has not said yet."""
+    standby: str | None = None
+    """`node#incarnation` of its standby; None where none was placed."""
+    standby_position: int | None = None
+    """Last batch that its standby has applied, or has the state of; None: none could go on in its place now."""
+    standby_apart: bool | None = None
+    """Whether its standby is in another failure domain; None: there is none, no label is named, or nobody can say."""
+    backed: bool | None = None
+    """Whether it could be fed again now by what its upstreams keep; None where it is not to be."""
+    load_s: float | None = None
+    """Seconds in which it would read its state if it were lost now; None: not known, as the two following."""
+    replay_s: float | None = None
+    """In which it would apply once more what came after that, at most, since the snapshot before its newest."""
+    replay_rows: int | None = None
+    """Rows of that."""
+    assumed: tuple[str, ...] = ()
+    """load, replay: which of these rest on rates that were not measured here."""
+    aim: AimView | None = None
+    """How much it may have to do, where that follows from an objective."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +137,15 @@ class QueryView:
     caught_up_at: float | None
     stalled_since: float | None = None
     """All of its partitions are at work, and its output has not advanced since then although batches are due."""
+    recovery_s: float | None = None
+    """In how many seconds it would be back if the node that it needs most of were lost now, and another one had room for all
+    that was there; None: not known."""
+    slowest_node: str | None = None
+    """`node#incarnation` of that node."""
+    objective_s: float | None = None
+    """In how many seconds it is to be back; None: nobody says."""
+    held: bool | None = None
+    """Whether `recovery_s` is no more than that; None: not known, or nobody says in how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +176,22 @@ class NodeView:
     """How many are assigned to it."""
     used: int
     """Milli-CPU of the partitions that are assigned to it."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Of its labels those that are failure domains of standbys; those that it is not known to have are absent."""
+
+
+@dataclass(frozen=True, slots=True)
+class OverheadView:
+    """Seconds that each recovery takes, however much it restores."""
+
+    detection_s: float
+    """From the death of a node until its heartbeat is gone."""
+    plan_s: float
+    """From then until it is known what is to be restored where."""
+    install_s: float
+    """From then until a partition is at work, without reading its state."""
+    assumed: tuple[str, ...]
+    """plan, install: which of these were not measured yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +370,24 @@ class CounterView:
 
 
 @dataclass(frozen=True, slots=True)
+class StandbysView:
+    wanted: int
+    """Partitions that are to have one."""
+    placed: int
+    """Of these, those for which a node was found."""
+    ready: int
+    """Of these, those that could go on in their partition's place now."""
+    missing: int
+    """Wanted and not ready, but for partitions whose code raised."""
+    apart: int
+    """Placed in another failure domain than their partition, of operators that name a label."""
+    same_domain: int
+    """Placed in the failure domain of their partition."""
+    unknown_domain: int
+    """Placed where nobody can say: a node is not known to have the label."""
+
+
+@dataclass(frozen=True, slots=True)
 class StatusDocument:
     format: str
     topology: str
@@ -343,3 +422,7 @@ class StatusDocument:
     availability: AvailabilityView
     counters: tuple[CounterView, ...] = ()
     """What operators count: rows that were dropped as too late, keys that are kept; by operator and name."""
+    standbys: StandbysView | None = None
+    """None where no operator is to have any."""
+    overhead: OverheadView | None = None
+    """Of a recovery that would begin now; None where a controller of an earlier version does not say."""

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from reprise.controller.status.model import PartitionView
+from reprise.algorithms.recovery_time import Aim
+from reprise.controller.status.model import AimView, PartitionView
 from reprise.controller.status.partition_state import PartitionState, partition_state
 from reprise.controller.status.query_state import current_plan
+from reprise.controller.status.recovery_time import PartitionRecovery, partition_recoveries
+from reprise.controller.status.standbys import is_apart
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler import back
 from reprise.scheduler.costs import partition_costs
@@ -32,13 +35,16 @@ def partition_views(topology: Topology, seen: Observation) -> dict[str, Partitio
     cut_off = topology.downstream_of(lost) if lost else frozenset()
     costs = costs_of(topology, seen)
     needed_by, starved = _needed_by(topology), _Starved(topology, lost)
+    recoveries = partition_recoveries(topology.order, seen)
     found = {}
     for pid, partition in topology.partitions.items():
         state, lag = own[pid], _lag(pid, seen)
         reason = _reason(pid, state, seen)
         if state is PartitionState.CATCHING_UP and pid in cut_off:
             state, reason = PartitionState.STARVED, starved.reason(partition)
-        found[pid] = _view(partition, state, reason, lag, seen, costs[pid], needed_by[pid])
+        found[pid] = _view(
+            topology, partition, state, reason, lag, seen, costs[pid], needed_by[pid], recoveries.get(pid)
+        )
     return found
 
 
@@ -120,6 +126,7 @@ def _lag(partition: str, seen: Observation) -> int | None:
 
 
 def _view(
+    topology: Topology,
     partition: Partition,
     state: PartitionState,
     reason: str,
@@ -127,6 +134,7 @@ def _view(
     seen: Observation,
     cost: int,
     needed_by: int,
+    recovery: PartitionRecovery | None,
 ) -> PartitionView:
     positions: Mapping[str, int] = seen.progress.positions if seen.progress else {}
     assignment: Mapping[str, str] = seen.desired.assignment if seen.desired else {}
@@ -142,4 +150,23 @@ def _view(
         cost=cost,
         needed_by=needed_by,
         state_bytes=seen.stats[partition.id].state_bytes if partition.id in seen.stats else None,
+        standby=seen.desired.standbys.get(partition.id) if seen.desired else None,
+        standby_position=seen.progress.standbys.get(partition.id) if seen.progress else None,
+        standby_apart=is_apart(topology, seen, partition.id),
+        backed=_backed(partition.id, seen),
+        load_s=recovery.load_s if recovery else None,
+        replay_s=recovery.replay_s if recovery else None,
+        replay_rows=recovery.rows if recovery else None,
+        assumed=recovery.assumed if recovery else (),
+        aim=_aim(recovery.aim) if recovery and recovery.aim else None,
     )
+
+
+def _aim(aim: Aim) -> AimView:
+    return AimView(aim.within_s, aim.extent, aim.replay, aim.least_s)
+
+
+def _backed(partition: str, seen: Observation) -> bool | None:
+    if seen.progress is None or partition not in seen.progress.backed | seen.progress.unbacked:
+        return None
+    return partition in seen.progress.backed

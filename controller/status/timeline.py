@@ -91,7 +91,8 @@ def incident_entry(
     now: float,
 ) -> dict[str, Any]:
     """One incident with its plans and queries, times in seconds since the stream began.  `now`: when the records were read,
-    which is the end of an incident that is open."""
+    which is the end of an incident that is open.  `skipped`: by partition the first and last batch that its readers did
+    without (`availability: amnesia`); `marked`: by output those whose rows may therefore be missing."""
     return {
         "id": incident.id,
         "kind": incident.kind.value,
@@ -106,6 +107,8 @@ def incident_entry(
         "queries": {
             times.query: _query_entry(times, zero) for times in query_times(incident, priorities, now)
         },
+        "skipped": {partition: list(span) for partition, span in incident.skipped.items()},
+        "marked": {output: list(span) for output, span in incident.marked.items()},
         "costs_milli": dict(incident.costs),
     }
 

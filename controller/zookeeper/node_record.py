@@ -5,11 +5,12 @@ into one name) gets an ephemeral znode `<root>/nodes/<node>` from every node. `C
 that is how the cluster itself sees its nodes arrive, with or without a topology.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from urllib.parse import quote, unquote
 
 from reprise.controller.errors import ConfigError
-from reprise.controller.zookeeper.fields import dumps, loads, shallow
+from reprise.controller.zookeeper.fields import as_text, dumps, loads, shallow
 from reprise.controller.zookeeper.paths import LEAVING, NODES
 
 CONTROL = "/reprise-embedded"
@@ -52,6 +53,8 @@ class NodeRecord:
     """When the agent saw that this incarnation's Worker was registered; None where there is none."""
     heartbeat: float | None = None
     """When this incarnation was first registered in ZooKeeper."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Of the machine, as the agent was told: what a failure domain is named by."""
 
     @property
     def id(self) -> str:
@@ -81,6 +84,7 @@ def parse_node(raw: bytes, path: str = NODES) -> NodeRecord:
         requested=f.maybe_number("requested"),
         worker=f.maybe_number("worker"),
         heartbeat=f.maybe_number("heartbeat"),
+        labels=f.mapping("labels", as_text, {}),
     )
 
 

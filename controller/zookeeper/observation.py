@@ -10,7 +10,7 @@ known records stand.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from reprise.controller.zookeeper.records import CheckpointRecord
 from reprise.scheduler.incident import Incident, PlanRecord
@@ -76,7 +76,13 @@ class Observation:
 
 
 def snapshot_of(topology: TopologyView, seen: Observation, paused: bool = False) -> Snapshot:
-    """What the scheduler decides on.  `paused`: what holds where nobody asked for anything else."""
+    """What the scheduler decides on.  `paused`: what holds where nobody asked for anything else.
+
+    A driver whose code is about to be replaced drains while `topology` is that of its successor already: what it says of
+    its replays counts.
+    """
+    if topology.deterministic and seen.progress is not None and not seen.progress.deterministic:
+        topology = replace(topology, deterministic=False)
     return Snapshot(
         now=seen.time,
         topology=topology,

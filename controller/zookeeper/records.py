@@ -17,10 +17,12 @@ from typing import Any
 
 from reprise.algorithms.failure import Failure
 from reprise.algorithms.positions import Origin, Positions
+from reprise.algorithms.recovery_time import Aim, RestoreWork
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.fields import (
     Fields,
     as_integer,
+    as_number,
     as_object,
     as_text,
     dumps,
@@ -109,7 +111,7 @@ def node_of(x: NodeRecord) -> Node:
         StartPhase.HEARTBEAT: x.heartbeat,
     }
     start = NodeStart({phase: at for phase, at in said.items() if at is not None})
-    return Node(x.node, x.incarnation, x.cpu_milli, start)
+    return Node(x.node, x.incarnation, x.cpu_milli, start, labels=x.labels)
 
 
 def encode_starts(starts: Mapping[str, NodeStart]) -> dict[str, dict[str, float]]:
@@ -140,6 +142,11 @@ def encode_progress(x: Progress) -> bytes:
             "starts": encode_starts(x.starts),
             "skipped": {partition: list(span) for partition, span in x.skipped.items()},
             "marked": {output: list(span) for output, span in x.marked.items()},
+            "standbys": dict(x.standbys),
+            "backed": sorted(x.backed),
+            "unbacked": sorted(x.unbacked),
+            "overhead": dict(x.overhead),
+            "deterministic": x.deterministic,
         }
     )
 
@@ -178,11 +185,53 @@ def parse_progress(raw: bytes, path: str = paths.PROGRESS) -> Progress:
         starts=f.mapping("starts", as_start, {}),
         skipped=f.mapping("skipped", as_span, {}),
         marked=f.mapping("marked", as_span, {}),
+        standbys=f.mapping("standbys", as_integer, {}),
+        backed=frozenset(f.items("backed", as_text, [])),
+        unbacked=frozenset(f.items("unbacked", as_text, [])),
+        overhead=f.mapping("overhead", as_number, {}),
+        deterministic=f.flag("deterministic", True),
     )
 
 
 def encode_stats(x: Mapping[str, PartitionStats]) -> bytes:
-    return dumps({partition: shallow(stats) for partition, stats in x.items()})
+    return dumps({partition: _stats(stats) for partition, stats in x.items()})
+
+
+def _stats(x: PartitionStats) -> dict[str, object]:
+    """What is not known of what it would have to do is left out: a record may have ten thousand of them."""
+    told: dict[str, object] = {"cpu_milli": x.cpu_milli, "state_bytes": x.state_bytes}
+    if x.restore is not None:
+        restore = {name: value for name, value in shallow(x.restore).items() if value is not None}
+        told["restore"] = restore if x.restore.aim is None else {**restore, "aim": shallow(x.restore.aim)}
+    return told
+
+
+def _restore(f: Fields, partition: str, value: Mapping[str, Any]) -> RestoreWork | None:
+    match value.get("restore"):
+        case None:
+            return None
+        case {"rows": int(rows), "rows_s": float(rows_s), "bytes_s": float(bytes_s)} if (
+            rows >= 0
+            and 0 < rows_s < inf
+            and 0 < bytes_s < inf
+            and not isinstance(rows, bool)
+            and "aim" not in value["restore"]
+        ):
+            return RestoreWork(rows, rows_s, bytes_s)
+    inner = as_object(as_object(f, partition, value), "restore", value["restore"])
+    aim = None if inner.get("aim", None) is None else _aim(as_object(inner, "aim", inner.value["aim"]))
+    return RestoreWork(inner.integer("rows"), _rate(inner, "rows_s"), _rate(inner, "bytes_s"), aim)
+
+
+def _aim(f: Fields) -> Aim:
+    return Aim(f.integer("extent"), f.integer("replay"), f.number("least_s"), f.number("within_s"))
+
+
+def _rate(f: Fields, name: str) -> float | None:
+    found = f.maybe_number(name)
+    if found is not None and found <= 0:
+        raise f.wrong(name, f"must be positive, but is {found}")
+    return found
 
 
 def parse_stats(raw: bytes, path: str = paths.STATS) -> dict[str, PartitionStats]:
@@ -195,18 +244,19 @@ def parse_stats(raw: bytes, path: str = paths.STATS) -> dict[str, PartitionStats
             case {"cpu_milli": float(cpu), "state_bytes": int(size)} if 0 <= cpu < inf and not isinstance(
                 size, bool
             ):
-                found[intern(partition)] = PartitionStats(cpu, size)
+                found[intern(partition)] = PartitionStats(cpu, size, _restore(top, partition, value))
                 continue
         f = as_object(top, partition, value)
         found[intern(partition)] = PartitionStats(
             cpu_milli=_not_negative(f, "cpu_milli"),
             state_bytes=f.integer("state_bytes", 0),
+            restore=_restore(top, partition, f.value),
         )
     return found
 
 
 def encode_desired(x: Desired) -> bytes:
-    # `ordered`: drivers of version 0.1.0 do not read a record without it; in others nothing does
+    # `ordered`: drivers of version 0.1.0 do not read a record without it; others know it from `retain` (batch.order)
     lines = encode_lines(x.lines)
     moving = None
     if x.moving is not None:
@@ -219,6 +269,7 @@ def encode_desired(x: Desired) -> bytes:
         {
             **shallow(x),
             "assignment": dict(x.assignment),
+            "standbys": dict(x.standbys),
             "lines": lines,
             "ordered": x.retain,
             "moving": moving,
@@ -240,6 +291,7 @@ def parse_desired(raw: bytes, path: str = paths.DESIRED) -> Desired:
         paused=f.flag("paused", False),
         lines=f.mapping("lines", as_origin, {}),
         moving=_moving(f, f.value.get("moving")),
+        standbys=f.mapping("standbys", _node_id, {}),
     )
 
 

@@ -283,7 +283,11 @@ class ZooKeeperSession:
         return Transaction(self._client.transaction())
 
 
-def patiently(ask: Callable[[], T], clock: Callable[[], float] = time.monotonic) -> T:
+def patiently(
+    ask: Callable[[], T],
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> T:
     """Ask again while there is no answer, and give the first: for what a process needs before it can begin, where a
     connection that is lost for a moment must not end it.  Only for what may be done twice.  Raises SessionError after
     `PATIENCE_S`."""
@@ -295,7 +299,7 @@ def patiently(ask: Callable[[], T], clock: Callable[[], float] = time.monotonic)
             if clock() >= until:
                 raise
             log.warning("event=asked-again error=%r", error)
-        time.sleep(PAUSE_S)
+        sleep(PAUSE_S)
 
 
 def _begin(watch: Callable[[], object]) -> None:

@@ -2,7 +2,8 @@
 
 Nodes are lost and arrive as asked; every decision is `decide`'s, so the result is what the coordinator would do, not a
 model of it.  Only the driver is modelled: it takes over each desired state at once, what is newly placed is at work
-`restore_s` later, and what lags has caught up `catch_up_s` after that.  Pure: the snapshot is a value, and nothing that is
+`restore_s` later, and what lags has caught up `catch_up_s` after that.  A standby is where its partition is as soon as it is
+placed, and becomes the partition without any delay.  Pure: the snapshot is a value, and nothing that is
 decided here leaves.
 """
 
@@ -234,7 +235,10 @@ class _World:
         new = {node.id for node in nodes[len(nodes) - change.arrive :]}
         assignment = self._desired.assignment
         positions = {p: n for p, n in self._progress.positions.items() if assignment.get(p) not in gone}
-        self._report(nodes=(self._progress.nodes - gone) | new, positions=positions)
+        standbys = {
+            p: k for p, k in self._progress.standbys.items() if self._desired.standbys.get(p) not in gone
+        }
+        self._report(nodes=(self._progress.nodes - gone) | new, positions=positions, standbys=standbys)
         self.snapshot = replace(self.snapshot, nodes=tuple(nodes))
 
     def _new_name(self, known: Collection[str]) -> str:
@@ -253,16 +257,22 @@ class _World:
             for p, node in desired.assignment.items()
             if node in alive and before.assignment.get(p) == node and p in progress.positions
         }
+        there |= {
+            p: k
+            for p, k in progress.standbys.items()
+            if (node := before.standbys.get(p)) in alive and desired.assignment.get(p) == node
+        }
         back = {p for p in there if desired.origin(p).generation != before.origin(p).generation}
         mine = there | {p: desired.origin(p).position for p in back}
         self._began.update(dict.fromkeys(back, self.now))
-        poison = {p: failure for p, failure in progress.failed.items() if failure.is_poison}
+        at = {**progress.standbys, **mine}
         self._report(
             seq=desired.seq,
             generation=desired.generation,
             driver=desired.driver,
             positions=mine,
-            failed=poison,
+            failed=progress.poisoned,
+            standbys={p: at[p] for p, node in desired.standbys.items() if node in alive and p in at},
         )
         missing = {p: node for p, node in desired.assignment.items() if node in alive and p not in mine}
         if missing:

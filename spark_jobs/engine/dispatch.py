@@ -217,6 +217,12 @@ def _own(command: Command, now: _Known, before: _Known | None, wanted: frozenset
         raw["skips"] = [asdict(skip) for skip in command.skips]
     if command.sealed:
         raw["sealed"] = command.sealed
+    if command.standbys:
+        raw["standbys"] = command.standbys
+    if command.causes:
+        raw["causes"] = command.causes
+    if command.within:
+        raw["within"] = command.within
     if near := {t: x for t, x in now.near.items() if before is None or before.near.get(t) != x}:
         raw["near"] = near
     if now.needs.near and wanted:
@@ -226,7 +232,15 @@ def _own(command: Command, now: _Known, before: _Known | None, wanted: frozenset
 
 def _said(install: Install) -> dict[str, Any]:
     raw: dict[str, Any] = {"position": install.position, "file": install.file, "value": install.value}
-    more = {"watermark": install.watermark, "since": install.since, "shown": install.shown}
+    more = {
+        "watermark": install.watermark,
+        "since": install.since,
+        "shown": install.shown,
+        "sent": install.sent,
+        "shadow": install.shadow or None,
+        "promotes": install.promotes,
+        "replays_to": install.replays_to,
+    }
     return raw | {name: value for name, value in more.items() if value is not None}
 
 

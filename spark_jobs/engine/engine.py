@@ -16,6 +16,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reprise.algorithms.failure import Failure, FailureKind
+from reprise.spark_jobs.engine.arrival import ArrivalOrder
+from reprise.spark_jobs.engine.commands import commands_of
 from reprise.spark_jobs.engine.dispatch import Dispatch
 from reprise.spark_jobs.engine.drain import Drain
 from reprise.spark_jobs.engine.engine_spec import EngineSpec, Sites
@@ -26,7 +28,6 @@ from reprise.spark_jobs.engine.origins import (
     begins_at,
     complete_checkpoints,
     condemn,
-    covered_now,
     find_origins,
     reads_from,
 )
@@ -36,7 +37,9 @@ from reprise.spark_jobs.engine.ranges import ToldRanges
 from reprise.spark_jobs.engine.repeated import Repeated
 from reprise.spark_jobs.engine.restore_point import RestorePoint
 from reprise.spark_jobs.engine.skipping import Skipping
+from reprise.spark_jobs.engine.standbys import Standbys
 from reprise.spark_jobs.engine.trouble import SLOW_S, passing, say_slow
+from reprise.spark_jobs.engine.upstream_backup import UpstreamBackup
 from reprise.spark_jobs.errors import DataPlaneError, HostBusyError, JobError
 from reprise.spark_jobs.node.command import Command, Held, Install, Report, Usage, size_of
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
@@ -64,6 +67,8 @@ class Engine:
     store: CheckpointStore
     punctuations: Punctuations
     patience_s: float = 60.0
+    clock: Callable[[], float] = time.monotonic
+    """Seconds that only grow."""
     desired: EngineSpec = field(default_factory=EngineSpec)
     positions: dict[str, int] = field(default_factory=dict)
     failed: dict[str, Failure] = field(default_factory=dict)
@@ -91,12 +96,13 @@ class Engine:
     _again: set[str] = field(default_factory=set)
     """Those that are at work now after all, to which the next job sends everything again."""
     _repeated: Repeated = field(default_factory=Repeated)
-    _installation: dict[str, str] = field(default_factory=dict)
+    installation: dict[str, str] = field(default_factory=dict)
     _installs: int = 0
-    _resend: set[str] = field(default_factory=set)
-    _connection: Connection = field(default_factory=Connection)
-    _confirmed: int = 0
-    _ranges: ToldRanges = field(init=False)
+    """How many installations there were."""
+    resend: set[str] = field(default_factory=set)
+    connection: Connection = field(default_factory=Connection)
+    confirmed: int = 0
+    ranges: ToldRanges = field(init=False)
     _dispatch: Dispatch = field(init=False)
     _went_back_alone: bool = False
     """The last rollback installed nothing: what must hold before something goes on from its checkpoint is not asked yet."""
@@ -105,6 +111,9 @@ class Engine:
     restore_point: RestorePoint = field(init=False)
     lines: LocalLines = field(init=False)
     skipping: Skipping = field(init=False)
+    standbys: Standbys = field(init=False)
+    upstream: UpstreamBackup = field(init=False)
+    arrival: ArrivalOrder = field(init=False)
     _nodes: tuple[str, ...] = ()
     drain: Drain = field(default_factory=Drain)
     progress: Progress = field(default_factory=Progress)
@@ -112,11 +121,14 @@ class Engine:
 
     def __post_init__(self) -> None:
         self.restore_point = RestorePoint(
-            self.resource, self.store, self.ledger, self.punctuations, self.problems
+            self.resource, self.store, self.ledger, self.punctuations, self.problems, self.clock
         )
-        self.lines = LocalLines(self.resource, self.topology, self.restore_point)
+        self.lines = LocalLines(self.resource, self.topology, self.restore_point, self.clock)
         self.skipping = Skipping(self.resource, self.topology, self.store.skip_records, self.problems)
-        self._ranges = ToldRanges(self.ledger, 2 * WINDOW)
+        self.standbys = Standbys(self.resource, self.topology, self.problems, self.clock)
+        self.upstream = UpstreamBackup(self.resource, self.topology, self.problems)
+        self.arrival = ArrivalOrder(self.resource.arrival)
+        self.ranges = ToldRanges(self.ledger, 2 * WINDOW)
         self._dispatch = Dispatch(self.topology)
 
     @property
@@ -154,7 +166,10 @@ class Engine:
         changed = self.topology.partitions if rollback or desired.lines != before.lines else ()
         back = {p for p in changed if desired.origin(p).generation != before.origin(p).generation}
         stays = {p for p, node in before.assignment.items() if p in self.positions and p not in back}
+        promoted = self.standbys.promotable(desired, before, back, self.punctuations.newest)
         installs = {p for p, n in desired.assignment.items() if p not in stays or before.assignment[p] != n}
+        installs -= promoted
+        self.arrival.require_all(desired, installs)
         going_back = rollback or self._went_back_alone
         if not (before if installs else desired).retain:
             self.lines.restored.clear()  # of what failed before
@@ -165,10 +180,12 @@ class Engine:
             more = find_origins(self, desired, installs, back, going_back)
             back.update(more)  # nothing raises from here on
             self.skipping.installs_now(installs)
+        fed = {} if going_back else self.upstream.decided(self, desired, installs, back)
         self._went_back_alone = going_back and not installs
         self.figures.reached(self.horizon)
         for partition in back:
             self._forget(partition)
+        self.upstream.leave(back - fed.keys())
         if rollback:
             self.drain.back_from(self.horizon)
             self.punctuations.forget()
@@ -176,14 +193,17 @@ class Engine:
             self.horizon = max([newest, *self.positions.values()])
         if going_back and installs:
             self.punctuations.back_to(self.punctuations.newest if self.lines.active else desired.checkpoint)
+        self.upstream.begins(fed, installs)
         self.desired = desired
         for partition, node in desired.assignment.items():
             anew = partition in back or before.assignment.get(partition) != node
-            if anew or not (partition in self.positions or partition in self.failed):
+            if partition in promoted and partition not in back:
+                self._begin_at(partition, self.standbys.promote(self, partition))
+            elif anew or not (partition in self.positions or partition in self.failed):
                 self._install(partition)
         self.skipping.installed(self)
         if self.lines.active:
-            self.horizon = max([self.horizon, *self.positions.values()])
+            self.horizon = max([self.horizon, self.lines.furthest, *self.positions.values()])
         for partition in [p for p in self.positions if p not in desired.assignment]:
             self._lose(partition, Failure(FailureKind.NOT_ASSIGNED))
             self.failed.pop(partition, None)
@@ -194,40 +214,54 @@ class Engine:
 
     def _forget(self, partition: str) -> None:
         """It goes back to another snapshot: nothing of what it has done since counts."""
-        self.positions.pop(partition, None)
-        self.failed.pop(partition, None)
-        self._ranges.forget(self._installation.pop(partition, ""))
+        for known in (self.positions, self.failed, self.counters):
+            known.pop(partition, None)
+        self.ranges.forget(self.installation.pop(partition, ""))
         self.punctuations.lost(partition)
         self.skipping.leaves(partition)
-        for group in (self.installing, self._late, self._again, self._resend, self.gaps):
+        self.standbys.leaves(partition)
+        for group in (self.installing, self._late, self._again, self.resend, self.gaps):
             group.discard(partition)
 
-    def _install(self, partition: str) -> None:
+    def next_installation(self) -> str:
+        """An id that outranks all before it."""
         self._installs += 1
+        return f"{self.epoch}.{self.desired.generation}.{self._installs}"
+
+    def _install(self, partition: str) -> None:
+        self.standbys.leaves(partition)
+        self.state_bytes[partition] = size = size_of(
+            self.restore_point.installs.get(partition, Install(0)).file
+        )
+        size = 0 if self.upstream.install(partition) is not None else size  # it is not read
+        position = begins_at(self, partition)
+        self._begin_at(partition, position)
+        self.figures.installs(partition, position, size, self.clock())
+
+    def _begin_at(self, partition: str, position: int) -> None:
         self.punctuations.lost(partition)
-        self._installation[partition] = f"{self.epoch}.{self.desired.generation}.{self._installs}"
-        position = self.positions[partition] = begins_at(self, partition)
+        self.installation[partition] = self.next_installation()
+        self.positions[partition] = position
         self.installing.add(partition)
         self._late.discard(partition)
         self.failed.pop(partition, None)
-        self._resend.add(partition)
-        size = size_of(self.restore_point.installs.get(partition, Install(0)).file)
-        self.state_bytes[partition] = size
+        self.resend.add(partition)
         self.counters.pop(partition, None)
-        self.figures.installs(partition, position, size, time.monotonic())
 
     def _lose(self, partition: str, failure: Failure) -> None:
-        self.figures.loses(partition)
+        self.figures.loses(partition, failure.kind, self.clock())
         node = self.desired.assignment.get(partition, "")
         # what is staged and not shown yet is lost with it
         whole = partition not in self.installing and not self.staged.get(node)
         at_work = self.positions.get(partition) if whole else None
         self.skipping.loses(partition, failure, at_work)
+        self.upstream.loses(partition, failure, at_work)
+        self.standbys.loses(partition, self.positions.get(partition))
         self.punctuations.lost(partition)
         self.positions.pop(partition, None)
         self.counters.pop(partition, None)
         self.installing.discard(partition)
-        self._ranges.forget(self._installation.pop(partition, ""))
+        self.ranges.forget(self.installation.pop(partition, ""))
         self.failed[partition] = failure
 
     # -- one step ------------------------------------------------------------------------------------------------------
@@ -243,59 +277,64 @@ class Engine:
         self._nodes = tuple(sorted(living))
         for partition in [p for p in self.positions if self.desired.assignment.get(p) not in living]:
             self._lose(partition, Failure(FailureKind.NODE_LOST))
-        slots = sorted({self.desired.assignment[p] for p in self.positions})
-        if not slots:
+        if not self.positions:
             return False
-        entered = time.monotonic()
+        self.standbys.step(self, living)
+        slots = sorted({self.desired.assignment[p] for p in self.positions} | self.standbys.nodes)
+        entered = self.clock()
         self._open_batches()
         if self.resource.checkpoint.uncoordinated and not self.desired.paused:
-            self.lines.clocks.ask(self.at_work, self.horizon, time.monotonic())
+            self.lines.clocks.ask(self.at_work, self.horizon, self.clock())
         self._refresh_progress()  # a job may take long
         hosts = tuple(living[n] for n in slots)
         self.jobs += 1
         try:
-            if self._connection.to(
+            self.upstream.look(self, living)
+            if self.connection.to(
                 hosts, self.connect
             ):  # what was under way by another exchange is sent again
-                self._resend.update(self.positions)
+                self._send_again()
             commands = self._commands(slots)
             orders = self._dispatch.orders(slots, commands)
             offered = self.punctuations.newest
-            began = time.monotonic()
-            reports = self._connection.run(commands[0].order, orders, cancelled, self.patience_s)
+            began = self.clock()
+            reports = self.connection.run(commands[0].order, orders, cancelled, self.patience_s)
         except DataPlaneError as error:
             self._after_failure(error, slots, cancelled.is_set())
             return True
-        ended = time.monotonic()
+        ended = self.clock()
         took = ended - began
         self.busy_s += took
         slowest = max(reports, key=lambda r: r.busy_s)
         if took > SLOW_S:
             say_slow(self.jobs, took, slots, slowest)
-        self.buffers, self.staged = {}, {}
+        self.buffers = {}
+        # a host that begins anew has lost what it had staged: that stays known until it has said more
+        self.staged = {n: k for n, k in self.staged.items() if n in slots}
         self._dispatch.taken()
         for node, command, report in zip(slots, commands, reports, strict=True):
-            self._take(node, command.hosted, report)
-        self._confirmed = self.jobs  # not before all is taken: what is not confirmed is said again
-        self._resend, self._again = self._again, set()
-        self._offered = offered
+            self._take(node, *self.standbys.heard(command, report, self.punctuations.newest))
+            self.upstream.heard(node, report)
+        self.confirmed = self.jobs  # not before all is taken: what is not confirmed is said again
+        self.resend, self._again, self._offered = self._again, set(), offered
         self.failures = 0
         self._repeated.succeeded()
         with passing(self.problems, "checkpoint waits"):
             complete_checkpoints(self)
         with passing(self.problems, "the stream's clock waits"):  # tried again with the next job
             self.release.start(self.release.now())
-        now, compute = time.monotonic(), min(slowest.busy_s, took)
+        now, compute = self.clock(), min(slowest.busy_s, took)
         self.figures.applied(self.at_work, self.usage, now)
+        self.figures.times.look(self)
         self.figures.jobs.append(JobTimes(began - entered, compute, took - compute, now - ended))
         return True
 
     def _after_failure(self, error: DataPlaneError, slots: Sequence[str], cancelled: bool) -> None:
         self.failures += 1
         self.figures.failed_jobs += 1
-        self._connection.end()
+        self.connection.end()
         self._dispatch.forget()
-        self._resend.update(self.positions)
+        self._send_again()
         log.warning("event=job-failed job=%d failures=%d reason=%r", self.jobs, self.failures, str(error))
         if cancelled:  # a node is being lost; the next job goes without it
             return
@@ -305,6 +344,10 @@ class Engine:
             self.problems.append(f"{where}{error}")
         if self._repeated.failed(f"{where}{error}"):
             self.problems.append(f"jobs fail again and again: {where}{error}")
+
+    def _send_again(self) -> None:
+        self.resend.update(self.positions)
+        self.standbys.again()
 
     def _open_batches(self) -> None:
         """Move the horizon: as far as the clock says, and not far ahead of the slowest."""
@@ -324,11 +367,11 @@ class Engine:
         self.ledger.problems.clear()
         if self.ledger.ended_at is not None and due > self.ledger.ended_at:
             reach = self.ledger.ended_at + 1
-        now, after = time.monotonic(), self.desired.checkpoint_after
+        now, after = self.clock(), self.desired.checkpoint_after
         alone = self.resource.checkpoint.uncoordinated
         rounds = everyone and (not alone or after is not None)
         self.punctuations.announce(self.horizon, reach, self.final, rounds, now, after)
-        self.figures.announced(self.punctuations.open, time.monotonic())
+        self.figures.announced(self.punctuations.open, self.clock())
         self.horizon = max(self.horizon, reach)
         if alone and self.final is not None and self.punctuations.newest < self.final <= self.horizon:
             self.punctuations.demand(self.final)  # some were there already before everything went back
@@ -365,83 +408,41 @@ class Engine:
         return None if self.ledger.ended_at is None else self.ledger.ended_at + 1
 
     def _commands(self, slots: Sequence[str]) -> list[Command]:
-        """The command of each slot; what is the same for all is one object."""
-        slot_of = {node: i for i, node in enumerate(slots)}
-        routes = {p: slot_of[self.desired.assignment[p]] for p in self.positions}
-        hosted: list[list[str]] = [[] for _ in slots]
-        for partition, slot in routes.items():
-            hosted[slot].append(partition)
-        positions, resend = dict(self.positions), tuple(sorted(self._resend))
-        asked = self.lines.clocks.requests
-        covered = covered_now(self)
-        skips, sealed = self.skipping.told(covered.oldest), self.skipping.sealed
-        return [
-            Command(
-                job=self.jobs,
-                epoch=self.epoch,
-                slot=slot,
-                topology=self.resource.document,
-                sink=self.sites.sink,
-                checkpoints=self.sites.checkpoints,
-                hosted={p: self._installation[p] for p in mine},
-                installs={
-                    p: self.skipping.install(p)
-                    or self.restore_point.installs.get(p, Install(self.positions[p]))
-                    for p in mine
-                    if p in self.installing  # else a host that is new would begin with what is long past
-                },
-                routes=routes,
-                positions=positions,
-                resend=resend,
-                ranges={p: self._ranges.new(p, *self._reading(p)) for p in mine if p in self.ledger.ranges},
-                horizon=self.horizon,
-                final=self.final,
-                punctuations=self.punctuations.open,
-                retain=self.desired.retain,
-                published=self.punctuations.newest,
-                stream=self.ledger.stream,
-                covered=covered,
-                window=WINDOW,
-                confirmed=self._confirmed,
-                link=self._connection.link,
-                generation=self.desired.generation,
-                snapshot={p: asked[p] for p in mine if p in asked},
-                skips=skips,
-                sealed=sealed,
-            )
-            for slot, mine in enumerate(hosted)
-        ]
+        self.arrival.tells(self.desired, self.positions)
+        return commands_of(self, slots, WINDOW)
 
-    def _reading(self, partition: str) -> tuple[str, int, int]:
+    def reading(self, partition: str) -> tuple[str, int, int]:
         """Installation of a source partition, where it began, and up to which batch it may read."""
-        return self._installation[partition], reads_from(self, partition), self.horizon
+        return self.installation[partition], reads_from(self, partition), self.horizon
 
     def _take(self, node: str, ordered: Collection[str], report: Report) -> None:
         """Believe a report on the partitions that were ordered, as far as it speaks of what is installed now: not of an
         installation before a rollback."""
         for ack in report.acks:
-            if self._installation.get(ack.partition) == ack.installation:
+            if self.installation.get(ack.partition) == ack.installation:
                 self.punctuations.acknowledge(ack)
                 self.lines.acknowledge(ack)
                 self.state_bytes[ack.partition] = size_of(ack.file)
         for partition in ordered:
-            if report.installed.get(partition) != self._installation[partition]:
+            if report.installed.get(partition) != self.installation[partition]:
                 self._lose(partition, Failure(FailureKind.STATE_LOST))
             elif partition in report.failed:
                 position = self.positions[partition]  # of the checkpoint, if that is what failed
                 self._lose(partition, report.failed[partition])
                 if report.failed[partition].kind is FailureKind.CHECKPOINT:
-                    condemn(self, partition, position)
+                    condemn(self, partition, position, report.failed[partition].file)
             elif partition in report.positions:
                 self.positions[partition] = report.positions[partition]
                 self.counters[partition] = report.counters.get(partition, {})
                 self.installing.discard(partition)
                 self.skipping.works(partition)
+                self.upstream.works(partition)
+                self.standbys.works(partition)
                 if partition in self._late:
                     self._late.discard(partition)
                     self._again.add(partition)
                 if partition in self.ledger.ranges:
-                    self._ranges.taken(*self._reading(partition))
+                    self.ranges.taken(*self.reading(partition))
             else:  # its host tries again
                 self._late.add(partition)
         self.usage.update(report.usage)
@@ -475,12 +476,13 @@ class Engine:
         """Nothing can move before the next batch is due: everyone at work is at the horizon, nothing is being stored."""
         return (
             not self.failures
-            and not self._resend
+            and not self.resend
             and not self.installing
             and not self.punctuations.open
             and not any(self.staged.values())
             and not (self.drain.asked and self.drained is None)
             and all(p >= self.horizon for p in self.positions.values())
+            and self.standbys.idle(self.horizon)
         )
 
     @property

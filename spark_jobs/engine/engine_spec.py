@@ -31,6 +31,8 @@ class EngineSpec(Line):
     """Id of the recovery plan that it carries out, for the log."""
     checkpoint_after: int | None = None
     """A checkpoint behind this batch is wanted as soon as it can be taken, and no other before: a move waits for it."""
+    standbys: Mapping[str, str] = field(default_factory=dict)
+    """Partition -> "node#incarnation" of its standby."""
     lines: Mapping[str, Origin] = field(default_factory=dict)
     """Partitions that do not go on from (generation, checkpoint), with what they go on from."""
 

@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from reprise.algorithms.failure import FailureKind
+from reprise.spark_jobs.engine.restore_times import RestoreTimes
 from reprise.spark_jobs.node.command import Report, Usage
 
 KEPT = 1024
@@ -55,6 +57,7 @@ class Figures:
     """States that partitions began with and that came from the checkpoint store."""
     header_bytes: int = 0
     """What went between nodes for communication-induced checkpoints, beside rows."""
+    times: RestoreTimes = field(default_factory=RestoreTimes)
     checkpoint_s: float = 0.0
     """From announcing to completing the newest checkpoint."""
     _reach: int = 0
@@ -69,11 +72,13 @@ class Figures:
 
     def installs(self, partition: str, position: int, size: int, now: float) -> None:
         """A partition is to be restored from `position`; the first placement of a new stream restores nothing."""
+        self.times.installs(partition, now)
         if position > 0 or self._reach > 0:
             self._under_way[partition] = _Restoration(now, size)
 
-    def loses(self, partition: str) -> None:
+    def loses(self, partition: str, kind: FailureKind, now: float) -> None:
         """It does not come back from this attempt."""
+        self.times.loses(partition, kind, now)
         self._under_way.pop(partition, None)
 
     def applied(self, positions: Mapping[str, int], usage: Mapping[str, Usage], now: float) -> None:
@@ -85,6 +90,7 @@ class Figures:
                 self.restored += 1
                 self.restore_bytes += one.size
                 self.restore_s += now - one.began
+                self.times.installed(now - one.began, done)
             else:
                 self.replay_s += now - one.working_since
                 one.working_since = now

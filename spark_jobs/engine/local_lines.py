@@ -31,7 +31,8 @@ from reprise.spark_jobs.errors import CheckpointError, DamagedError
 from reprise.spark_jobs.node.command import Ack, Install, Report
 from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.state.snapshot import Kind, Snapshot, StateFile
-from reprise.spark_jobs.topology import StreamTopology, Topology, make_operator
+from reprise.spark_jobs.topology import StreamTopology, Topology, is_deterministic
+from reprise.spark_jobs.topology.guarantees import behind
 
 log = logging.getLogger("reprise.engine")
 
@@ -65,18 +66,22 @@ class LocalLines:
     restored: dict[str, int] = field(default_factory=dict)
     """The positions of those, since something failed."""
     _last: dict[str, Snapshot] = field(default_factory=dict)
-    """What each partition has stored last since it was restored: the next one may have pages in its files, also while it
-    is behind those that were stored before."""
+    """What each partition has stored last since it was restored: the next one may need its files, also while it
+    is behind those that were stored before, or is left out of them."""
     taken: int = 0
     """Snapshots that were ever stored for this driver."""
     bytes_taken: int = 0
     """Bytes of their files."""
     forced: int = 0
     """How many of them messages have forced."""
+    footprints: int = 0
+    """Slots that were ever written into them, each as often as it was."""
     skipped: int = 0
     """Snapshots that lost partitions had and that were newer than the line that they went back to (CheckMate, Table III)."""
     _kept: dict[int, Line] = field(default_factory=dict)
     """The newest lines on record, by name."""
+    _before: dict[str, Snapshot] = field(default_factory=dict)
+    """On record beside the newest line: see `_before_of`."""
     _damaged: dict[int, Line] = field(default_factory=dict)
     """Lines on record of which a snapshot turned out to be damaged."""
     _since: dict[str, int] = field(default_factory=dict)
@@ -108,7 +113,7 @@ class LocalLines:
         self._index = by_end(self._edges)
         store, point = self.restore_point.store, self.restore_point
         names = [k for k in store.positions() if k <= newest][-self.resource.checkpoint.keep :]
-        found: dict[int, Line] = {}
+        found, before = dict[int, Line](), dict[str, Snapshot]()
         for name in names:
             try:
                 manifest = point.manifest(name)
@@ -117,14 +122,16 @@ class LocalLines:
                 point.problems.append(f"line {name} cannot be used: {error}")
                 continue
             found[name] = {p: self._with_feedback(manifest.snapshot(p)) for p in parts}
+            # of an older line they may be gone
+            before = {p: s for p, s in manifest.before.items() if p in parts and name == names[-1]}
         initial = {p: Snapshot.round(p, 0) for p in parts}
         self._kept, self.line = found, found[max(found)] if found else initial
         for p in parts:
-            known = {s.position: s for name in sorted(found) for s in (found[name][p],)}
-            if not point.ledger.trimmed:
-                known.setdefault(0, initial[p])
-            self.snapshots[p] = tuple(known[k] for k in sorted(known))
-        point.punctuations.newest = max(found, default=0)
+            known = [*([before[p]] if p in before else []), *(found[name][p] for name in sorted(found))]
+            if not point.ledger.trimmed and not any(s.position == 0 for s in known):
+                known = [initial[p], *known]
+            self.snapshots[p] = _in_order(known)
+        point.punctuations.newest, self._before = max(found, default=0), before
         self._begun = self.active = True
 
     def _with_feedback(self, snapshot: Snapshot) -> Snapshot:
@@ -142,20 +149,24 @@ class LocalLines:
         file = None if ack.file is None else StateFile.from_json(ack.file)
         before = self.snapshots[ack.partition]
         number = 1 + max((s.number for s in before), default=0)
+        sent = ack.position if ack.sent is None else ack.sent
+        kind = Kind.WINDOW_LOG if ack.sent is not None else Kind.FORCED if ack.forced else Kind.LOCAL
         stored = Snapshot(
-            ack.partition, ack.position, file, Kind.FORCED if ack.forced else Kind.LOCAL, ack.position, ack.position + 1,
-            number, dict(ack.channels), ack.watermark,
-        )  # fmt: skip
-        self.clocks.stored(ack.partition, ack.position)
+            ack.partition, ack.position, file, kind, sent, sent + 1, number, dict(ack.channels), ack.watermark
+        )
+        self.clocks.stored(ack.partition, sent)
         if any(_same(s, stored) for s in before):
             return  # a report that came twice
-        known = {s.position: s for s in before} | {stored.position: stored}
-        self.snapshots[ack.partition] = tuple(known[k] for k in sorted(known))
-        # one that was stored late is not the last
-        if stored.position >= self._last.get(ack.partition, stored).position:
+        self.snapshots[ack.partition] = _in_order((*before, stored))
+        last = self._last.get(ack.partition, stored)
+        if (stored.position, stored.sent) >= (
+            last.position,
+            last.sent,
+        ):  # one that was stored late is not the last
             self._last[ack.partition] = stored
         self.taken += 1
         self.forced += ack.forced
+        self.footprints += ack.footprints
         self.bytes_taken += 0 if file is None else file.size
         self._news = True
 
@@ -175,8 +186,9 @@ class LocalLines:
             return None  # somebody has not stored itself yet
         ledger = self.restore_point.ledger
         apart = {p: s for p, s in found.items() if s != Snapshot.round(p, name)}
-        self.restore_point.complete(Manifest(name, apart, ledger.offsets(name), ledger.logs(name)))
-        self.line, self._kept[name], self._news = found, found, False
+        before = self._before_of(found, name)
+        self.restore_point.complete(Manifest(name, apart, ledger.offsets(name), ledger.logs(name), before))
+        self.line, self._kept[name], self._news, self._before = found, found, False, before
         self._damaged.pop(name, None)
         ended = self.clock()
         self._next_s = max(began + RECORD_S, ended + SHARE * (ended - began))
@@ -184,17 +196,26 @@ class LocalLines:
         log.info("event=line-recorded position=%d newest=%d", name, max(s.position for s in found.values()))
         return name
 
+    def _before_of(self, found: Line, name: int) -> dict[str, Snapshot]:
+        """What each partition had in the lines before this one, the newest that is another: a record of equal name replaces
+        the one before, and one damaged snapshot would leave nothing but a line that may be much older.  None where rows may
+        be made differently since."""
+        if len(self.replayable) < len(self.topology.partitions):
+            return {}
+        last = {p: self.line[p] if self.line[p] != s else self._before.get(p) for p, s in found.items()}
+        return {p: s for p, s in last.items() if s is not None and s != found[p] and s.position >= name}
+
     def prune(self, installing: Collection[str]) -> int:
         """Remove what no line needs any more; the oldest position that does.  StoreError, SupersededError."""
         keep = self.resource.checkpoint.keep
         begins = {p: [self.origins[p]] for p in installing if p in self.origins}
-        if self.resource.checkpoint.paged:
-            for partition, s in self.origins.items():
-                begins.setdefault(partition, []).append(self._last.get(partition, s))
+        # what a partition stores that was taken far back is not known here before its host says so
+        for partition, s in self.origins.items():
+            begins.setdefault(partition, []).append(self._last.get(partition, s))
         begun = [s for some in begins.values() for s in some]
         oldest = min([*sorted(self._kept)[-keep:], *(s.position for s in begun)])
         self._kept = {name: kept for name, kept in self._kept.items() if name >= oldest}
-        named = {id(s): s for kept in (*self._kept.values(), self.line) for s in kept.values()}
+        named = {id(s): s for kept in (*self._kept.values(), self.line, self._before) for s in kept.values()}
         needed = _files((*named.values(), *begun))
         gone: list[str] = []
         anew = 0 if not self.restore_point.ledger.trimmed else -1  # whether the stream can begin again
@@ -205,6 +226,7 @@ class LocalLines:
                 for s in known
                 if s.position >= least
                 or s.position == anew
+                or s == self._before.get(partition)
                 or id(s) in named
                 or s in begins.get(partition, ())
             )
@@ -252,7 +274,7 @@ class LocalLines:
             self.origins[partition] = s
             self._last.pop(partition, None)
             self._since.pop(partition, None)
-            self.clocks.installed(partition, s.position)
+            self.clocks.installed(partition, s.sent)
         if everything:
             self.clocks.forget()
         self.restore_point.installs = {**self.restore_point.installs, **dict(self._installs(missing))}
@@ -291,7 +313,8 @@ class LocalLines:
             if self.topology.partitions[partition].is_source and s.channels:
                 since = min(s.channels.values()) - 1
             file = None if s.file is None else s.file.to_json()
-            yield partition, Install(s.position, file, watermark=s.watermark, since=since)
+            sent = s.sent if s.kind is Kind.WINDOW_LOG else None
+            yield partition, Install(s.position, file, watermark=s.watermark, since=since, sent=sent)
 
     def _discard_behind(self, chosen: Line) -> None:
         """What was on record behind a line that everything goes back to is made differently now: a later driver must not
@@ -302,16 +325,26 @@ class LocalLines:
                 self._kept.pop(name, None)
                 self._damaged.pop(name, None)
 
-    def condemn(self, partition: str) -> None:
-        """The snapshot that it was being restored from is damaged: another line is taken with the next orders."""
+    def condemn(self, partition: str, file: str = "") -> None:
+        """The snapshot that it was being restored from is damaged: another line is taken with the next orders.  `file`: the
+        one that is wrong, where that is known; no other snapshot that needs it is tried."""
         damaged = self.origins[partition]
         point = self.restore_point
-        self.snapshots[partition] = tuple(s for s in self.snapshots[partition] if s != damaged)
-        spoilt = {name: kept for name, kept in self._kept.items() if kept[partition] == damaged}
+
+        def spoilt_one(s: Snapshot) -> bool:
+            return s == damaged or (bool(file) and s.file is not None and file in s.file.paths)
+
+        known = self.snapshots[partition]
+        self.snapshots[partition] = tuple(s for s in known if not spoilt_one(s))
+        spoilt = {name: kept for name, kept in self._kept.items() if spoilt_one(kept[partition])}
         self._damaged |= spoilt
         self._kept = {name: kept for name, kept in self._kept.items() if name not in spoilt}
+        if partition in self._before and spoilt_one(self._before[partition]):
+            del self._before[partition]
         said = f"{partition}: its snapshot of batch {damaged.position} cannot be used"
-        if self.line[partition] == damaged:
+        if more := sum(spoilt_one(s) and s != damaged for s in known):
+            said += f", nor {more} of its others, which need {file}"
+        if spoilt_one(self.line[partition]):
             found = self._total()
             if found is None:
                 point.bad.add(point.punctuations.newest)
@@ -379,6 +412,11 @@ class LocalLines:
         ((common, _),) = Counter(at.values()).most_common(1)
         return Positions(common, {p: k for p, k in at.items() if k != common})
 
+    @property
+    def furthest(self) -> int:
+        """The last batch whose output a partition has stored that was restored, or would be: it was released."""
+        return max((s.sent for s in (*self.line.values(), *self.origins.values())), default=0)
+
     def position(self, partition: str) -> int:
         """What it was restored from, or is to be."""
         return self.origins[partition].position
@@ -415,6 +453,18 @@ class _Floors(Mapping[Edge, int]):
         return sum(1 for _ in self)
 
 
+def _in_order(snapshots: Iterable[Snapshot]) -> tuple[Snapshot, ...]:
+    """Snapshots of one partition, oldest first, so that neither `position` nor `sent` falls.  Of several that say the same
+    the last one counts.  One that is stored slot by slot may be older in its oldest slot and newer in its output than one of
+    another installation: the one with the older slots is left out."""
+    known = {(s.position, s.sent): s for s in snapshots}
+    found = list[Snapshot]()
+    for _, s in sorted(known.items(), reverse=True):
+        if not found or s.sent <= found[-1].sent:
+            found.append(s)
+    return tuple(reversed(found))
+
+
 def _files(snapshots: Iterable[Snapshot]) -> set[str]:
     """Every file without which one of these cannot be restored."""
     return {path for s in snapshots if s.file is not None for path in s.file.paths}
@@ -429,19 +479,6 @@ def _why(none: Impossible) -> str:
 
 
 def _changing(resource: StreamTopology) -> frozenset[str]:
-    """Operators whose output may differ in a replay: those that say so, that cannot be asked, and all that read them."""
-    found = set[str]()
-    for operator in resource.operators:
-        try:
-            steady = make_operator(operator).kind.deterministic
-        except Exception:  # user code raises what it likes; its partitions say so when they are installed
-            steady = False
-        if not steady:
-            found.add(operator.name)
-    waiting = list(found)
-    while waiting:
-        name = waiting.pop()
-        new = {o.name for o in resource.operators if any(i.source == name for i in o.inputs)} - found
-        found |= new
-        waiting += new
-    return frozenset(found)
+    """Operators whose output may differ in a replay: those that are not deterministic, and all that read them."""
+    own = [o.name for o in resource.operators if not is_deterministic(o)]
+    return frozenset(name for operator in own for name in behind(resource, operator))

@@ -8,7 +8,6 @@ work, and where; from which snapshot, and who goes back with it, is found here (
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Collection, Set
 from typing import TYPE_CHECKING
 
@@ -53,7 +52,7 @@ def find_origins(
 
 def begins_at(engine: Engine, partition: str) -> int:
     """The position of the snapshot that a partition goes on from, or of what it goes on behind."""
-    if (anew := engine.skipping.install(partition)) is not None:
+    if (anew := engine.upstream.install(partition) or engine.skipping.install(partition)) is not None:
         return anew.position
     lines = engine.lines
     return lines.position(partition) if lines.active else engine.desired.origin(partition).position
@@ -73,10 +72,10 @@ def covered_now(engine: Engine) -> Positions:
     return engine.desired.covered(engine.positions, engine.punctuations.newest)
 
 
-def condemn(engine: Engine, partition: str, position: int) -> None:
-    """What a partition was to be restored from, at `position`, is damaged."""
+def condemn(engine: Engine, partition: str, position: int, file: str) -> None:
+    """What a partition was to be restored from, at `position`, is damaged.  `file`: the one that is, where that is known."""
     if engine.lines.active:
-        engine.lines.condemn(partition)
+        engine.lines.condemn(partition, file)
     else:
         engine.restore_point.condemn(position)
 
@@ -98,7 +97,7 @@ def complete_checkpoints(engine: Engine) -> None:
             log.info("event=checkpoint-complete position=%d files=%d", position, len(snapshots))
             completed.append(position)
     for position in completed:
-        engine.figures.completes(position, time.monotonic())
+        engine.figures.completes(position, engine.clock())
         with passing(engine.problems, "old checkpoints stay"):  # they go with the next one
             engine.ledger.stored(position, oldest=_prune(engine, before))
 

@@ -54,6 +54,16 @@ class Progress:
     """What operators count, by operator and name, summed over their partitions at work."""
     skipped: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Partition -> first and last batch without its rows, the last time that it began anew."""
+    standbys: Mapping[str, int] = field(default_factory=dict)
+    """Partition -> the last batch that its standby has applied, or has the state of, of those that could be promoted."""
+    backed: frozenset[str] = frozenset()
+    """Partitions that could be fed again by their upstreams, without a stored state."""
+    unbacked: frozenset[str] = frozenset()
+    """Those that are to be, and would be restored from a checkpoint now."""
+    overhead: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of each part of a recovery that do not depend on what is restored, as far as they were measured."""
+    deterministic: bool = True
+    """A replay gives the same again."""
     marked: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Output partition -> first and last batch that may lack rows since then."""
 
@@ -61,7 +71,7 @@ class Progress:
 def progress_of(engine: Engine, nodes: tuple[str, ...]) -> Progress:
     """How an engine stands, which was given `nodes` last."""
     final, held = engine.final, [held for n, held in engine.buffers.items() if n in nodes]
-    newest = engine.punctuations.newest
+    newest, backed = engine.punctuations.newest, engine.upstream.ready(engine)
     return Progress(
         seq=engine.desired.seq,
         generation=engine.desired.generation,
@@ -87,6 +97,11 @@ def progress_of(engine: Engine, nodes: tuple[str, ...]) -> Progress:
         counters=counted_by_operator(engine.counters, engine.topology),
         skipped=engine.skipping.skipped,
         marked=engine.skipping.marked,
+        standbys=engine.standbys.ready(newest),
+        backed=backed,
+        unbacked=engine.upstream.wanted - backed,
+        overhead=engine.figures.times.overhead(),
+        deterministic=engine.restore_point.deterministic,
     )
 
 

@@ -18,7 +18,7 @@ from reprise.spark_jobs.node.command import Install
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.ledger import Ledger
 from reprise.spark_jobs.state.manifest import Manifest
-from reprise.spark_jobs.topology import StreamTopology, make_operator
+from reprise.spark_jobs.topology import StreamTopology, is_deterministic
 
 
 class LineError(CheckpointError):
@@ -117,28 +117,31 @@ class RestorePoint:
             for p, s in manifest.snapshots.items()
         }
 
+    @property
+    def deterministic(self) -> bool:
+        """A replay gives the same again."""
+        return not self.resource.arrival and all(map(is_deterministic, self.resource.operators))
+
     def _require_replayable(self, position: int) -> None:
         """A coordinator that has not heard of the newest checkpoint may ask for the one before.  Output up to the newest may
         be shown by now; where a replay could differ from it, the one before is not used while the newest is whole.  Where
         that is damaged there is no better: then those outputs wait for a person, and the other queries go on."""
-        if position >= self.punctuations.newest or self._replays_alike():
+        if position >= self.punctuations.newest or self.deterministic:
             return
         if self.punctuations.newest in self.bad:
             self._lower_newest()
         newest = self.punctuations.newest
         if position < newest:
             self.bad.add(position)
-            raise CheckpointError(
-                f"the stream does not go back behind checkpoint {newest}, whose output is shown: an operator is not "
-                "deterministic, so a replay could differ from it"
+            why = (
+                "input is applied as it arrives"
+                if self.resource.arrival
+                else "an operator is not deterministic"
             )
-
-    def _replays_alike(self) -> bool:
-        """Whether every replay gives the same rows.  A class that cannot be made here is not known to do so."""
-        try:
-            return all(make_operator(o).kind.deterministic for o in self.resource.operators)
-        except Exception:  # user code raises what it likes; its partitions say so when they are installed
-            return False
+            raise CheckpointError(
+                f"the stream does not go back behind checkpoint {newest}, whose output is shown: {why}, "
+                "so a replay could differ from it"
+            )
 
     def condemn(self, position: int) -> None:
         """A complete checkpoint is damaged: it is never used again by this driver, and the one before is the newest."""

@@ -23,6 +23,7 @@ STOP_S = 15.0
 """How long a cancelled job is waited for."""
 _TASK = re.compile(r"Lost task \S+ in stage \S+ \([^)]*\) \([^)]*\): ")
 _RAISED = re.compile(r"(?:[\w$]+\.)*[\w$]*(?:Exception|Error): ")
+_BROKEN = re.compile(r"[\w.$]*(?:I[oO]Exception|ClosedChannelException): |.*\(\.\.\) failed with error\(")
 LONGEST = 300
 
 
@@ -108,4 +109,7 @@ def first_line(error: BaseException) -> str:
     told = told.rpartition("most recent failure: ")[2]
     told = _TASK.sub("", told, count=1)
     raised = _RAISED.match(told)
-    return (told[raised.end() :] if raised else told)[:LONGEST]
+    if raised is None:
+        return told[:LONGEST]
+    broke = "a connection between relays broke: " if _BROKEN.match(told) else ""
+    return (broke + told[raised.end() :])[:LONGEST]

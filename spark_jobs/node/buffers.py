@@ -83,6 +83,8 @@ class EdgeBuffer:
     """Batches whose bytes are in memory, so that spilling need not search."""
     floor: int = 1
     """What is before this batch is not here any more, or never was: it can be sent to nobody."""
+    standby: int = 0
+    """The next batch to send to the target's standby; 0: nobody has asked for one yet."""
 
     def put(
         self, batch: int, watermark: int | None, body: bytes, force: bool = False, header: bytes = b""

@@ -8,7 +8,7 @@ channel is what is there, without a gap up to the snapshot's position.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import pyarrow as pa
 
@@ -35,7 +35,8 @@ _FIELDS = [
     pa.field("body", pa.large_binary()),
 ]
 SCHEMA = pa.schema(_FIELDS)
-WITH_HEADERS = pa.schema([*_FIELDS, pa.field("header", pa.large_binary())])
+WITH_HEADERS = pa.schema([*_FIELDS, pa.field("header", pa.dictionary(pa.int32(), pa.large_binary()))])
+"""A batch says the same to all targets, so a header is stored once.  Snapshots of before have it as `pa.large_binary()`."""
 
 
 def held(buffer: EdgeBuffer, first: int, last: int) -> list[Row]:
@@ -52,20 +53,40 @@ def held(buffer: EdgeBuffer, first: int, last: int) -> list[Row]:
 
 def table_of(rows: Sequence[Row]) -> pa.Table:
     """The form in which a snapshot holds them."""
-    schema = WITH_HEADERS if any(row.header for row in rows) else SCHEMA
-    columns = [[getattr(row, name) for row in rows] for name in schema.names]
-    return pa.table(
-        [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)], schema=schema
+    columns = [[getattr(row, field.name) for row in rows] for field in _FIELDS]
+    table = pa.table(
+        [pa.array(column, kind) for column, kind in zip(columns, SCHEMA.types, strict=True)], schema=SCHEMA
     )
+    if not any(row.header for row in rows):
+        return table
+    numbers: dict[bytes, int] = {}
+    chosen = [numbers.setdefault(row.header, len(numbers)) for row in rows]
+    header = pa.DictionaryArray.from_arrays(
+        pa.array(chosen, pa.int32()), pa.array(list(numbers), pa.large_binary())
+    )
+    return table.append_column(WITH_HEADERS.field("header"), header)
 
 
 def put_back(buffers: Mapping[str, EdgeBuffer], table: pa.Table) -> None:
     """Give buffers that were just made what a snapshot has of their channels.  A buffer takes it also on a full node: what
     has to be sent cannot be made again."""
-    for target, batch, watermark, body, *header in zip(
-        *(column.to_pylist() for column in table.columns), strict=True
-    ):
+    columns = [table[field.name].to_pylist() for field in _FIELDS]
+    headers = _headers(table["header"]) if "header" in table.schema.names else [b""] * table.num_rows
+    for target, batch, watermark, body, header in zip(*columns, headers, strict=True):
         if (buffer := buffers.get(target)) is None:
             continue  # it is not read by this operator any more
         buffer.floor, buffer.cursor = min(buffer.floor, batch), min(buffer.cursor, batch)
-        buffer.put(batch, watermark, body, force=True, header=b"".join(header))
+        buffer.put(batch, watermark, body, force=True, header=header)
+
+
+def _headers(column: pa.ChunkedArray) -> list[bytes]:
+    """What each row says; rows that say the same share one object."""
+    if not pa.types.is_dictionary(column.type):
+        known: dict[bytes, bytes] = {}
+        return [known.setdefault(header, header) for chunk in column.chunks for header in chunk.to_pylist()]
+    found: list[bytes] = []
+    for chunk in column.chunks:
+        coded = cast(pa.DictionaryArray, chunk)
+        said = coded.dictionary.to_pylist()
+        found += [said[k] for k in coded.indices.to_pylist()]
+    return found

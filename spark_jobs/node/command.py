@@ -31,7 +31,11 @@ class Install:
     `value`: the greater, the earlier a host fetches it among others (`reprise.algorithms.restore_order`).
     `watermark`: of one that has no file and stored itself by its own clock.  `since`: a source can be asked again for what
     follows this batch; None: for what follows `position`.  `shown`: of one that begins anew at `position`, the last batch
-    that its sink is known to show; it shows the others up to there without rows, and marked.
+    that its sink is known to show; it shows the others up to there without rows, and marked.  `sent`: of one that is stored
+    slot by slot, the last batch whose output is in its log; up to there batches are stepped once more.  `replays_to`: of one
+    that is fed by its upstreams, without a stored state, the last batch that is stepped once more and gives nothing.
+    `shadow`: as a standby.  `promotes`: installation of the standby that is here and becomes the partition; what was shown
+    goes up to `position`.
     """
 
     position: int
@@ -40,6 +44,32 @@ class Install:
     watermark: int | None = None
     since: int | None = None
     shown: int | None = None
+    sent: int | None = None
+    shadow: bool = False
+    promotes: str | None = None
+    replays_to: int | None = None
+
+
+class Shadow(NamedTuple):
+    """The standby of a partition, which sends nothing.  An active one is sent the same and steps as the partition does; to a
+    passive one the partition sends how its state has changed."""
+
+    slot: int
+    position: int
+    """The last batch that it is known to have applied, or whose state it has."""
+    again: bool
+    """Whether it must be sent everything behind that again; a passive one: whether it is not known to have anything."""
+    shown: int
+    """The last batch that the partition itself is known to have applied, and shown."""
+    every: int = 0
+    """Batches between what a passive one is sent; 0: it is active."""
+    installation: str = ""
+    """Of a passive one."""
+
+    @property
+    def lags(self) -> bool:
+        """Whether its position says what it may still ask senders for."""
+        return not (self.every and self.again)
 
 
 def size_of(file: Mapping[str, Any] | None) -> int:
@@ -67,6 +97,11 @@ class Command:
       if it has not since.  It is said again until that is known to be stored.
     - `skips`: which batches are stepped through without the rows of which partitions.  `sealed`: partitions that are lost,
       of which nothing more is taken in.
+    - `standbys`: partition -> its standby.  Where that is on this slot, the partition of `hosted` is the standby.
+    - `causes`: partition with `availability: upstream-backup` -> the last batch of its input on which nothing depends that
+      is still wanted of it: what follows is kept for it, as long as there is room.
+    - `within`: partition that is hosted -> seconds in which it is to have read its state and replayed what came after it, if
+      it were lost: of those whose queries have an objective, and that are stored slot by slot.
     - `published`: output that a replay could change may be shown up to this batch (the newest checkpoint).
     """
 
@@ -97,12 +132,25 @@ class Command:
     snapshot: Mapping[str, int] = field(default_factory=dict)
     skips: tuple[Skip, ...] = ()
     sealed: tuple[str, ...] = ()
+    standbys: Mapping[str, Shadow] = field(default_factory=dict)
+    causes: Mapping[str, int] = field(default_factory=dict)
+    within: Mapping[str, float] = field(default_factory=dict)
     version: str = VERSION
 
     @property
     def order(self) -> Order:
         """Which job this is; a later one compares greater."""
         return self.epoch, self.job
+
+    @property
+    def ordered(self) -> bool:
+        """Whether partitions apply aligned that else apply in the order of arrival (`batch.order`): during an incident."""
+        return self.retain
+
+    def silent(self, partition: str) -> bool:
+        """Whether a partition that is hosted here is a standby."""
+        shadow = self.standbys.get(partition)
+        return shadow is not None and shadow.slot == self.slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +159,9 @@ class Ack:
 
     `installation`: whose state it is.  Another installation of the same partition, made after a rollback, has another one.
     `channels`: target -> first batch of output for it that is in the file; of a source: that it can read again.
-    `watermark`: of a partition that has no file.  `forced`: messages have made it store itself.
+    `watermark`: of a partition that has no file.  `forced`: messages have made it store itself.  `sent`: of one that
+    is stored slot by slot, the last batch in its log; `position` is that of its oldest slot then.  `footprints`: how many
+    slots it has written into what is stored, each as often as it was.
     """
 
     partition: str
@@ -121,14 +171,32 @@ class Ack:
     channels: Mapping[str, int] = field(default_factory=dict)
     watermark: int | None = None
     forced: bool = False
+    sent: int | None = None
+    footprints: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a partition began with: bytes of its stored state, and seconds of reading them and of taking them in."""
+
+    bytes: int = 0
+    seconds: float = 0.0
+    slots: int = 0
+    """Footprints and closings that were read, where it is stored slot by slot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Work of one partition since it was installed: CPU seconds of its thread, bytes of its input."""
+    """Work of one partition since it was installed: CPU seconds of its thread, bytes and rows of its input; and what it
+    began with, as `Loaded`."""
 
     cpu_s: float
     input_bytes: int = 0
+    rows: int = 0
+    load_bytes: int = 0
+    load_s: float = 0.0
+    aim: tuple[int, int, float, float] | None = None
+    """Of one with an objective: the fields of its `Aim`."""
 
 
 class Held(NamedTuple):
@@ -182,6 +250,11 @@ class Report:
     """Bytes that this host has ever sent to others for communication-induced checkpoints, beside rows."""
     stepped: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Sealed partition -> each of its readers here, with the last batch that it has stepped."""
+    unfed: tuple[str, ...] = ()
+    """Partitions whose standbys need output of this host which it does not have any more."""
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    """Partition that `Command.causes` names -> the batch behind which this host can send it everything, where that is later
+    than what is covered."""
     version: str = VERSION
 
     @property
@@ -201,11 +274,14 @@ class Report:
             require_same(raw.get("version"), "an executor", "the driver")
             raw["acks"] = tuple(Ack(**a) for a in raw["acks"])
             raw["failed"] = {
-                p: Failure(FailureKind(x["kind"]), x["reason"]) for p, x in raw["failed"].items()
+                p: Failure(FailureKind(x["kind"]), x["reason"], x["file"]) for p, x in raw["failed"].items()
             }
-            raw["usage"] = {p: Usage(**u) for p, u in raw["usage"].items()}
+            raw["usage"] = {
+                p: Usage(**u | {"aim": u["aim"] and tuple(u["aim"])}) for p, u in raw["usage"].items()
+            }
             raw["outputs"] = tuple((p, b, t) for p, b, t in raw["outputs"])
-            raw["problems"], raw["gaps"] = tuple(raw["problems"]), tuple(raw["gaps"])
+            for name in ("problems", "gaps", "unfed"):
+                raw[name] = tuple(raw[name])
             return Report(**raw)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise WireError(f"not a report: {error}") from error

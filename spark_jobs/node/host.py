@@ -13,8 +13,7 @@ for its turn, would take the host back to older orders.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -26,10 +25,8 @@ from reprise.spark_jobs.errors import (
     WAITS,
     CheckpointError,
     DataPlaneError,
-    EncodeError,
     FencedError,
     LateRequestError,
-    LostOutputError,
     NotYetError,
     SinkError,
     SourceError,
@@ -39,18 +36,23 @@ from reprise.spark_jobs.errors import (
 from reprise.spark_jobs.node.buffers import Budget
 from reprise.spark_jobs.node.busy import Activity, Note
 from reprise.spark_jobs.node.channels import Row
-from reprise.spark_jobs.node.command import Ack, Command, Order, Report, Usage, size_of
-from reprise.spark_jobs.node.counters import counters_of
-from reprise.spark_jobs.node.installing import Attempt, Preparing
+from reprise.spark_jobs.node.command import Ack, Command, Order, Report, size_of
+from reprise.spark_jobs.node.counters import counters_of, usage_of
+from reprise.spark_jobs.node.installing import Attempt, Preparing, what_failed
 from reprise.spark_jobs.node.kept import kept_since, lacking, relieve, wanted
 from reprise.spark_jobs.node.local_state import asked, frozen, rows_of
 from reprise.spark_jobs.node.orders import Orders
+from reprise.spark_jobs.node.passive import PassiveStandby, unready
 from reprise.spark_jobs.node.restoring import Prepared, Restorer
 from reprise.spark_jobs.node.runtime import OperatorRuntime, Runtime, SourceRuntime
 from reprise.spark_jobs.node.sending import Sender
+from reprise.spark_jobs.node.settling import ENDS, kind_of, settle
 from reprise.spark_jobs.node.skipping import skip, stepped
 from reprise.spark_jobs.node.snapshots import SnapshotWriter
+from reprise.spark_jobs.node.standbys import adopt, follow, relieve_full, slowest, unfed
+from reprise.spark_jobs.node.upstream_backup import dropped, with_causes
 from reprise.spark_jobs.node.wire import Message, pack, unpack
+from reprise.spark_jobs.platform import PLATFORM, Platform
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.local_copies import LocalCopies
 from reprise.spark_jobs.topology import StreamTopology, Topology, expand, from_json
@@ -62,14 +64,6 @@ JOIN_S = 0.1
 """How much of a stage may go into installing partitions whose states have come, and then those at work have their turn.  A
 state that user code takes longer for is installed all the same, alone."""
 
-ENDS: Mapping[type[DataPlaneError], FailureKind] = {
-    StepError: FailureKind.POISON,
-    FencedError: FailureKind.FENCED,
-    LostOutputError: FailureKind.LOST_OUTPUT,
-}
-"""Trouble that does not pass and ends the partition, and what has happened to it then."""
-_ENDS = tuple(ENDS)
-
 Bundles = list[tuple[int, bytes]]
 """(target slot, bundle)."""
 
@@ -77,11 +71,11 @@ Bundles = list[tuple[int, bytes]]
 class Host:
     """Partitions of one node.  `name` identifies this process: a new host has a new name and no state."""
 
-    def __init__(self, name: str, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        self.name = name
-        self.folder = folder
-        self.clock = clock
-        self.busy = Note()
+    def __init__(
+        self, name: str, folder: Path, clock: Callable[[], float] | None = None, platform: Platform = PLATFORM
+    ) -> None:
+        self.name, self.folder, self._platform = name, folder, platform
+        self.clock, self.busy = clock or platform.elapsed, Note()
         self.runtimes: dict[str, Runtime] = {}
         self.installed: dict[str, str] = {}
         self.failed: dict[str, Failure] = {}
@@ -128,8 +122,8 @@ class Host:
         self.command = command
         self._keeps = command.retain or self._resource.keeps_output
         self._replies.clear()
-        self._gaps.clear()
-        self._missed.clear()
+        for named in (self._gaps, self._missed):
+            named.clear()
         if command.confirmed >= self._reported:  # else the last report was lost with its job: say it again
             self._acks, self._outputs, self._problems = [], [], []
         self._host_exactly(command)
@@ -149,7 +143,7 @@ class Host:
                 f"the host is at epoch {command.epoch}, job {command.job}"
             )
         if number not in self._replies:
-            began = time.monotonic()
+            began = self._platform.elapsed()
             self._join(command)
             for bundle in bundles:
                 for message in unpack(bundle):
@@ -158,7 +152,7 @@ class Host:
                 self.run(command.budget_s)
             if last:
                 self._settle(command)
-            self._busy_s += time.monotonic() - began
+            self._busy_s += self._platform.elapsed() - began
             out = [] if last else [(s, pack(m)) for s, m in self.sender.outgoing(command).items()]
             self.busy.clear()
             self._replies[number] = (out, self.report() if last else None)
@@ -173,14 +167,15 @@ class Host:
         counters = counters_of(self.runtimes, self._problems)
         self._reported = command.job
         busy_s, self._busy_s = self._busy_s, 0.0
+        waiting = self._missed | self._attempts.keys() | unready(self.runtimes)
         return Report(
             slot=command.slot,
             host=self.name,
-            positions={p: r.settled for p, r in self.runtimes.items() if p not in self._missed},
+            positions={p: r.settled for p, r in self.runtimes.items() if p not in waiting},
             installed=dict(self.installed),
             failed=dict(self.failed),
             acks=tuple(self._acks),
-            usage={p: Usage(r.cpu_s, r.input_bytes) for p, r in self.runtimes.items()},
+            usage={p: usage_of(r) for p, r in self.runtimes.items()},
             outputs=tuple(self._outputs),
             problems=tuple(self._problems),
             memory=self._budget.memory,
@@ -196,6 +191,8 @@ class Host:
             states_there=self._copies.read_there,
             header_bytes=self.sender.header_bytes,
             stepped=stepped(self.runtimes.values(), command.sealed),
+            unfed=tuple(sorted(unfed(self.runtimes.values(), command))),
+            dropped=dropped(self.runtimes.values(), command),
         )
 
     def worked(self, seconds: float) -> None:
@@ -231,67 +228,70 @@ class Host:
         self._topology: Topology = expand(self._resource)
         self._copies.allow(self._resource.checkpoint.local_copies_bytes)
         store = CheckpointStore(command.checkpoints, self._resource.checkpoint.standby, self._copies)
-        self._writer = SnapshotWriter(store, self.name)
-        self._restorer = Restorer()
+        self._writer = SnapshotWriter(store, self.name, self._platform)
+        self._restorer = Restorer(platform=self._platform)
         policy, self._alone = self._resource.recovery, self._resource.checkpoint.uncoordinated
         self.folder.mkdir(parents=True, exist_ok=True)
         self._budget = Budget(policy.buffer_memory_bytes, policy.buffer_disk_bytes, self.folder)
         self._text = command.topology
 
     def _host_exactly(self, command: Command) -> None:
+        self._attempts |= {p: Attempt(i) for p, i in adopt(self.installed, self.runtimes, command).items()}
         for partition in [p for p in self.installed if command.hosted.get(p) != self.installed[p]]:
             self._drop(partition)
         self._acks = [a for a in self._acks if a.installation == self.installed.get(a.partition)]
         for partition, installation in command.hosted.items():
-            if self.installed.get(partition) != installation and partition in command.installs:
-                self.installed[partition] = installation
-                self.failed.pop(partition, None)
-                self._attempts[partition] = Attempt(command.installs[partition])
+            install = command.installs.get(partition)
+            if self.installed.get(partition) == installation or install is None or install.promotes:
+                continue  # a standby that is not here cannot be promoted
+            self.installed[partition] = installation
+            self.failed.pop(partition, None)
+            self._attempts[partition] = Attempt(install)
         self._join(command)
 
     def _join(self, command: Command) -> None:
         """Install the partitions for which everything is there, as far as there is time."""
-        until = time.monotonic() + JOIN_S
-        for partition, attempt in sorted(self._attempts.items(), key=lambda one: -one[1].install.value):
+        until = self._platform.elapsed() + JOIN_S
+        for partition, attempt in sorted(self._attempts.items(), key=lambda one: one[1].rank):
             if attempt.due <= self.clock():
                 self._try(partition, attempt, command)
-            if time.monotonic() > until:
+            if self._platform.elapsed() > until:
                 return
 
     def _try(self, partition: str, attempt: Attempt, command: Command) -> None:
         """Install a partition; for as long as what it needs is not there it stays `being installed`, which is no failure."""
         spec, install = self._topology.partitions[partition], attempt.install
         installation = self.installed[partition]
-        prepare = Preparing(spec, installation, install, self._resource, command, self._copies)
+        clock = self._platform.elapsed
+        prepare = Preparing(spec, installation, install, self._resource, command, self._copies, clock)
         prepared: Prepared | None = Prepared()
+        standby = self.runtimes.get(partition)
         try:
             if prepare.waits:
                 prepared = self._restorer.ask(
-                    partition, installation, size_of(install.file), prepare, install.value
+                    partition, installation, size_of(install.file), prepare, install.value, install.shadow
                 )
             if prepared is None:
                 return
             self.busy.begin(Activity.INSTALL, partition, install.position)
-            runtime = prepare.installed(prepared, self._topology, self._budget)
+            runtime = prepare.installed(prepared, self._topology, self._budget, standby)
         except (StoreError, SinkError, SourceError, NotYetError) as error:
             self._attempts[partition] = attempt.later(self.clock())
             self._problems.append(
                 f"{partition}: cannot be installed from checkpoint {install.position} yet: {error}"
             )
         except CheckpointError as error:
-            self._fail(partition, FailureKind.CHECKPOINT, str(error))
+            self._fail(partition, FailureKind.CHECKPOINT, str(error), error.file)
         except FencedError as error:
             self._end(partition, error)
         except (Exception, PanicException) as error:  # user code in initial() or restore()
-            self._fail(
-                partition, FailureKind.POISON, f"partition {partition}: {type(error).__name__}: {error}"
-            )
+            self._fail(partition, *what_failed(partition, install, error))
         else:
             del self._attempts[partition]
-            self.runtimes[partition] = runtime
+            self.runtimes[partition], runtime.cpu_clock = runtime, self._platform.cpu
             skip(runtime, command)
             for target in runtime.buffers.keys() & command.positions.keys():
-                if not runtime.rewind(target, command.positions[target]):
+                if not runtime.rewind(target, command.positions[target]) and not install.shadow:
                     self._gaps.add(target)
             if self.begun:  # in the middle of a job
                 self._bring_in_line(runtime, command)
@@ -317,8 +317,7 @@ class Host:
     def _end(self, partition: str, error: DataPlaneError) -> None:
         """Trouble that does not pass: code raised, a later installation writes, or output is lost that was kept here; only
         poison is not restored elsewhere."""
-        kind = next(kind for raised, kind in ENDS.items() if isinstance(error, raised))
-        self._fail(partition, kind, str(error))
+        self._fail(partition, kind_of(error), str(error))
 
     @contextmanager
     def _its_own(self, partition: str, batch: int) -> Iterator[None]:
@@ -326,7 +325,7 @@ class Host:
         nobody on any node would move.  Only memory may be there again the next time."""
         try:
             yield
-        except _ENDS as error:
+        except ENDS as error:
             self._end(partition, error)
         except MemoryError:
             raise
@@ -340,8 +339,8 @@ class Host:
         if problem not in self._problems:
             self._problems.append(problem)
 
-    def _fail(self, partition: str, kind: FailureKind, reason: str) -> None:
-        self.failed[partition] = Failure(kind, reason)
+    def _fail(self, partition: str, kind: FailureKind, reason: str, file: str = "") -> None:
+        self.failed[partition] = Failure(kind, reason, file)
         self._forget(partition)
 
     def _refresh(self, command: Command) -> None:
@@ -351,14 +350,15 @@ class Host:
         for runtime in list(self.runtimes.values()):
             skip(runtime, command)
             self._bring_in_line(runtime, command)
-        make_room = partial(relieve, self.runtimes.values(), command.positions, absent=True)
+        positions = with_causes(slowest(command.positions, command.standbys), command.causes)
+        make_room = partial(relieve, self.runtimes.values(), positions, absent=True)
         retain = command.retain or self._alone
         self._budget.make_room = None if retain else make_room
         if self._budget.crowded and not retain:
             make_room()
 
     def _bring_in_line(self, runtime: Runtime, command: Command) -> None:
-        partition = runtime.partition.id
+        partition, silent = runtime.partition.id, command.silent(runtime.partition.id)
         if isinstance(runtime, SourceRuntime):
             readers = [command.positions[t] for t in runtime.buffers.keys() & command.positions.keys()]
             # who lags behind the fastest is sent the rest when it comes there
@@ -369,13 +369,14 @@ class Host:
         for target in runtime.buffers:
             position = command.positions.get(target)
             if position is not None and target in command.resend and not runtime.rewind(target, position):
-                self._gaps.add(target)
+                self._gaps.update([] if silent else [target])
             keeps = self._keeps and not isinstance(runtime, SourceRuntime)
             if (drop := command.covered.of(target) if keeps else position) is not None:
                 runtime.trim(target, drop)
+        runtime.told(command)
+        follow(runtime, command)
         if isinstance(runtime, OperatorRuntime):
-            covered = command.covered.of(partition) if self._alone else command.published
-            self._publish(runtime, covered)
+            self._publish(runtime, command.covered.of(partition) if self._alone else command.published)
 
     def _publish(self, runtime: OperatorRuntime, upto: int) -> None:
         partition = runtime.partition.id
@@ -396,14 +397,16 @@ class Host:
             runtime.deliver(message)
         elif message.target in self._attempts:
             self._missed.add(message.target)
+        elif isinstance(runtime, PassiveStandby):
+            self._problems += runtime.take(message)
 
     def run(self, budget_s: float) -> bool:
         """Rounds over the partitions in topological order until nothing moves or the time is up; says whether any moved."""
         command = self._current()
         ordered = [p for p in self._topology.order if p in self.runtimes]
-        deadline = time.monotonic() + budget_s
+        deadline = self._platform.elapsed() + budget_s
         any_moved, moved = False, True
-        while moved and time.monotonic() < deadline:
+        while moved and self._platform.elapsed() < deadline:
             moved = False
             for partition in ordered:
                 for _ in range(ROUND):
@@ -431,13 +434,12 @@ class Host:
                 if not isinstance(error, NotYetError):
                     self._say(f"{partition}: batch {runtime.position + 1} waits: {error}")
                 if isinstance(error, BufferError) and self._keeps:
-                    relieve(self.runtimes.values(), command.positions, not command.retain)
+                    relieve_full(self.runtimes.values(), command, self._budget)
             if moved and isinstance(runtime, SourceRuntime):
                 self._problems += [f"{partition}: {notice}" for notice in runtime.source.notices()]
         if not moved or partition not in self.runtimes:
             return False
-        at, stored = runtime.position, self._stored.get(partition, -1)
-        if at in command.punctuations or asked(command.snapshot.get(partition), stored, at):
+        if asked(runtime, command, self._stored.get(partition, -1)) and not command.silent(partition):
             runtime.owed = True
             self._freeze(partition)
         return True
@@ -462,7 +464,7 @@ class Host:
             rows, loops = list[Row](), dict[str, bytes]()
             try:
                 if self._alone:
-                    rows = rows_of(runtime, self._current().covered, self._resource.checkpoint.log)
+                    rows = rows_of(runtime, self._current(), self._resource.checkpoint.log)
                 else:
                     loops = runtime.loops()
             except OSError as error:  # a disk that does not answer is asked again with the next command
@@ -470,7 +472,8 @@ class Host:
                 return False
             installation = self.installed[partition]
             if self._alone:
-                self._writer.submit_local(partition, installation, position, frozen(runtime, rows))
+                local = frozen(runtime, rows, self._current())
+                self._writer.submit_local(partition, installation, position, local)
             else:
                 self._writer.submit(partition, installation, position, runtime.freeze(loops))
             self._stored[partition] = position
@@ -479,22 +482,16 @@ class Host:
 
     def _settle(self, command: Command) -> None:
         """Give sinks that show batches later the time to do so, all in one: what they show is what the job reports."""
-        deadline = time.monotonic() + command.budget_s
+        deadline = self._platform.elapsed() + command.budget_s
         for partition, runtime in list(self.runtimes.items()):
             if not isinstance(runtime, OperatorRuntime) or runtime.sink is None:
                 continue
             self.busy.begin(Activity.OUTPUT, partition, runtime.position)
             try:
-                if trouble := runtime.sink.settle(max(0.0, deadline - time.monotonic())):
-                    self._say(f"{partition}: output waits: {trouble}")
-            except _ENDS as error:
+                if trouble := settle(runtime, runtime.sink, max(0.0, deadline - self._platform.elapsed())):
+                    self._say(trouble)
+            except ENDS as error:
                 self._end(partition, error)
-            except EncodeError as error:
-                self._end(
-                    partition, StepError(runtime.partition.place.operator, partition, runtime.position, error)
-                )
-            except Exception as error:  # of a client library: it passes
-                self._say(f"{partition}: output waits: {type(error).__name__}: {error}")
             self._outputs += [(partition, batch, at) for batch, at in runtime.sink.shown()]
             if runtime.owed and partition in self.runtimes:
                 self._freeze(partition)

@@ -8,19 +8,27 @@ no position.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
+from reprise.algorithms.failure import FailureKind
 from reprise.spark_jobs.contract import Source, Tables
-from reprise.spark_jobs.errors import CheckpointError, SinkError, StoreError
+from reprise.spark_jobs.errors import SinkError
+from reprise.spark_jobs.node.arrival import ArrivalRuntime
 from reprise.spark_jobs.node.buffers import Budget
-from reprise.spark_jobs.node.command import Command, Install
+from reprise.spark_jobs.node.command import Command, Install, Loaded, size_of
 from reprise.spark_jobs.node.induced import begin
+from reprise.spark_jobs.node.logged import LoggedRuntime, logged, read_log
+from reprise.spark_jobs.node.partition_log import EventualCheckpoint
+from reprise.spark_jobs.node.passive import PassiveStandby
 from reprise.spark_jobs.node.restoring import Prepared
 from reprise.spark_jobs.node.runtime import OperatorRuntime, Runtime, SourceRuntime
+from reprise.spark_jobs.node.standbys import KeptOutput, promoted
 from reprise.spark_jobs.node.state_tables import STAGED, first_staged
-from reprise.spark_jobs.sinks import Opening, Owner, Sink
+from reprise.spark_jobs.node.upstream_backup import begin_again
+from reprise.spark_jobs.sinks import Opening, Owner, Sink, said_by_sink
 from reprise.spark_jobs.sinks.url import file_sink
-from reprise.spark_jobs.state.checkpoints import CheckpointStore
+from reprise.spark_jobs.state.checkpoints import CheckpointStore, said_by_store
 from reprise.spark_jobs.state.local_copies import LocalCopies
 from reprise.spark_jobs.state.snapshot import StateFile
 from reprise.spark_jobs.topology import (
@@ -28,6 +36,7 @@ from reprise.spark_jobs.topology import (
     Partition,
     StreamTopology,
     Topology,
+    is_deterministic,
     make_operator,
     make_sink,
     make_source,
@@ -47,9 +56,23 @@ class Attempt:
     due: float = float("-inf")
     pause_s: float = FIRST_PAUSE_S
 
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """The less, the earlier it has its turn: standbys last."""
+        return self.install.shadow, -self.install.value
+
     def later(self, now: float) -> Attempt:
         """After an attempt that failed."""
         return Attempt(self.install, now + self.pause_s, min(2 * self.pause_s, LONGEST_PAUSE_S))
+
+
+def what_failed(partition: str, install: Install, error: BaseException) -> tuple[FailureKind, str]:
+    """The kind of failure, and in words, where installing a partition has raised.  User code would raise again with the same
+    state.  What a standby has may be to blame itself: then the partition is not set aside, and comes from its checkpoint."""
+    said = f"partition {partition}: {type(error).__name__}: {error}"
+    if install.promotes is None:
+        return FailureKind.POISON, said
+    return FailureKind.OTHER, f"its standby could not take its place: {said}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +86,8 @@ class Preparing:
     resource: StreamTopology
     command: Command
     copies: LocalCopies
+    clock: Callable[[], float]
+    """Monotonic seconds."""
 
     @property
     def waits(self) -> bool:
@@ -72,30 +97,56 @@ class Preparing:
     @property
     def _shows(self) -> OperatorSpec | None:
         """The operator, where its output is shown."""
-        if self.partition.is_source:
+        if self.partition.is_source or self.install.shadow:
             return None
         operator = self.resource.operator(self.partition.place.operator)
         return None if operator.output is None else operator
 
     def __call__(self) -> Prepared:
         """StoreError, SinkError, SourceError, NotYetError: not now; another CheckpointError: this checkpoint is bad."""
+        began = self.clock()
         store = CheckpointStore(self.command.checkpoints, self.resource.checkpoint.standby, self.copies)
-        tables = state_tables(store, self.install)
+        log, tables = None, None
+        if self.install.sent is not None:
+            log = read_log(store, self.install)
+        else:
+            tables = state_tables(store, self.install)
+        seconds = self.clock() - began
+        return replace(self._opened(log, tables), seconds=seconds)
+
+    def _opened(self, log: EventualCheckpoint | None, tables: Tables | None) -> Prepared:
+        if log is not None:
+            return Prepared(sink=None if self._shows is None else self._sink(self._shows, {}), log=log)
         if self.partition.is_source:
             return Prepared(tables, make_source(self.resource.source(self.partition.place.operator)))
         return Prepared(tables, sink=None if self._shows is None else self._sink(self._shows, tables or {}))
 
-    def installed(self, prepared: Prepared, topology: Topology, budget: Budget) -> Runtime:
+    def installed(
+        self, prepared: Prepared, topology: Topology, budget: Budget, standby: Runtime | None = None
+    ) -> Runtime:
         """The runtime of the partition at the position of its snapshot.  Calls `initial` and `restore` of user code, while
         nothing else of the node runs, as nothing says that they may be called beside `step`.  Raises what they raise; what
-        was opened is closed then."""
+        was opened is closed then.  `standby`: what is here already, if that is to be promoted."""
+        began = self.clock()
         try:
+            if self.install.promotes is not None:
+                if isinstance(standby, PassiveStandby):
+                    return self._out_of(standby, prepared, topology, budget)
+                assert isinstance(standby, OperatorRuntime)
+                promoted(standby, prepared.sink, self.install.position)
+                return standby
+            if self.install.shadow and self.resource.operator(self.partition.place.operator).passive:
+                return PassiveStandby(self.partition, self.installation, budget)
             if prepared.source is None:
                 runtime: Runtime = self._operator(prepared, topology, budget)
             else:
                 runtime = self._reader(prepared, prepared.source, budget)
             if self.resource.checkpoint.induced:
                 begin(runtime, topology, prepared.tables)
+            if self.install.file is not None:
+                seconds = prepared.seconds + self.clock() - began
+                slots = 0 if prepared.log is None else prepared.log.found.extent
+                runtime.loaded = Loaded(size_of(self.install.file), seconds, slots)
             return runtime
         except BaseException:
             prepared.close()
@@ -109,28 +160,50 @@ class Preparing:
             reader.forgotten = self.install.since
         return reader
 
+    def _out_of(
+        self, standby: PassiveStandby, prepared: Prepared, topology: Topology, budget: Budget
+    ) -> OperatorRuntime:
+        """The partition at the position of its passive standby, with the output that is kept there."""
+        found = Prepared(standby.copy.tables(), sink=prepared.sink)
+        runtime = self._operator(found, topology, budget)
+        runtime.buffers = standby.buffers
+        runtime.owed = runtime.position in self.command.punctuations  # nobody else tells it so
+        return runtime
+
     def _operator(self, prepared: Prepared, topology: Topology, budget: Budget) -> OperatorRuntime:
         partition, position = self.partition, self.install.position
         operator = make_operator(self.resource.operator(partition.place.operator))
         tables, sink = prepared.tables, prepared.sink
-        state = operator.initial(partition.place) if tables is None else None  # `restore` gives it
-        runtime = OperatorRuntime(partition, operator, state, position, budget, sink)
+        if self.install.shadow and self.resource.operator(partition.place.operator).output is not None:
+            sink = KeptOutput(position)
+        kind = ArrivalRuntime if self.resource.arrival else OperatorRuntime
+        runtime = logged(partition, operator, self.resource, self.install, budget, sink, self.clock) or kind(
+            partition, operator, None, position, budget, sink
+        )
         runtime.paged = self.resource.checkpoint.paged
         held_back = any(name.startswith(STAGED) for name in tables or {})
         if sink is not None and (held_back or not replayable(partition.id, self.resource, topology)):
             runtime.staged = {}  # also where other code, now replayable, goes on from output that was not shown yet
+        if prepared.log is not None:
+            assert isinstance(runtime, LoggedRuntime)
+            runtime.begin(prepared.log)
+            return runtime
         if tables is not None:
             runtime.restore(tables)
             return runtime
+        runtime.state = operator.initial(partition.place)
         runtime.watermark = self.install.watermark
         if position:
             for target in runtime.feedback:
                 runtime.buffers[target].put(position, None, b"")
+        if self.install.replays_to is not None:
+            begin_again(runtime, self.install.replays_to)
         return runtime
 
     def _sink(self, operator: OperatorSpec, tables: Tables) -> Sink:
         assert operator.output is not None
-        place, position = self.partition.place, self.install.position
+        place, install = self.partition.place, self.install
+        position = next(k for k in (install.sent, install.replays_to, install.position) if k is not None)
         shown = min(position, first_staged(tables, position + 1) - 1)
         if self.install.shown is not None:
             shown = self.install.shown
@@ -138,9 +211,10 @@ class Preparing:
         owner = Owner.of(self.command.stream, self.installation)
         try:
             sink.open(Opening(f"{self.resource.namespace}.{self.resource.name}", place, owner, shown))
-            for batch in range(shown + 1, position + 1) if self.install.shown is not None else ():
-                sink.mark(batch)  # nobody makes it, and what was shown of it meanwhile stays
-                sink.write(batch, None)
+            with said_by_sink():
+                for batch in range(shown + 1, position + 1) if self.install.shown is not None else ():
+                    sink.mark(batch)  # nobody makes it, and what was shown of it meanwhile stays
+                    sink.write(batch, None)
         except OSError as error:
             raise SinkError(str(error)) from error
         return sink
@@ -150,15 +224,15 @@ def state_tables(store: CheckpointStore, install: Install) -> Tables | None:
     """The stored state, None where none is needed.  StoreError: not now; another CheckpointError: this checkpoint is bad."""
     if install.file is None:
         return None
-    try:
-        return store.read_state(StateFile.from_json(install.file))
-    except CheckpointError:
-        raise
-    except Exception as error:  # a store's client library raises what it likes
-        raise StoreError(f"{install.file['path']}: {type(error).__name__}: {error}") from error
+    file = StateFile.from_json(install.file)
+    with said_by_store(file.path):
+        return store.read_state(file)
 
 
 def replayable(output: str, resource: StreamTopology, topology: Topology) -> bool:
-    """Whether a replay of this output partition gives the same rows: everything upstream is deterministic."""
+    """Whether a replay of this output partition gives the same rows: everything upstream is deterministic, and applied in
+    one order."""
+    if resource.arrival:
+        return False
     needs = {topology.partitions[p].place.operator for p in topology.queries[output].partitions}
-    return all(make_operator(o).kind.deterministic for o in resource.operators if o.name in needs)
+    return all(is_deterministic(o) for o in resource.operators if o.name in needs)

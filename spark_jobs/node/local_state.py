@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.node.channels import CHANNELS, Row, held, table_of
+from reprise.spark_jobs.node.command import Command
 from reprise.spark_jobs.node.induced import INDUCED
+from reprise.spark_jobs.node.logged import LoggedRuntime
+from reprise.spark_jobs.node.partition_log import Sealed
 from reprise.spark_jobs.node.runtime import OperatorRuntime, Runtime, SourceRuntime
 from reprise.spark_jobs.node.state_tables import MARKS, MARKS_ALONE, WATERMARK, watermark_table
 from reprise.spark_jobs.pages import Parts
@@ -32,32 +34,47 @@ class LocalState:
     watermark: int | None = None
     forced: bool = False
     """Whether messages have forced it."""
+    sealed: Sealed | None = None
+    """What is stored of a partition that has a log, instead of tables."""
 
 
-def asked(asked_for: int | None, stored: int, position: int) -> bool:
-    """Whether a partition that has just come to `position` is to store itself; `stored`: where it did so last."""
-    return asked_for is not None and stored < asked_for <= position
+def asked(runtime: Runtime, command: Command, stored: int) -> bool:
+    """Whether a partition that has just come to its position is to store itself; `stored`: where it did so last."""
+    at, asked_for = runtime.position, command.snapshot.get(runtime.partition.id)
+    if at < runtime.replays_to:
+        return False
+    if at in command.punctuations:
+        return stored < at  # one that applies in the order of arrival goes on at the same position
+    return asked_for is not None and stored < asked_for <= at
 
 
-def rows_of(runtime: Runtime, covered: Positions, log: str) -> list[Row]:
-    """The output that a snapshot taken now holds.  `covered`: what each reader has stored; `log`: `memory` or
-    `checkpointed`.
+def rows_of(runtime: Runtime, command: Command, log: str) -> list[Row]:
+    """The output that a snapshot taken now holds.  `log`: `memory` or `checkpointed`.
 
     LostOutputError: output that was spilled is gone.  OSError: it cannot be read now.
     """
     if isinstance(runtime, SourceRuntime):
         return []  # it is read again
-    position, rows = runtime.position, list[Row]()
+    position, rows, sealed = runtime.position, list[Row](), 0
+    if isinstance(runtime, LoggedRuntime) and runtime.log is not None:
+        sealed = runtime.log.sealed_upto(command.retain or position in command.punctuations)
     for target, buffer in runtime.buffers.items():
         if log == "checkpointed":
-            rows += held(buffer, max(buffer.floor, runtime.next_of(target, covered.of(target))), position)
+            needed = runtime.next_of(target, command.covered.of(target))
+            rows += held(buffer, max(buffer.floor, needed, sealed + 1), position)
         elif target in runtime.feedback:
             rows += held(buffer, max(1, position), position)
     return rows
 
 
-def frozen(runtime: Runtime, rows: Sequence[Row]) -> LocalState:
+def frozen(runtime: Runtime, rows: Sequence[Row], command: Command) -> LocalState:
     """The state of a partition with the output that `rows_of` has found.  Raises what `freeze` of user code raises."""
+    if isinstance(runtime, LoggedRuntime) and runtime.log is not None:
+        position = runtime.position
+        runtime.aims(command.within.get(runtime.partition.id))
+        asked_next = {t: runtime.next_of(t, command.covered.of(t)) for t in runtime.buffers}
+        sealed = runtime.log.seal(position, runtime.state, runtime.watermark, rows, asked_next)
+        return LocalState(None, sealed.channels, sealed=sealed)
     if runtime.induced is None:
         return _frozen(runtime, rows)
     forced = runtime.induced.stores(runtime.position)

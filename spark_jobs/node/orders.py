@@ -9,7 +9,7 @@ is as it was: the job fails, and the next orders are whole.  `reprise.spark_jobs
 An order is one JSON object: epoch, job, base (null: whole) and slot; `always` in whole orders; the fields of `EACH` and,
 where they changed, of `HELD`; the ranges of this job; `readers`: operator -> `Told`; `near`, of what the host's partitions
 reach over `forward` edges: target -> (slot, position); `resend`, those of `near` that must be sent everything again; and,
-where there are any, `snapshot`, `skips` and `sealed`.
+where there are any, `snapshot`, `skips`, `sealed`, `standbys`, `causes` and `within`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.contract import Range
 from reprise.spark_jobs.errors import LateRequestError, MissedOrdersError, WireError
-from reprise.spark_jobs.node.command import Command, Install, Order
+from reprise.spark_jobs.node.command import Command, Install, Order, Shadow
 from reprise.spark_jobs.state.skips import Skip
 from reprise.spark_jobs.version import require_same
 
@@ -50,6 +50,9 @@ _OTHERS = (
     "snapshot",
     "skips",
     "sealed",
+    "standbys",
+    "causes",
+    "within",
 )
 ORDER_FIELDS = frozenset((*_OTHERS, *EACH, *HELD))
 """All that an order may have."""
@@ -202,6 +205,9 @@ def _command(order: Order, raw: Mapping[str, Any], book: _Book) -> Command:
         snapshot=raw.get("snapshot", {}),
         skips=tuple(Skip.parse(skip) for skip in raw.get("skips", ())),
         sealed=tuple(raw.get("sealed", ())),
+        standbys={p: Shadow(*told) for p, told in raw.get("standbys", {}).items()},
+        causes=raw.get("causes", {}),
+        within=raw.get("within", {}),
         covered=Positions(**book.held["covered"]),
         routes=_Made(lambda: _routes(book)),
         positions=_Made(lambda: _positions(book)),

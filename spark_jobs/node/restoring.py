@@ -4,8 +4,9 @@ its source or sink, opened.
 A store, a broker or a file system may take seconds to answer, or for ever.  A thread of its own waits for it here;
 the host's thread, on which all partitions of the node work, asks whether it is there, and installs the partition when it is.
 Invariants: the host's thread waits for nothing here; what is no longer wanted (the partition was dropped, or is to begin
-from something else) is never handed out, and its source or sink is closed; and the states that are being read, or wait to be
-installed, are together no larger than `LIMIT`, but one may always be.
+from something else) is never handed out, and its source or sink is closed; the states that are being read, or wait to be
+installed, are together no larger than `LIMIT`, but one may always be; and what standbys begin with holds up no partition: it
+is got one at a time, while no state of a partition is read or waits for that, and is no part of these bounds.
 
 Threads are made as they are needed and end with their work: one that hangs in a client which never answers keeps no other
 partition waiting, up to `MOST_THREADS` of them.
@@ -15,14 +16,16 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 
 from polars.exceptions import PanicException
 
 from reprise.spark_jobs.contract import Source, Tables
+from reprise.spark_jobs.node.partition_log import EventualCheckpoint
+from reprise.spark_jobs.platform import PLATFORM, Platform
 from reprise.spark_jobs.sinks import Sink
 
 log = logging.getLogger("reprise.node")
@@ -39,11 +42,15 @@ SLOW_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What a partition begins with: its stored state, and its source or its sink, opened; None: it has none."""
+    """What a partition begins with: its stored state, and its source or its sink, opened; None: it has none.  `log`: what is
+    stored of it, where that is slot by slot."""
 
     tables: Tables | None = None
     source: Source | None = None
     sink: Sink | None = None
+    log: EventualCheckpoint | None = None
+    seconds: float = 0.0
+    """That it took to read."""
 
     def close(self) -> None:
         """Give back connections, where no partition was made of it."""
@@ -65,6 +72,7 @@ class _Preparation:
     prepare: Callable[[], Prepared]
     asked: float
     value: float = 0.0
+    standby: bool = False
     stage: _Stage = _Stage.QUEUED
     told: bool = False
     dropped: bool = False
@@ -75,13 +83,18 @@ class _Preparation:
 class Restorer:
     """The preparations of one host, those of the greatest value first and else as they were asked for."""
 
-    def __init__(self, limit: int = LIMIT, clock: Callable[[], float] = time.monotonic) -> None:
-        self._limit, self._clock = limit, clock
+    def __init__(
+        self, limit: int = LIMIT, clock: Callable[[], float] | None = None, platform: Platform = PLATFORM
+    ) -> None:
+        self._limit, self._clock, self._begin = limit, clock or platform.elapsed, platform.begin
         self._changed = threading.Condition()
         self._wanted: dict[str, _Preparation] = {}
         self._threads = 0
+        """Those of partitions."""
         self._held = 0
         """Bytes of states that are being read or wait to be installed, also of those that nobody wants any more."""
+        self._standby: _Preparation | None = None
+        """That of a standby which has begun and is not over, also if nobody wants it any more."""
 
     def ask(
         self,
@@ -90,12 +103,13 @@ class Restorer:
         size: int,
         prepare: Callable[[], Prepared],
         value: float = 0.0,
+        standby: bool = False,
     ) -> Prepared | None:
         """What `prepare` has made for this installation, handed out once; None: not yet, ask again.
 
         The first call has it begun; `size`: bytes of the state that it reads; `value`: the greater, the earlier its turn
-        comes among those that wait.  Raises what `prepare` has raised, and the
-        next call has it begun anew.
+        comes among those that wait; `standby`: it is for one.  Raises what `prepare` has raised, and the next call has it
+        begun anew.
         """
         with self._changed:
             found = self._wanted.get(partition)
@@ -104,7 +118,7 @@ class Restorer:
                 found = None
             if found is None:
                 found = self._wanted[partition] = _Preparation(
-                    installation, size, prepare, self._clock(), value
+                    installation, size, prepare, self._clock(), value, standby
                 )
                 self._begin_more()
             if found.stage is not _Stage.DONE:
@@ -145,16 +159,27 @@ class Restorer:
         found.dropped = True
         if found.stage is _Stage.DONE:
             self._release(found)
-            threading.Thread(target=_close, args=(found.prepared,), name="dropped", daemon=True).start()
+            self._begin(partial(_close, found.prepared), "dropped")
 
     def _release(self, found: _Preparation) -> None:
-        self._held -= found.size
+        if found.standby:
+            self._standby = None
+        else:
+            self._held -= found.size
         self._begin_more()
 
     def _begin_more(self) -> None:
-        begun = sum(p.stage is _Stage.UNDER_WAY for p in self._wanted.values())
-        holding = any(p.stage is not _Stage.QUEUED for p in self._wanted.values())
-        queued = [p for p in self._wanted.values() if p.stage is _Stage.QUEUED]
+        self._begin_partitions([p for p in self._wanted.values() if not p.standby])
+        queued = [p for p in self._wanted.values() if p.standby and p.stage is _Stage.QUEUED]
+        if self._standby is None and queued and not any(map(_comes_first, self._wanted.values())):
+            self._standby = found = max(queued, key=lambda one: one.value)
+            found.stage = _Stage.UNDER_WAY
+            self._begin(partial(self._work, found), "restoring")
+
+    def _begin_partitions(self, wanted: Sequence[_Preparation]) -> None:
+        begun = sum(p.stage is _Stage.UNDER_WAY for p in wanted)
+        holding = any(p.stage is not _Stage.QUEUED for p in wanted)
+        queued = [p for p in wanted if p.stage is _Stage.QUEUED]
         for found in sorted(queued, key=lambda one: -one.value):
             if begun >= PARALLEL or self._threads >= MOST_THREADS:
                 return
@@ -164,7 +189,7 @@ class Restorer:
             begun, holding = begun + 1, True
             self._threads += 1
             self._held += found.size
-            threading.Thread(target=self._work, args=(found,), name="restoring", daemon=True).start()
+            self._begin(partial(self._work, found), "restoring")
 
     def _work(self, found: _Preparation) -> None:
         prepared: Prepared | None = None
@@ -177,14 +202,21 @@ class Restorer:
             # user code that ends its process, as it thinks: its partition alone fails
             error = RuntimeError(f"{type(raised).__name__}: {raised}")
         with self._changed:
-            self._threads -= 1
+            self._threads -= not found.standby
             found.prepared, found.error, found.stage = prepared, error, _Stage.DONE
             if dropped := found.dropped:
-                self._held -= found.size
-            self._begin_more()
+                self._release(found)
+            else:
+                self._begin_more()
             self._changed.notify_all()
         if dropped:
             _close(prepared)
+
+
+def _comes_first(one: _Preparation) -> bool:
+    """Whether standbys wait for it: a partition whose turn has not come, or whose state is being read."""
+    queued, reads = one.stage is _Stage.QUEUED, one.stage is _Stage.UNDER_WAY and one.size > 0
+    return not one.standby and (queued or reads)
 
 
 def _close(prepared: Prepared | None) -> None:

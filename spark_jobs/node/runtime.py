@@ -22,15 +22,14 @@ from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.contract import Inbox, Input, Operator, Range, Source, Tables, require_table
 from reprise.spark_jobs.errors import (
     EncodeError,
-    FencedError,
     LostOutputError,
     NotYetError,
-    SinkError,
     SourceError,
     StepError,
 )
 from reprise.spark_jobs.node.buffers import IN_FLIGHT, Budget, EdgeBuffer
 from reprise.spark_jobs.node.channels import CHANNELS, put_back
+from reprise.spark_jobs.node.command import Command, Loaded
 from reprise.spark_jobs.node.induced import INDUCED, Induced
 from reprise.spark_jobs.node.skipping import NOTHING, begin_anew
 from reprise.spark_jobs.node.state_tables import (
@@ -45,7 +44,7 @@ from reprise.spark_jobs.node.wire import Message, decode_table, encode_table
 from reprise.spark_jobs.operators.frames import END_OF_TIME
 from reprise.spark_jobs.operators.paged import freezer
 from reprise.spark_jobs.pages import Parts
-from reprise.spark_jobs.sinks import Sink
+from reprise.spark_jobs.sinks import Sink, said_by_sink
 from reprise.spark_jobs.state.ledger import has_ended
 from reprise.spark_jobs.topology import Partition, route
 
@@ -67,18 +66,16 @@ class Runtime(ABC):
     """What sources and operators have in common."""
 
     def __init__(self, partition: Partition, position: int, budget: Budget) -> None:
-        self.partition = partition
-        self.position = position
-        self.skipped = NOTHING
+        self.partition, self.position, self.skipped = partition, position, NOTHING
         self.inbox: dict[str, dict[int, Message]] = {u.partition: {} for u in partition.upstream}
         self.unfinished: Output | None = None
         self.owed = False
-        """Whether it is to be stored as it is now, and is not yet: its sink does not show what led to it, or a disk did not
-        answer.  It goes no further until then."""
+        """Whether it is to be stored as it is now, and is not yet (its sink, or a disk).  It goes no further until then."""
         self.induced: Induced | None = None
         """What communication-induced checkpoints know of it."""
-        self.cpu_s = 0.0
-        self.input_bytes = 0
+        self.replays_to, self.loaded = 0, Loaded()
+        """Batches up to here are stepped once more and nothing else: nobody needs what they give."""
+        self.cpu_s, self.cpu_clock, self.input_bytes, self.input_rows = 0.0, time.thread_time, 0, 0
         self.feedback = {t for d in partition.downstream if d.feedback for t in d.targets}
         self.buffers = {
             t: EdgeBuffer(partition.id, t, budget, first, floor=first)
@@ -189,6 +186,9 @@ class Runtime(ABC):
     def advance(self, wanted: Callable[[str], bool]) -> bool:
         """Apply the next batch if it can be applied; says whether it was."""
 
+    def told(self, command: Command) -> None:  # noqa: B027 - most apply in one order
+        """What a job's orders say of the order in which it applies."""
+
     def loops(self) -> dict[str, bytes]:
         """The last output over feedback edges by target, encoded: the state of the partition holds it for the next batch.
         OSError where spilled output cannot be read now."""
@@ -264,13 +264,14 @@ class SourceRuntime(Runtime):
         batch = self.position + 1
         if batch > self.horizon or not self._readable(batch):
             return False
-        began = time.thread_time()
+        began = self.cpu_clock()
         table, watermark = self._read(batch)
         self.emit(Output(batch, watermark, table), wanted)
         self.position = batch
         if table is not None:
             self.input_bytes += table.nbytes
-        self.cpu_s += time.thread_time() - began
+            self.input_rows += table.num_rows
+        self.cpu_s += self.cpu_clock() - began
         return True
 
     def pending(self, target: str, applied: int, window: int) -> Iterator[tuple[Message, bytes]]:
@@ -326,9 +327,7 @@ class OperatorRuntime(Runtime):
         sink: Sink | None,
     ) -> None:
         super().__init__(partition, position, budget)
-        self.operator = operator
-        self.state = state
-        self.sink = sink
+        self.operator, self.state, self.sink = operator, state, sink
         self.needs = tuple((u.partition, 1 if u.feedback else 0) for u in partition.upstream)
         self.staged: dict[int, pa.Table | None] | None = None
         """Output not yet shown, where a replay could differ: it becomes visible with the checkpoint that covers it."""
@@ -372,14 +371,15 @@ class OperatorRuntime(Runtime):
         batch = self.position + 1
         if self.unfinished is None and not self._ready(batch):
             return False
-        began = time.thread_time()
+        began = self.cpu_clock()
         try:
             if self.unfinished is None:
                 self.unfinished = self._step(batch)
-            self._hand_over(self.unfinished)
-            self.emit(self.unfinished, wanted)
+            if batch > self.replays_to:
+                self._hand_over(self.unfinished)
+                self.emit(self.unfinished, wanted)
         finally:
-            self.cpu_s += time.thread_time() - began
+            self.cpu_s += self.cpu_clock() - began
         self.unfinished = None
         self.position = batch
         if batch in self.skipped.anew:
@@ -403,27 +403,24 @@ class OperatorRuntime(Runtime):
             return
         if self.staged is not None:
             if self.sink is not None and self.skipped.marks(output.batch):
-                self.sink.mark(output.batch)  # it may be shown when the skip is no longer told
+                with said_by_sink():
+                    self.sink.mark(output.batch)  # it may be shown when the skip is no longer told
             self.staged[output.batch] = output.table
         else:
             self._write(output.batch, output.table)
         output.handed = True
 
     def _write(self, batch: int, table: pa.Table | None) -> None:
-        """A sink's client library may raise what it likes: what is none of the sink's own errors passes, as SinkError.
-        Rows that cannot be encoded never can."""
+        """Rows that cannot be encoded never can; all else passes."""
         if self.sink is None:
             return
         try:
-            if self.skipped.marks(batch):
-                self.sink.mark(batch)
-            self.sink.write(batch, table)
-        except (SinkError, NotYetError, FencedError, StepError, OSError):
-            raise
+            with said_by_sink():
+                if self.skipped.marks(batch):
+                    self.sink.mark(batch)
+                self.sink.write(batch, table)
         except EncodeError as error:
             raise self._step_error(batch, error) from error
-        except Exception as error:
-            raise SinkError(f"{type(error).__name__}: {error}") from error
 
     def _step(self, batch: int) -> Output:
         heard = self._heard(batch)
@@ -437,12 +434,16 @@ class OperatorRuntime(Runtime):
             Input(m.source.rpartition(".")[0], m.source, m.table) for m in messages if m.table is not None
         )
         self.input_bytes += sum(i.table.nbytes for i in inputs)
+        self.input_rows += sum(i.table.num_rows for i in inputs)
         try:
-            self.state, table = self.operator.step(self.state, Inbox(batch, self.watermark, inputs))
+            self.state, table = self._applied(Inbox(batch, self.watermark, inputs))
             require_table(table)
         except Exception as error:
             raise self._step_error(batch, error) from error
         return Output(batch, self.watermark, table)
+
+    def _applied(self, inbox: Inbox) -> tuple[Any, pa.Table | None]:
+        return self.operator.step(self.state, inbox)
 
     def _heard(self, batch: int) -> list[tuple[str, int]]:
         return [(u, d) for u, d in self.needs if batch > d and not self.skipped.lacks(u, batch - d)]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from reprise.spark_jobs.errors import WAITS, NotYetError
 from reprise.spark_jobs.node.busy import Activity, Note
 from reprise.spark_jobs.node.command import Command
+from reprise.spark_jobs.node.passive import DeltaSender
 from reprise.spark_jobs.node.runtime import OperatorRuntime, Runtime, SourceRuntime
 from reprise.spark_jobs.node.wire import HeaderKey, Message, decode_table, header_key
 
@@ -32,18 +33,24 @@ class Sender:
     """What was ever sent to other nodes beside rows."""
     confirmed: dict[str, int] = field(default_factory=dict)
     """Targets elsewhere -> the last batch that they have applied, as their nodes have said since the driver last did."""
+    deltas: DeltaSender = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.deltas = DeltaSender(self.say, self.busy)
 
     def hand_over(self, partition: str, command: Command) -> None:
         """Messages for partitions of this very node need no shuffle."""
         runtime = self.runtimes.get(partition)
-        if runtime is None:
+        if runtime is None or command.silent(partition):
             return
         for target in runtime.buffers:
             if partition not in self.runtimes:
                 break
-            reader = self.runtimes.get(target)
-            if isinstance(reader, OperatorRuntime) and command.routes.get(target) == command.slot:
-                for message, body in self._pending(runtime, target, reader.position, command.window):
+            reader, stands_by = self.runtimes.get(target), command.silent(target)
+            here = stands_by or command.routes.get(target) == command.slot
+            if isinstance(reader, OperatorRuntime) and here:
+                send = self._to_standby if stands_by else self._pending
+                for message, body in send(runtime, target, reader.position, command.window):
                     reader.deliver(
                         Message(
                             message.source,
@@ -64,6 +71,8 @@ class Sender:
         left: dict[int, float] = {}
         headers: set[tuple[int, HeaderKey]] = set()
         for runtime in self._ordered():
+            if command.silent(runtime.partition.id):
+                continue
             for target in runtime.buffers:
                 slot = command.routes.get(target)
                 if slot is None or slot == command.slot or slot in without or left.get(slot, limit) <= 0:
@@ -81,12 +90,30 @@ class Sender:
                         break
                 if runtime.partition.id not in self.runtimes:
                     break
+            for target, shadow in command.standbys.items():
+                active = not shadow.every and shadow.slot not in (command.slot, *without)
+                if active and target in runtime.buffers:
+                    found = self._to_standby(runtime, target, shadow.position, command.window)
+                    by_slot.setdefault(shadow.slot, []).extend(found)
+        for slot, message, body in self.deltas.outgoing(self.runtimes, command):
+            by_slot.setdefault(slot, []).append((message, body))
         return {slot: messages for slot, messages in by_slot.items() if messages}
 
     def _ordered(self) -> list[Runtime]:
         found = list(self.runtimes.values())
         self._turn = (self._turn + 1) % max(len(found), 1)
         return found[self._turn :] + found[: self._turn]
+
+    def _to_standby(self, runtime: Runtime, target: str, applied: int, window: int) -> Sent:
+        """What can be sent now to the standby of a target: from the same buffer, which has a cursor for it, too."""
+        buffer = runtime.buffers[target]
+        if not buffer.standby or runtime.partition.id not in self.runtimes:
+            return []
+        buffer.cursor, buffer.standby = buffer.standby, buffer.cursor
+        try:
+            return list(self._pending(runtime, target, applied, window))
+        finally:
+            buffer.cursor, buffer.standby = buffer.standby, buffer.cursor
 
     def _pending(
         self, runtime: Runtime, target: str, applied: int, window: int

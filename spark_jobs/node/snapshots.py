@@ -13,7 +13,6 @@ client raises is reported and tried again: nothing ends the thread, as no partit
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from polars.exceptions import PanicException
 from reprise.spark_jobs.node.command import Ack
 from reprise.spark_jobs.node.local_state import LocalState
 from reprise.spark_jobs.pages import Parts
+from reprise.spark_jobs.platform import PLATFORM, Platform
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.page_file import OvertakenError, PagedState, tables_alone
 from reprise.spark_jobs.state.snapshot import StateFile
@@ -53,18 +53,17 @@ class FrozenState:
 class SnapshotWriter:
     """One thread that stores snapshots in the order they were taken; `host` goes into the file names."""
 
-    def __init__(self, store: CheckpointStore, host: str) -> None:
+    def __init__(self, store: CheckpointStore, host: str, platform: Platform = PLATFORM) -> None:
         self._store = store
         self._host = host
-        self._jobs: queue.Queue[FrozenState | None] = queue.Queue()
+        self._jobs = platform.queue()
         self._lock = threading.Lock()
         self._acks: list[Ack] = []
         self._problems: list[str] = []
         self._open: Collection[int] = ()
         self._installed: Mapping[str, str] | None = None
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="snapshots", daemon=True)
-        self._thread.start()
+        self._closing = platform.event()
+        self._thread = platform.begin(self._work, "snapshots")
 
     def submit(self, partition: str, installation: str, position: int, encode: Encode | None) -> None:
         """Store a snapshot later; one without state is acknowledged at once."""
@@ -76,7 +75,7 @@ class SnapshotWriter:
 
     def submit_local(self, partition: str, installation: str, position: int, state: LocalState) -> None:
         """The same for one that the partition takes by its own clock."""
-        if state.encode is None:
+        if state.encode is None and state.sealed is None:
             with self._lock:
                 self._acks.append(
                     Ack(
@@ -84,7 +83,7 @@ class SnapshotWriter:
                     )
                 )
         else:
-            self._jobs.put(FrozenState(partition, installation, position, state.encode, state))
+            self._jobs.put(FrozenState(partition, installation, position, state.encode or dict, state))
 
     def is_full(self, partition: str) -> bool:
         """Whether as many snapshots of a partition wait as there may be: each holds memory, and one that messages force
@@ -141,8 +140,23 @@ class SnapshotWriter:
                         self._acks.append(ack)
 
     def _stored(self, job: FrozenState) -> Ack:
-        file = self._write(job, f"{self._host}.{job.installation}")
-        local = job.local or LocalState(None)
+        writer, local = f"{self._host}.{job.installation}", job.local or LocalState(None)
+        if (sealed := local.sealed) is not None:
+            segment = sealed.encode()
+            file = self._store.write_segment(
+                job.position, job.partition, writer, segment.data, segment.others, segment.others_bytes
+            )
+            sealed.is_stored(file)
+            return Ack(
+                job.partition,
+                job.installation,
+                sealed.since,
+                file.to_json(),
+                sealed.channels,
+                sent=sealed.batch,
+                footprints=segment.footprints,
+            )
+        file = self._write(job, writer)
         return Ack(
             job.partition, job.installation, job.position, file.to_json(), local.channels, forced=local.forced
         )

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from reprise.spark_jobs.arrow_stream import from_stream, to_stream
 from reprise.spark_jobs.errors import WireError
 
 _FRAME = struct.Struct(">II")
@@ -50,18 +51,12 @@ def encode_table(table: pa.Table | None) -> bytes:
     """An Arrow IPC stream; empty bytes for no rows."""
     if table is None or table.num_rows == 0:
         return b""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table.combine_chunks())
-    return bytes(sink.getvalue())
+    return bytes(to_stream(table.combine_chunks()))
 
 
 def decode_table(data: bytes | memoryview) -> pa.Table | None:
     """The inverse of `encode_table`."""
-    if len(data) == 0:
-        return None
-    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
-        return reader.read_all()
+    return from_stream(data) if len(data) else None
 
 
 def pack(messages: Iterable[tuple[Message, bytes]]) -> bytes:

@@ -9,7 +9,7 @@ state once; so a replay gives the same bits in floating point too.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +76,13 @@ def parse_aggregates(forms: Mapping[str, str], field: str = "aggregate") -> tupl
             raise SpecError(f"{field}.{name}", f"{form!r} is not an aggregate; write {known}")
         parsed.append(Aggregate(str(name), match[1], match[2]))
     return tuple(parsed)
+
+
+def require_other_names(aggregates: Sequence[Aggregate], keys: Collection[str]) -> None:
+    """SpecError for an aggregate that is named as a key column is."""
+    for each in aggregates:
+        if each.name in keys:
+            raise SpecError(f"aggregate.{each.name}", "is the name of a key column")
 
 
 def require_columns(columns: Columns, aggregates: Sequence[Aggregate]) -> None:

@@ -6,21 +6,28 @@ appearance.  A consumer that keeps the last row of each key therefore holds exac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
 from reprise.spark_jobs.contract import Columns, Inbox, Place, Tables
-from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators import slots as slotted
-from reprise.spark_jobs.operators.aggregates import ROWS, parse_aggregates, partials, require_columns
+from reprise.spark_jobs.operators.aggregates import (
+    ROWS,
+    parse_aggregates,
+    partials,
+    require_columns,
+    require_other_names,
+)
 from reprise.spark_jobs.operators.frames import inbox_table, one_row, rows
 from reprise.spark_jobs.operators.keys import KeyIndex, group
 from reprise.spark_jobs.operators.latest import LatestRows, LatestRowsOperator
 from reprise.spark_jobs.operators.paged import PagedOperator
 from reprise.spark_jobs.operators.parameters import names
 from reprise.spark_jobs.operators.slots import Accumulators
+from reprise.spark_jobs.operators.slotted import Changes, KeySlots
 from reprise.spark_jobs.pages import Parts
 from reprise.spark_jobs.topology.columns import merged, require
 
@@ -31,18 +38,18 @@ class KeyedState:
 
     index: KeyIndex
     values: Accumulators = field(default_factory=Accumulators)
+    known: int = 0
+    """Keys before the last step."""
 
 
-class KeyedAggregate(PagedOperator):
+class KeyedAggregate(PagedOperator, KeySlots):
     """Aggregates by `keys` over everything seen so far; emits the keys that changed, with their
     aggregates."""
 
     def __init__(self, keys: Sequence[str], aggregate: Mapping[str, str]) -> None:
         self.keys = names(keys, "keys")
         self.aggregates = parse_aggregates(aggregate)
-        for each in self.aggregates:
-            if each.name in self.keys:
-                raise SpecError(f"aggregate.{each.name}", "is the name of a key column")
+        require_other_names(self.aggregates, self.keys)
         self._names = tuple(dict.fromkeys([ROWS, *(n for a in self.aggregates for n in a.accumulators)]))
 
     def output_columns(self, inputs: Mapping[str, Columns]) -> Columns:
@@ -55,6 +62,7 @@ class KeyedAggregate(PagedOperator):
         return KeyedState(KeyIndex(self.keys))
 
     def step(self, state: KeyedState, inbox: Inbox) -> tuple[KeyedState, pa.Table | None]:
+        state.known = state.index.size
         table = inbox_table(inbox)
         if table is None:
             return state, None
@@ -81,6 +89,19 @@ class KeyedAggregate(PagedOperator):
     def restore(self, place: Place, tables: Tables) -> KeyedState:
         index = KeyIndex(self.keys, tables["keys"], one_row(tables["meta"])["slots"])
         return KeyedState(index, slotted.restore(tables["values"]))
+
+    @property
+    def slot_columns(self) -> tuple[str, ...]:
+        return self._columns()
+
+    def changes(self, state: KeyedState) -> Changes:
+        return Changes(range(state.known, state.index.size))
+
+    def open_slots(self, state: KeyedState) -> Sequence[Hashable]:
+        return range(state.index.size)
+
+    def load(self, place: Place, table: pa.Table | None, rest: Mapping[str, Any]) -> KeyedState:
+        return self.initial(place) if table is None else KeyedState(*self.loaded(table))
 
 
 class KeyedCount(KeyedAggregate):

@@ -114,7 +114,7 @@ class KeyIndex:
 
     def find(self, groups: Groups) -> Ints:
         """The slot of each group's key; -1 for unknown keys."""
-        values = _values(groups.keys, self.by, groups.size)
+        values = values_of(groups.keys, self.by, groups.size)
         return np.fromiter(map(self._slots.get, values, repeat(-1)), np.int64, groups.size)
 
     def keys(self, slots: Ints) -> pa.Table:
@@ -134,14 +134,24 @@ class KeyIndex:
         return KeyIndex(self.by, self.keys(slots), len(slots))
 
     def _add(self, keys: pa.Table, count: int) -> None:
-        values = _values(keys, self.by, count)
+        values = values_of(keys, self.by, count)
         self._slots.update(zip(values, range(self.size, self.size + count), strict=True))
         if self.by:
             self._keys.append(keys)
         self.size += count
 
 
-def _values(keys: pa.Table, by: Sequence[str], count: int) -> list[Hashable]:
+def ranks(codes: Ints) -> Ints:
+    """How many rows with its code are before each row."""
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    found = np.empty(len(codes), np.int64)
+    found[order] = np.arange(len(codes)) - np.repeat(starts, np.diff(starts, append=len(codes)))
+    return found
+
+
+def values_of(keys: pa.Table, by: Sequence[str], count: int) -> list[Hashable]:
+    """Keys as values that a dict finds again; `count`: how many there are, where `by` names no column."""
     if not by:
         return [()] * count
     columns = [_hashable(keys.column(name)) for name in by]

@@ -8,7 +8,7 @@ whoever writes next copies what it writes to.  Invariant: an array handed out by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +41,35 @@ class Accumulators:
         for name, value in values.items():
             array = self._arrays[name]
             array[slots] = combine(name, array[slots], value)
+
+    def put(self, slots: Ints, values: Partials) -> None:
+        """The same, instead of what these slots had."""
+        values = self.fit(values)
+        self._own(max(self.size, int(slots.max()) + 1), values)
+        if self._pages is not None:
+            self._pages.touch(slots)
+        for name, value in values.items():
+            self._arrays[name][slots] = value
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all arrays."""
+        return tuple(self._arrays)
+
+    @property
+    def types(self) -> dict[str, str]:
+        """Types of all arrays, as numpy writes them."""
+        return {name: array.dtype.str for name, array in self._arrays.items()}
+
+    def retype(self, types: Mapping[str, str]) -> None:
+        """Give arrays these types, also those that were never written.  ValueError where one has values of another."""
+        for name, kind in types.items():
+            array = self._arrays.get(name)
+            if array is not None and array.dtype != kind and not _only_nulls(name, self._arrays):
+                raise ValueError(f"{name} has values of {array.dtype}, not {kind}")
+            if array is None or array.dtype != kind:
+                size = self.size if array is None else len(array)
+                self._arrays[name] = np.full(size, identity(name, kind), kind)
 
     def gather(self, slots: Ints, names: Sequence[str]) -> Partials:
         """The named values in these slots; names never written are left out."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from reprise.spark_jobs.arrow_stream import from_stream, to_stream
 from reprise.spark_jobs.contract import Inbox, Input, Kind, Operator, Place, Tables
 
 PLACE = Place("operator-under-test", 0, 1)
@@ -104,19 +105,15 @@ def _row_by_row(each: Inbox) -> list[Inbox]:
 
 def stored(tables: Tables) -> Tables:
     """State tables as they come back from a checkpoint: written to bytes and read again."""
-    return {name: pa.ipc.open_stream(as_bytes(table)).read_all() for name, table in tables.items()}
+    return {name: from_stream(as_bytes(table)) for name, table in tables.items()}
 
 
 def as_bytes(table: pa.Table | None) -> bytes:
     """An output as bytes that are equal exactly when schema, rows and their order are."""
     if table is None:
         return b""
-    sink = pa.BufferOutputStream()
-    whole = table.combine_chunks()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        # Rebuilt row by row: slices of the same rows may sit in different buffers.
-        writer.write_table(pa.Table.from_pylist(whole.to_pylist(), schema=table.schema))
-    return bytes(sink.getvalue())
+    # Rebuilt row by row: slices of the same rows may sit in different buffers.
+    return bytes(to_stream(pa.Table.from_pylist(table.combine_chunks().to_pylist(), schema=table.schema)))
 
 
 def _text(table: pa.Table | None) -> str:

@@ -11,7 +11,6 @@ let go.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -42,29 +41,19 @@ from reprise.spark_jobs.operators.keys import KeyIndex, group
 from reprise.spark_jobs.operators.paged import PagedOperator
 from reprise.spark_jobs.operators.parameters import choice, duration_us, names
 from reprise.spark_jobs.operators.slots import Accumulators
+from reprise.spark_jobs.operators.slotted import KEY
+from reprise.spark_jobs.operators.window_slots import PANE, WindowSlots, WindowState
 from reprise.spark_jobs.pages import Parts, pieces
 from reprise.spark_jobs.topology.columns import merged, require
 
 _COMPACT_FROM = 1024
 
 
-@dataclass(slots=True)
-class WindowState:
-    """Panes by start, over the slots of one key index that they share."""
-
-    index: KeyIndex
-    panes: dict[int, Accumulators] = field(default_factory=dict)
-    closed: int | None = None
-    """Windows that end at or before this time are closed: the greatest watermark less lateness so far."""
-    late: int = 0
-    """Rows dropped because all their windows were closed."""
-
-
 Touched = dict[int, Ints]
 """For each pane of a batch, the distinct slots that got rows."""
 
 
-class SlidingWindow(PagedOperator):
+class SlidingWindow(PagedOperator, WindowSlots):
     """Windows of `size` that start every `slide`; rows carry `window_start`, `window_end`, `time` (window_end
     - 1), keys and aggregates.
 
@@ -109,10 +98,19 @@ class SlidingWindow(PagedOperator):
         head = ("window_start", "window_end", "time", *(("window",) if self.label is not None else ()))
         return (*head, *self.keys, *(a.name for a in self.aggregates))
 
+    @property
+    def slot_columns(self) -> tuple[str, ...]:
+        return (*(KEY + name for name in self.keys), PANE)
+
+    @property
+    def offers_slots(self) -> bool:
+        return not self.updates
+
     def initial(self, place: Place) -> WindowState:
         return WindowState(KeyIndex(self.keys))
 
     def step(self, state: WindowState, inbox: Inbox) -> tuple[WindowState, pa.Table | None]:
+        self.begins(state)
         table = inbox_table(inbox)
         touched = self._collect(state, table) if table is not None else {}
         before = state.closed
@@ -154,6 +152,7 @@ class SlidingWindow(PagedOperator):
             parts = partials(values.slice(low, high - low), dense, len(present), self.aggregates)
             for pane in state.panes.values():  # a column has one type in all of them
                 parts = pane.fit(parts)
+            self.takes(state, start, touched[start])
             state.panes.setdefault(start, Accumulators()).update(touched[start], parts)
         return touched
 
@@ -218,10 +217,12 @@ class SlidingWindow(PagedOperator):
         horizon = self._current_end(state, state.closed) if self.updates else state.closed + 1
         gone = [p for p in state.panes if p + self.size < horizon]
         for start in gone:
+            self.lets_go(state, start)
             del state.panes[start]
         if gone and state.index.size >= _COMPACT_FROM:
             live = _union([a.present() for a in state.panes.values()])
             if 2 * len(live) < state.index.size:
+                self.compacts(state, live)
                 state.index = state.index.keep(live)
                 state.panes = {p: a.take(live) for p, a in state.panes.items()}
 

@@ -11,6 +11,7 @@ from reprise.spark_jobs.sinks.files import (
     encoded,
     marked_by,
     marker,
+    said_by_sink,
 )
 
 __all__ = [
@@ -24,4 +25,5 @@ __all__ = [
     "encoded",
     "marked_by",
     "marker",
+    "said_by_sink",
 ]

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -21,7 +22,7 @@ import pyarrow.parquet as pq
 from polars.exceptions import PanicException
 
 from reprise.spark_jobs.contract import Place
-from reprise.spark_jobs.errors import EncodeError, SinkError, StoreError
+from reprise.spark_jobs.errors import EncodeError, FencedError, NotYetError, SinkError, StepError, StoreError
 from reprise.spark_jobs.storage.files import Files
 
 
@@ -199,6 +200,18 @@ class BatchFiles(Sink):
         if not self._swept:
             self._files.sweep(older_s=0.0)
             self._swept = True
+
+
+@contextmanager
+def said_by_sink() -> Iterator[None]:
+    """Around `write` and `mark` of a sink: what its client library raises, and is none of the errors that a sink has, passes
+    as SinkError, so that the batch is given again."""
+    try:
+        yield
+    except (SinkError, NotYetError, FencedError, EncodeError, StepError, OSError):
+        raise
+    except Exception as error:
+        raise SinkError(f"{type(error).__name__}: {error}") from error
 
 
 class FileSink(BatchFiles):

@@ -14,8 +14,8 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 import pyarrow as pa
@@ -28,8 +28,9 @@ from reprise.spark_jobs.state.local_copies import LocalCopies
 from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.state.page_file import PagedState, Span, decode_pages, encode_pages
 from reprise.spark_jobs.state.skips import SkipRecords
-from reprise.spark_jobs.state.snapshot import StateFile
+from reprise.spark_jobs.state.snapshot import Kind, StateFile, folder
 from reprise.spark_jobs.state.state_file import decode_state, encoded
+from reprise.spark_jobs.state.window_log import Segment
 from reprise.spark_jobs.storage.files import Files
 
 log = logging.getLogger("reprise.checkpoints")
@@ -37,6 +38,17 @@ T = TypeVar("T")
 MANIFEST = "COMPLETE.json"
 STREAM = "stream.json"
 """The stream's name: where it can be read, the location is there, and a file that is missing is missing."""
+
+
+@contextmanager
+def said_by_store(path: str) -> Iterator[None]:
+    """Around reads of a state: what a store's client library raises, and is no CheckpointError, passes as StoreError."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except Exception as error:
+        raise StoreError(f"{path}: {type(error).__name__}: {error}") from error
 
 
 class CheckpointStore:
@@ -75,20 +87,24 @@ class CheckpointStore:
 
     def _first_whole(self, read: Callable[[CheckpointStore], T]) -> T:
         """What the location answers, or else the first mirror that can; when none can the location's own error, with what
-        the mirrors said."""
+        the mirrors said.  It names no file where a mirror is not heard, as that may have it: nothing else that needs the
+        file counts as damaged by that."""
         try:
             return read(self)
         except CheckpointError as error:
-            said = [str(error)]
+            said, file = [str(error)], error.file
             for mirror in self._standby:
                 try:
                     found = read(mirror)
                 except CheckpointError as other:
                     said.append(str(other))
+                    file = "" if isinstance(other, StoreError) else file
                     continue
                 log.warning("event=checkpoint-read-from-standby location=%s", mirror._files.name)
                 return found
-            raise type(error)("; ".join(said)) from error
+            together = type(error)("; ".join(said))
+            together.file = file
+            raise together from error
 
     def _read(self, relative: str, accepted: Callable[[bytes], T], part: tuple[int, int] | None = None) -> T:
         """What a file says that has to be there, or bytes `part` of it; `accepted` raises ValueError where they are wrong.
@@ -106,14 +122,14 @@ class CheckpointStore:
             except ValueError as error:
                 wrong = error
         if wrong is not None:
-            raise DamagedError(f"{relative} in {self._files.name} is damaged: {wrong}") from wrong
+            raise DamagedError(f"{relative} in {self._files.name} is damaged: {wrong}", relative) from wrong
         raise self._missing(relative)
 
     def _missing(self, relative: str) -> CheckpointError:
         """Why a file that has to be there cannot be read: only in a location that is there it is missing."""
         name = self._files.name
         if self._files.exists(STREAM):
-            return DamagedError(f"cannot read {relative} in {name}: it is missing")
+            return DamagedError(f"cannot read {relative} in {name}: it is missing", relative)
         return StoreError(f"cannot read {relative} in {name}: there is no stream ({STREAM}) there")
 
     def write_state(self, position: int, partition: str, incarnation: str, tables: Tables) -> StateFile:
@@ -130,6 +146,33 @@ class CheckpointStore:
         file = self._written(state.position, state.path, state.chunks, (state.others, state.state_bytes))
         state.is_stored()
         return file
+
+    def write_segment(
+        self,
+        position: int,
+        partition: str,
+        incarnation: str,
+        data: bytes,
+        others: Sequence[str],
+        others_bytes: int,
+    ) -> StateFile:
+        """Store a segment of a partition's log, which ends with batch `position`; returns what the manifest says of it.
+        `others`: earlier segments that a recovery reads with it, oldest first."""
+        relative = f"{folder(position)}/{partition}.{incarnation}.log"
+        return self._written(position, relative, [data], (tuple(others), len(data) + others_bytes))
+
+    def read_segments(self, file: StateFile) -> list[Segment]:
+        """The segments of a log, newest first.  CheckpointError: one is missing or damaged."""
+        here = None if self._copies is None else self._copies.read(file)
+        newest = Segment.read(self._found_whole(file) if here is None else here)
+        return [newest, *(self._segment(path) for path in reversed(file.others))]
+
+    def _segment(self, path: str) -> Segment:
+        """An earlier segment: the copy that is here, which has the SHA-256 of when it was written, else from where it is
+        found whole."""
+        if self._copies is not None and (here := self._copies.read_named(path)) is not None:
+            return Segment.read(here)
+        return self._first_whole(lambda store: store._read(path, _whole_segment))
 
     def _written(
         self,
@@ -182,6 +225,7 @@ class CheckpointStore:
         text = json.dumps(manifest.to_json(), indent=1)
         self._unsure.add(manifest.position)
         self._others.pop(manifest.position, None)
+        self._cleared.pop(manifest.position, None)
         self._files.replace(_manifest_name(manifest.position, self._epoch), text.encode())
         if self._fence is not None:
             self._fence.check()
@@ -242,11 +286,25 @@ class CheckpointStore:
     def verify(self, position: int) -> Manifest:
         """The manifest, after every one of its files was read and found whole."""
         manifest = self.manifest(position)
-        for file in manifest.files.values():
+        for snapshot in manifest.snapshots.values():
+            if (file := snapshot.file) is None:
+                continue
+            if snapshot.kind is Kind.WINDOW_LOG:
+                self.read_segments(file)
+                continue
             data = self._found_whole(file)
             if file.others:
                 decode_pages(data, self._span)
         return manifest
+
+    def of_many_ages(self) -> frozenset[str]:
+        """Partitions that any checkpoint has with slots of different ages (`Manifest.of_many_ages`): an older one is taken
+        where the newest is damaged; those whose manifest is damaged are not.  StoreError: it cannot be told now."""
+        found = set[str]()
+        for position in self.positions():
+            with suppress(DamagedError):
+                found.update(self.manifest(position).of_many_ages)
+        return frozenset(found)
 
     def positions(self) -> list[int]:
         """Positions of all complete checkpoints, oldest first; those of a mirror where the location has none.
@@ -296,6 +354,8 @@ class CheckpointStore:
         """Complete checkpoints here that count, each with the epoch of its newest manifest that does (`recorded`)."""
         found = {}
         for position in filter(None, map(_position, self._files.names())):
+            if position in self._cleared:  # files of others stay there, and no manifest
+                continue
             epochs = map(_manifest_epoch, self._files.names(folder(position)))
             counting = [e for e in epochs if e is not None and (e >= newest or seen.get(position) == e)]
             if counting:
@@ -312,14 +372,19 @@ class CheckpointStore:
     def prune(self, keep: int, needed: int | None = None, named: Collection[str] = ()) -> int:
         """Remove all but the newest `keep` complete checkpoints, and incomplete ones older than those, but not cp(`needed`)
         nor what is newer; the position of the oldest that stays.  There must be one.  Files that those, or `named`, have
-        pages in stay in whichever folder they are."""
+        pages in stay in whichever folder they are.  While a manifest that is kept is damaged nothing is removed: it is read
+        again, and goes in its turn."""
         if self._fence is not None:
             self._fence.check()
         complete = self.positions()
         oldest = complete[-keep:][0]
         if needed is not None:
             oldest = min(oldest, needed)
-        stay = {path for k in complete if k >= oldest for path in self._others_of(k)}.union(named)
+        try:
+            stay = {path for k in complete if k >= oldest for path in self._others_of(k)}.union(named)
+        except DamagedError as error:
+            log.warning("event=nothing-removed reason=%s", error)
+            return min(oldest, complete[0])
         for position in map(_position, self._files.names()):
             if position and position < oldest:
                 self._clear(position, frozenset(p for p in stay if p.startswith(f"{folder(position)}/")))
@@ -328,13 +393,10 @@ class CheckpointStore:
         return oldest
 
     def _others_of(self, position: int) -> frozenset[str]:
-        """Files in which the states of a complete checkpoint have pages beside their own.  StoreError, NewerVersionError: it
-        is not known, so nothing may be removed now."""
+        """Files in which the states of a complete checkpoint have pages beside their own.  CheckpointError: it is not known,
+        so nothing may be removed now."""
         if position not in self._others:
-            try:
-                self._others[position] = _others(self.manifest(position))
-            except DamagedError:  # nothing is restored from it
-                self._others[position] = frozenset()
+            self._others[position] = _others(self.manifest(position))
         return self._others[position]
 
     def _clear(self, position: int, stay: frozenset[str]) -> None:
@@ -353,13 +415,16 @@ class CheckpointStore:
         self._counted.pop(position, None)
 
 
+def _whole_segment(data: bytes) -> Segment:
+    segment = Segment.read(data)
+    if not segment.whole or not all(True for _ in segment.backwards(segment.last or 0)):
+        raise ValueError("it is cut off")
+    return segment
+
+
 def _others(manifest: Manifest) -> frozenset[str]:
-    return frozenset(path for file in manifest.files.values() for path in file.others)
-
-
-def folder(position: int) -> str:
-    """Where the files of cp(position) are."""
-    return f"cp-{position:08d}"
+    taken = (*manifest.snapshots.values(), *manifest.before.values())
+    return frozenset(path for s in taken if s.file is not None for path in s.file.others)
 
 
 def _manifest_name(position: int, epoch: int) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -98,9 +98,11 @@ class Ledger:
     """Ranges by source partition and batch, from the checkpoint at which it was opened."""
 
     def __init__(
-        self, location: str, resource: StreamTopology, topology: Topology, fence: Fence | None = None
-    ) -> None:
-        """`fence`: the driver's claim; without one there is no other driver."""
+        self, location: str, resource: StreamTopology, topology: Topology, fence: Fence | None = None,
+        wall: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
+        """`fence`: the driver's claim; without one there is no other driver.  `wall`: unix seconds."""
+        self._wall = wall
         self._files = Files(location)
         self._fence = fence
         self._places = {p.id: p.place for p in topology.partitions.values() if p.is_source}
@@ -118,7 +120,7 @@ class Ledger:
 
     def _began(self) -> float:
         if (data := self._files.read(STREAM)) is None:
-            self._files.create(STREAM, json.dumps({"began": time.time()}).encode())
+            self._files.create(STREAM, json.dumps({"began": self._wall()}).encode())
             data = self._files.read(STREAM)
         try:
             return float(json.loads(data or b"")["began"])

@@ -94,6 +94,14 @@ class LocalCopies:
                 self._drop(file)
         return None
 
+    def read_named(self, path: str) -> bytes | None:
+        """A whole file that a later one needs, as it was written here; None: it is not here.  It is no state of its own, and
+        is not counted."""
+        with self._lock:
+            file = self._named.get(path)
+            copy = None if file is None else self._copies.get(file)
+        return None if file is None or copy is None else _whole(copy.path, file)
+
     def read_part(self, path: str, start: int, end: int) -> bytes | None:
         """Bytes start <= at < end of a copy, which the reader checks; None: it is not here."""
         with self._lock:

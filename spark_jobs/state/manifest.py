@@ -4,6 +4,10 @@ Its JSON has a version.  Version 1 had none: a position, and a file for each par
 same in the same fields while all snapshots are of one round, so that an earlier Reprise can still go on from it; any
 other line is listed as `snapshots` and has no `files`, and an earlier Reprise refuses it.  Version 3 is written where a
 state is in pages (`reprise.spark_jobs.state.page_file`), which an earlier Reprise cannot read; nothing else is new in it.
+Version 4 was written where a state is stored slot by slot (`reprise.spark_jobs.state.window_log`), for the same reason, and
+version 5 had earlier segments by their numbers.  Version 6 is, as segments have a version of their own since.  Beside a line
+a manifest may have what partitions had before (`before`), with `snapshots` only; what a reader has to know of those counts
+as what it has to know of the line.
 """
 
 from __future__ import annotations
@@ -13,11 +17,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reprise.spark_jobs.errors import NewerVersionError
-from reprise.spark_jobs.state.snapshot import Snapshot, StateFile
+from reprise.spark_jobs.state.snapshot import Kind, Snapshot, StateFile
 
-MANIFEST_VERSION = 3
+MANIFEST_VERSION = 6
+_OF_PAGES = 3
+"""Where no state is stored slot by slot."""
 _OF_TABLES = 2
-"""Where no state is in pages."""
+"""Where none is in pages either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,8 @@ class Manifest:
     """Source partition -> offset to go on from."""
     logs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Source partition -> log -> offset, for those that read several logs (Kafka): a standby site goes on from here."""
+    before: Mapping[str, Snapshot] = field(default_factory=dict)
+    """Of a line: snapshots that may be taken where one of the line is damaged, none of them behind `position`."""
 
     @staticmethod
     def of_round(
@@ -54,23 +62,41 @@ class Manifest:
         return {p: s.file for p, s in self.snapshots.items() if s.file is not None}
 
     @property
+    def state_bytes(self) -> int:
+        """Bytes that are read to have all states, those in files of earlier checkpoints, too."""
+        return sum(file.state_bytes for file in self.files.values())
+
+    @property
     def apart(self) -> tuple[str, ...]:
         """Partitions whose snapshot is not of this checkpoint's round, sorted; none in a global checkpoint."""
         taken = self.snapshots.items()
         return tuple(sorted(p for p, s in taken if s != Snapshot.round(p, self.position, s.file)))
 
+    @property
+    def of_many_ages(self) -> tuple[str, ...]:
+        """Partitions that are stored slot by slot and begin with slots of different ages, also with what they had before,
+        sorted: batches in between are applied once more to some of them, and give nothing."""
+        mixed = (s for s in self._every if s.kind is Kind.WINDOW_LOG and s.position < s.sent)
+        return tuple(sorted({s.partition for s in mixed}))
+
+    @property
+    def _every(self) -> tuple[Snapshot, ...]:
+        return (*self.snapshots.values(), *self.before.values())
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         line: dict[str, Any] = {"files": {p: f.to_json() for p, f in self.files.items()}}
-        if self.apart:
+        if self.apart or self.before:
             line = {"snapshots": {p: s.to_json() for p, s in self.snapshots.items()}}
-        paged = any(file.all_bytes is not None for file in self.files.values())
+        paged = any(s.file is not None and s.file.all_bytes is not None for s in self._every)
+        logged = any(s.kind is Kind.WINDOW_LOG for s in self._every)
         return {
-            "version": MANIFEST_VERSION if paged else _OF_TABLES,
+            "version": MANIFEST_VERSION if logged else _OF_PAGES if paged else _OF_TABLES,
             "position": self.position,
             **line,
             "offsets": dict(self.offsets),
             **({"logs": {p: dict(ends) for p, ends in self.logs.items()}} if self.logs else {}),
+            **({"before": {p: s.to_json() for p, s in self.before.items()}} if self.before else {}),
         }
 
     @staticmethod
@@ -88,7 +114,8 @@ class Manifest:
             position = int(data["position"])
             if "snapshots" in data:
                 snapshots = {p: Snapshot.from_json(p, s) for p, s in data["snapshots"].items()}
-                return Manifest(position, snapshots, offsets, logs)
+                before = {p: Snapshot.from_json(p, s) for p, s in data.get("before", {}).items()}
+                return Manifest(position, snapshots, offsets, logs, before)
             files = {p: StateFile.from_json(f) for p, f in data["files"].items()}
             return Manifest.of_round(position, files, offsets, logs)
         except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -28,6 +28,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from reprise.spark_jobs.arrow_stream import from_stream, to_stream
 from reprise.spark_jobs.contract import Tables
 from reprise.spark_jobs.errors import DataPlaneError
 from reprise.spark_jobs.pages import (
@@ -39,8 +40,6 @@ from reprise.spark_jobs.pages import (
     Parts,
     assembled,
     pieces,
-    stream_of,
-    table_of,
 )
 
 MAGIC = b"REPRISE-PAGES-1\n"
@@ -140,7 +139,7 @@ def encode_pages(parts: Parts, path: str, position: int) -> PagedState:
         described = [
             writer.section(sections[id(piece)], others)
             if isinstance(piece, Frozen)
-            else {"kind": "table", **writer.put(stream_of(piece))}
+            else {"kind": "table", **writer.put(to_stream(piece))}
             for piece in pieces(part)
         ]
         footer["tables"].append([name, described])
@@ -262,7 +261,7 @@ def decode_pages(data: bytes, fetch: Fetch) -> dict[str, pa.Table]:
     tables = {}
     for name, described in footer["tables"]:
         parts = [
-            table_of(_slice(data, piece)) if piece["kind"] == "table" else sections[id(piece)]
+            from_stream(_slice(data, piece)) if piece["kind"] == "table" else sections[id(piece)]
             for piece in described
         ]
         tables[name] = parts[0] if len(parts) == 1 else pa.concat_tables(parts).combine_chunks()

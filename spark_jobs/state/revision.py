@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from reprise.spark_jobs.errors import CheckpointError, DamagedError
@@ -32,9 +32,12 @@ FORMER = "revision.json"
 """Of an earlier version: one record, which counts where no driver has written one of its own."""
 EFFECTIVE = ("sources", "operators", "sink")
 """Fields of the spec that determine what is in a batch's output, and where."""
-_WITHOUT_EFFECT = {"resources", "priority", "priorities", "availability"}
+_WITHOUT_EFFECT = {"resources", "priority", "priorities", "recovery", "availability"}
 """Of a source, an operator or its output: what only placing, planning and recovery read.  Which batches were skipped is on
 record, and is replayed whatever the spec says by then."""
+
+MOST_NAMED = 3
+"""Partitions in an error."""
 
 
 class RevisionError(CheckpointError):
@@ -42,11 +45,13 @@ class RevisionError(CheckpointError):
 
 
 def revision_of(resource: StreamTopology, image: str = "") -> str:
-    """The revision of all that determines what is in a batch's output, and where: sources, operators, sink location,
-    image by its name.  Code that changes below the same class and image name is not seen.  The batch interval only
-    decides when."""
+    """The revision of all that determines what is in a batch's output, and where: sources, operators, sink location, the
+    order of input, image by its name.  Code that changes below the same class and image name is not seen.  The batch
+    interval only decides when."""
     spec = json.loads(resource.document)["spec"]
     parts = [_effective(spec.get(name)) for name in EFFECTIVE]
+    if resource.arrival:  # else revisions are those of before there were orders
+        parts.append("arrival")
     return hashlib.sha256(json.dumps([*parts, image], sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -63,7 +68,8 @@ def _effective(value: Any) -> Any:
 def differences(before: StreamTopology, now: StreamTopology) -> list[str]:
     """Paths of the spec that make two topologies different revisions, as people write them."""
     old, new = (json.loads(resource.document)["spec"] for resource in (before, now))
-    return [
+    order = ["batch.order"] if before.batch_order != now.batch_order else []
+    return order + [
         path
         for name in EFFECTIVE
         for path in _different(name, _effective(old.get(name)), _effective(new.get(name)))
@@ -106,9 +112,13 @@ class Revisions:
         self._files, self.revision, self._fence = Files(location), revision, fence
         self._written = DriverRecords(self._files, REVISIONS)
 
-    def begin(self, newest: int, written: int, replay: bool) -> str:
-        """A driver begins after the checkpoint `newest`; ranges are on record up to batch `written`.  Returns what a person
-        should know; RevisionError when it must not go on, SupersededError when a later driver has begun."""
+    def begin(
+        self, newest: int, written: int, replay: bool, of_many_ages: Callable[[], Collection[str]]
+    ) -> str:
+        """A driver begins after the checkpoint `newest`; ranges are on record up to batch `written`.  `of_many_ages`: asks
+        for the partitions that begin with slots of different ages, or would where the newest checkpoint is damaged.
+        Returns what a person should know; RevisionError when it must not go on, SupersededError when a later driver has
+        begun."""
         before, drained = self.newest()
         said = ""
         if _refused(before, drained, self.revision, newest, written):
@@ -118,6 +128,15 @@ class Revisions:
                     f"with the former ones (up to {written} at most): they may have been shown and would come out "
                     "differently.  Go back to the former topology and let it drain before the change (an operator does "
                     "that by itself; a stream that has ended is drained), or set `upgrade: replay` to make them anew"
+                )
+            if mixed := sorted(of_many_ages()):
+                some = ", ".join([*mixed[:MOST_NAMED], *(["..."] if len(mixed) > MOST_NAMED else [])])
+                raise RevisionError(
+                    f"`upgrade: replay` cannot go on after checkpoint {newest} with other code: there, or in an older one "
+                    "that is taken where it is damaged, partitions are stored slot by slot, each slot after another batch "
+                    f"({some}), and what the former code gave for batches in between is not given again.  Go back to the "
+                    "former topology and let it drain before the change; where it cannot drain, begin anew with another "
+                    "checkpoint location and output"
                 )
             said = (
                 f"batches after checkpoint {newest}, up to {written} at most, are made again by changed code: an output "

@@ -8,12 +8,18 @@ is stored by its own clock.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from reprise.spark_jobs.errors import NewerVersionError
+
+
+def folder(position: int) -> str:
+    """Where the files of cp(position) are."""
+    return f"cp-{position:08d}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +30,7 @@ class StateFile:
     size: int
     sha256: str
     others: tuple[str, ...] = ()
-    """Of a state in pages: the earlier files that have pages of it."""
+    """Of a state in pages: the earlier files that have pages of it; of a log its earlier segments, oldest first."""
     all_bytes: int | None = None
     """Of a state in pages: bytes with those pages.  None: the file is the whole state, as tables."""
 
@@ -41,10 +47,13 @@ class StateFile:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         data: dict[str, Any] = {"path": self.path, "size": self.size, "sha256": self.sha256}
+        if self.all_bytes is None:
+            return data
+        steps = _steps(self.path, self.others)
         return (
             data
-            if self.all_bytes is None
-            else data | {"others": list(self.others), "allBytes": self.all_bytes}
+            | {"allBytes": self.all_bytes}
+            | ({"others": list(self.others)} if steps is None else {"steps": steps})
         )
 
     @staticmethod
@@ -55,9 +64,40 @@ class StateFile:
             data["path"],
             int(data["size"]),
             data["sha256"],
-            tuple(map(str, data.get("others", ()))),
+            _stepped(data["path"], data["steps"])
+            if "steps" in data
+            else tuple(map(str, data.get("others", ()))),
             None if every is None else int(every),
         )
+
+
+def _steps(path: str, others: tuple[str, ...]) -> str | None:
+    """Earlier segments of a log, which differ in their batch alone, as what each is before the next, the newest first;
+    None: they are no such row.  A topology has ten thousand logs, each with up to 64 of them, and their names are long."""
+    if not path.endswith(".log"):
+        return None
+    at, steps = _batch(path), list[int]()
+    for other in reversed(others):
+        before = _batch(other)
+        steps.append(at - before)
+        at = before
+    said = " ".join(map(str, steps))
+    return said if _stepped(path, said) == others else None
+
+
+def _stepped(path: str, steps: str) -> tuple[str, ...]:
+    """The inverse.  ValueError: it is none."""
+    at, name = _batch(path), path.partition("/")[2]
+    others = list[str]()
+    for step in map(int, steps.split()):
+        at -= step
+        others.append(sys.intern(f"{folder(at)}/{name}"))
+    return tuple(reversed(others))
+
+
+def _batch(path: str) -> int:
+    digits = path.partition("/")[0].removeprefix("cp-")
+    return int(digits) if digits.isdigit() else 0
 
 
 class Kind(StrEnum):

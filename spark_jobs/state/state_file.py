@@ -10,17 +10,13 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from reprise.spark_jobs.arrow_stream import from_stream, to_stream
 from reprise.spark_jobs.contract import Tables
 
 
 def encoded(tables: Tables) -> Sequence[bytes | memoryview]:
     """The pieces of a state file, in order; none of them is copied once more."""
-    bodies = []
-    for table in tables.values():
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        bodies.append(memoryview(sink.getvalue()))
+    bodies = [to_stream(table) for table in tables.values()]
     header = json.dumps([[name, body.nbytes] for name, body in zip(tables, bodies, strict=True)])
     return [header.encode() + b"\n", *bodies]
 
@@ -35,7 +31,6 @@ def decode_state(data: bytes) -> dict[str, pa.Table]:
     end = data.index(b"\n")
     tables, at = {}, end + 1
     for name, length in json.loads(data[:end]):
-        with pa.ipc.open_stream(pa.py_buffer(memoryview(data)[at : at + length])) as reader:
-            tables[name] = reader.read_all()
+        tables[name] = from_stream(memoryview(data)[at : at + length])
         at += length
     return tables

@@ -5,7 +5,7 @@
 `from_json` carry a resource to executors.
 """
 
-from reprise.spark_jobs.topology.binding import make_operator, make_sink, make_source
+from reprise.spark_jobs.topology.binding import is_deterministic, make_operator, make_sink, make_source
 from reprise.spark_jobs.topology.check import SpecWarning, check
 from reprise.spark_jobs.topology.graph import Downstream, Partition, Query, Topology, Upstream, expand
 from reprise.spark_jobs.topology.load import load_text, load_topology
@@ -43,6 +43,7 @@ __all__ = [
     "expand",
     "from_json",
     "from_object",
+    "is_deterministic",
     "json_schema",
     "load_text",
     "load_topology",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import importlib
 import inspect
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeVar
@@ -19,9 +20,16 @@ from reprise.spark_jobs.credentials import redacted
 from reprise.spark_jobs.errors import SpecError, raise_all
 from reprise.spark_jobs.sinks import Sink
 from reprise.spark_jobs.topology.class_path import current, public
-from reprise.spark_jobs.topology.guarantees import require_gaps_that_end
+from reprise.spark_jobs.topology.guarantees import (
+    require_an_oldest_input,
+    require_equal_replays,
+    require_gaps_that_end,
+    require_standbys_that_agree,
+)
 from reprise.spark_jobs.topology.resource import OperatorSpec, SourceSpec, StreamTopology
 from reprise.spark_jobs.topology.scalars import closest, nearest
+
+log = logging.getLogger("reprise.topology")
 
 T = TypeVar("T", Operator, Source, Sink)
 
@@ -36,6 +44,16 @@ def make_operator(spec: OperatorSpec) -> Operator:
     if (kind := instance.kind.declared(bool(said))) is not instance.kind:
         object.__setattr__(instance, "kind", kind)  # also of a frozen dataclass
     return instance
+
+
+def is_deterministic(spec: OperatorSpec) -> bool:
+    """Whether a replay of an operator gives the same rows, by what it says of itself.  One that cannot be made here is not
+    known to: its partitions say why when they are installed."""
+    try:
+        return make_operator(spec).kind.deterministic
+    except Exception as error:  # user code raises what it likes
+        log.warning("event=operator-unknown operator=%s error=%r", spec.name, str(error))
+        return False
 
 
 def make_source(spec: SourceSpec) -> Source:
@@ -74,6 +92,9 @@ def unbound(resource: StreamTopology) -> Iterator[SpecError]:
     try:
         if not wrong:
             require_gaps_that_end(resource, operators, sinks)
+            require_equal_replays(resource, operators)
+            require_standbys_that_agree(resource, operators)
+            require_an_oldest_input(resource, operators)
     except SpecError as error:
         yield error
 

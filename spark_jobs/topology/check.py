@@ -13,9 +13,11 @@ from dataclasses import dataclass
 
 from reprise.algorithms.cpu import milli_cpu, under_cap
 from reprise.spark_jobs.errors import SpecError, raise_all
+from reprise.spark_jobs.topology.arrival import arrival_fits
+from reprise.spark_jobs.topology.availability import availability_fits
 from reprise.spark_jobs.topology.class_path import of_library
-from reprise.spark_jobs.topology.guarantees import behind
 from reprise.spark_jobs.topology.limits import within_limits
+from reprise.spark_jobs.topology.objective import objective_fits
 from reprise.spark_jobs.topology.resource import InputSpec, Mode, OperatorSpec, StreamTopology
 from reprise.spark_jobs.topology.schema import nearest
 
@@ -40,7 +42,8 @@ class SpecWarning:
 def check(topology: StreamTopology) -> tuple[SpecWarning, ...]:
     """Warnings of a meaningful topology; SpecError with everything that is wrong with another one."""
     raise_all(mistakes(topology))
-    return (*_unneeded(topology), *_idle_feedback(topology), *_forced_in_vain(topology))
+    found = (_unneeded(topology), _idle_feedback(topology), _forced_in_vain(topology))
+    return (*(warning for rule in found for warning in rule), *_no_room_for_standbys(topology))
 
 
 def mistakes(topology: StreamTopology) -> tuple[SpecError, ...]:
@@ -193,7 +196,7 @@ def _protocol_fits(topology: StreamTopology) -> Iterator[SpecError]:
                 )
                 yield SpecError(f"{_field(operator)}.checkpoint.interval", reason)
         return
-    if policy.log == "none" and not policy.induced:
+    if policy.log == "none" and policy.protocol == "uncoordinated":
         reason = "`protocol: uncoordinated` needs 'memory' or 'checkpointed': who goes back alone is sent again what it had"
         yield SpecError("spec.checkpoint.log", reason)
     if scope == "ancestors":
@@ -229,44 +232,46 @@ def _induced_fits(topology: StreamTopology) -> Iterator[SpecError]:
         yield SpecError("spec.checkpoint.protocol", reason)
 
 
+def _eventual_fits(topology: StreamTopology) -> Iterator[SpecError]:
+    """Whether states can be stored slot by slot here; what was not tried together is refused."""
+    policy, recovery = topology.checkpoint, topology.recovery
+    if not policy.eventual:
+        if policy.eventual_pace is not None:
+            yield SpecError("spec.checkpoint.eventual", "means nothing without `protocol: eventual`")
+        return
+    if policy.log != "checkpointed":
+        reason = (
+            "`protocol: eventual` needs 'checkpointed': what is stepped once more gives nothing, so its output has to be in "
+            "the log"
+        )
+        yield SpecError("spec.checkpoint.log", reason)
+    said = "is not tried with `checkpoint.protocol: eventual`"
+    if policy.paged:
+        yield SpecError("spec.checkpoint.state", f"'paged' {said}")
+    if topology.spark.exchange != "chained":
+        yield SpecError("spec.spark.exchange", f"'{topology.spark.exchange}' {said}")
+    if recovery.scope == "global":
+        yield SpecError("spec.recovery.scope", f"'global' {said}")
+    if recovery.strategy != "incremental":
+        yield SpecError("spec.recovery.strategy", f"'{recovery.strategy}' {said}")
+    for operator, index, spec in _edges(topology):
+        if spec.feedback:
+            yield SpecError(f"{_field(operator, index)}.feedback", f"a cycle {said}")
+    for operator in topology.operators:
+        if operator.output is not None and operator.output.sink is not None:
+            yield SpecError(f"{_field(operator)}.output.sink", f"{said}: output goes to files")
+        if operator.deterministic is False:
+            yield SpecError(
+                f"{_field(operator)}.deterministic", f"false {said}: a replay has to give equal rows"
+            )
+
+
 def _partition_edges(topology: StreamTopology) -> int:
     parallelism = {x.name: x.parallelism for x in topology.stages}
     return sum(
         operator.parallelism * (1 if spec.grouping.mode is Mode.FORWARD else parallelism[spec.source])
         for operator, _, spec in _edges(topology)
     )
-
-
-def _availability_fits(topology: StreamTopology) -> Iterator[SpecError]:
-    """Whether what is asked for is built, and could ever be used."""
-    policy = topology.recovery
-    for operator in topology.operators:
-        field = f"{_field(operator)}.availability"
-        if operator.availability == "checkpoint":
-            continue
-        if not operator.forgetful:
-            yield SpecError(field, f"{operator.availability!r} is not built yet: 'checkpoint' or 'amnesia'")
-            continue
-        if (protocol := topology.checkpoint.protocol) != "coordinated":
-            yield SpecError(field, f"'amnesia' is not built for `checkpoint.protocol: {protocol}`")
-        if topology.checkpoint.state != "arrays":
-            yield SpecError(
-                field, f"'amnesia' is not built for `checkpoint.state: {topology.checkpoint.state}`"
-            )
-        if topology.spark.exchange != "chained":
-            yield SpecError(field, f"'amnesia' is not built for `spark.exchange: {topology.spark.exchange}`")
-        if policy.scope == "global" or policy.strategy in ("blocking", "operator-centric"):
-            which = "scope: global" if policy.scope == "global" else f"strategy: {policy.strategy}"
-            reason = (
-                f"with `recovery.{which}` everything goes back at each failure and nothing is ever skipped"
-            )
-            yield SpecError(field, f"'amnesia' has no effect: {reason}")
-        for reader, _, spec in _edges(topology):
-            if spec.feedback and (reader.name in (b := behind(topology, operator.name)) or spec.source in b):
-                reason = (
-                    f"{reader.name!r} reads {spec.source!r} over a feedback edge, so a gap would never end"
-                )
-                yield SpecError(field, f"'amnesia' is not for what is on or before a cycle: {reason}")
 
 
 def _within_limits(topology: StreamTopology) -> Iterator[SpecError]:
@@ -278,7 +283,17 @@ def _within_limits(topology: StreamTopology) -> Iterator[SpecError]:
 
 _NAMES = (_names_differ, _inputs_exist)
 _RULES = (_priorities_fit, _partitions_fit, _spark_can_start, _some_input_drives, _has_output)
-_EDGE_RULES = (_groupings_fit, _no_cycle, _within_limits, _protocol_fits, _induced_fits, _availability_fits)
+_EDGE_RULES = (
+    _groupings_fit,
+    _no_cycle,
+    _within_limits,
+    _protocol_fits,
+    _induced_fits,
+    _eventual_fits,
+    arrival_fits,
+    objective_fits,
+    availability_fits,
+)
 """Those that follow edges, and so need names that differ and inputs that exist."""
 
 
@@ -331,6 +346,17 @@ def _forced_in_vain(topology: StreamTopology) -> Iterator[SpecWarning]:
         f"'communication-induced' cannot help: {why}, so no snapshot can become useless; 'uncoordinated' finds lines as "
         "good, and sends and stores less",
     )
+
+
+def _no_room_for_standbys(topology: StreamTopology) -> Iterator[SpecWarning]:
+    active = (o for o in topology.operators if o.has_standby and not o.passive)
+    standbys = sum(milli_cpu(o.cpu_cores) * o.parallelism for o in active)
+    needed = standbys + sum(milli_cpu(x.cpu_cores) * x.parallelism for x in topology.stages)
+    nodes, cap = topology.nodes, topology.recovery.cpu_cap
+    room = nodes.count * under_cap(cap, milli_cpu(nodes.cpu_cores))
+    if standbys and needed > room:
+        reason = f"partitions and their active standbys declare {needed}m of CPU, and the nodes have {room}m under the cap"
+        yield SpecWarning("spec.nodes", f"{reason}: the least valuable will have no standby")
 
 
 def _may_differ(operator: OperatorSpec) -> bool:

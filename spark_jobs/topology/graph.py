@@ -14,7 +14,7 @@ exactly when it appears in `downstream` of its origin; `queries[p]` is closed un
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from reprise.algorithms import UnionSet
@@ -75,6 +75,8 @@ class Query:
     """Id of the output partition."""
     priority: int
     partitions: UnionSet
+    objective_s: float | None = None
+    """In how long it is to be back after the loss of a node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,11 @@ class Topology:
     """CPU that a node of this topology has."""
     cpu_cap: float
     """Share of a node's CPU that plans may fill."""
+    standbys: Mapping[str, str | None] = field(default_factory=dict)
+    """Operators whose partitions are to have standbys, with the label of nodes that is their failure domain; None: none is
+    named."""
+    objectives: Mapping[str, float] = field(default_factory=dict)
+    """Partition -> the shortest objective of the queries that need it, seconds, of those that have one."""
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -131,10 +138,32 @@ def expand(resource: StreamTopology) -> Topology:
         spec = specs[partition.place.operator]
         if isinstance(spec, OperatorSpec) and spec.output is not None:
             queries[pid] = Query(
-                pid, spec.output.priority_of(partition.place.index), members.of(partition.place)
+                pid,
+                spec.output.priority_of(partition.place.index),
+                members.of(partition.place),
+                spec.output.objective_s,
             )
     node_cpu_milli, cpu_cap = milli_cpu(resource.nodes.cpu_cores), resource.recovery.cpu_cap
-    return Topology(resource.name, partitions, queries, node_cpu_milli, cpu_cap)
+    standbys = {
+        o.name: o.standby.failure_domain if o.standby else None for o in resource.operators if o.has_standby
+    }
+    objectives = _objectives(queries.values())
+    return Topology(resource.name, partitions, queries, node_cpu_milli, cpu_cap, standbys, objectives)
+
+
+def _objectives(queries: Iterable[Query]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    shared: dict[int, tuple[frozenset[str], float]] = {}
+    for query in queries:
+        if (objective := query.objective_s) is not None:
+            common = query.partitions.shared
+            shared[id(common)] = common, min(objective, shared.get(id(common), (common, objective))[1])
+            for partition in query.partitions.own:
+                found[partition] = min(objective, found.get(partition, objective))
+    for common, objective in shared.values():
+        for partition in common:
+            found[partition] = min(objective, found.get(partition, objective))
+    return found
 
 
 def _readers(resource: StreamTopology) -> dict[str, list[tuple[OperatorSpec, Grouping, bool]]]:

@@ -41,7 +41,7 @@ def guarantees(resource: StreamTopology, operators: Mapping[str, Operator]) -> d
         upstream = [s for s in resource.operators if spec.name in behind(resource, s.name)]
         if any(s.forgetful for s in upstream):
             found[spec.name] = Guarantee.GAP
-        elif all(operators[s.name].kind.deterministic for s in upstream):
+        elif not resource.arrival and all(operators[s.name].kind.deterministic for s in upstream):
             found[spec.name] = Guarantee.PRECISE
         else:
             found[spec.name] = Guarantee.PRECISE_BY_CHECKPOINT
@@ -55,6 +55,16 @@ def behind(resource: StreamTopology, name: str) -> tuple[str, ...]:
         before = len(found)
         found |= {o.name for o in resource.operators if any(i.source in found for i in o.inputs)}
     return tuple(o.name for o in resource.operators if o.name in found)
+
+
+def require_equal_replays(resource: StreamTopology, operators: Mapping[str, Operator]) -> None:
+    """SpecError for an operator whose replay may differ, where states are stored slot by slot.  `operators`: one of each."""
+    for spec in resource.operators if resource.checkpoint.eventual else ():
+        if spec.deterministic is not False and not operators[spec.name].kind.deterministic:
+            raise SpecError(
+                f"spec.operators[{spec.name}].class",
+                "is not deterministic, and `checkpoint.protocol: eventual` needs equal rows of a replay",
+            )
 
 
 def require_gaps_that_end(
@@ -71,7 +81,7 @@ def require_gaps_that_end(
                 raise SpecError(field, f"'amnesia' has no effect: {reason}")
         for name in behind(resource, spec.name):
             who = "it" if name == spec.name else f"operator {name!r}, which reads it,"
-            if operators[name].oldest_needed(1) is None:
+            if _needs_all(operators[name], field):
                 raise SpecError(
                     field,
                     f"'amnesia' needs an end of what a lost batch changes: {who} is {operators[name].kind}, so all later "
@@ -83,6 +93,49 @@ def require_gaps_that_end(
                     field,
                     f"'amnesia' needs outputs that mark batches: the sink {type(sink).__name__} of {name!r} does not",
                 )
+
+
+def require_standbys_that_agree(resource: StreamTopology, operators: Mapping[str, Operator]) -> None:
+    """SpecError where a standby could come to another state than its partition, or be of no use."""
+    arbitrary = next((name for name, operator in operators.items() if not operator.kind.deterministic), None)
+    for spec in resource.operators:
+        if not spec.has_standby or arbitrary is None:
+            continue
+        reason = "it could come to another state than its standby"
+        if arbitrary != spec.name:
+            reason = "everything goes back at each failure, and standbys with it"
+        field = f"spec.operators[{spec.name}].availability"
+        raise SpecError(
+            field, f"{spec.availability!r} has no effect: operator {arbitrary!r} is arbitrary, so {reason}"
+        )
+
+
+def require_an_oldest_input(resource: StreamTopology, operators: Mapping[str, Operator]) -> None:
+    """SpecError for an operator with upstream backup that may depend on all of its input, and where a replay may differ."""
+    for spec in resource.operators:
+        if not spec.backed_upstream:
+            continue
+        field = f"spec.operators[{spec.name}].availability"
+        for name, operator in operators.items():
+            if not operator.kind.deterministic:
+                reason = f"operator {name!r} is arbitrary, so everything goes back at each failure"
+                raise SpecError(field, f"'upstream-backup' has no effect: {reason}")
+        if _needs_all(operators[spec.name], field):
+            raise SpecError(
+                field,
+                f"'upstream-backup' needs an operator that does not depend on all input before: this one is "
+                f"{operators[spec.name].kind}; `convergent` and `repeatable` ones say how far back they reach "
+                "(docs/operators.md)",
+            )
+
+
+def _needs_all(operator: Operator, field: str) -> bool:
+    """Whether output may depend on all input before.  SpecError where the operator's code raises when it is asked."""
+    try:
+        return operator.oldest_needed(1) is None
+    except Exception as error:  # user code raises what it likes
+        reason = f"`{type(operator).__name__}.oldest_needed(1)` raises {type(error).__name__}: {error}"
+        raise SpecError(field, reason) from error
 
 
 def last_marked(
@@ -110,6 +163,18 @@ def _last_dependent(operator: Operator, until: int) -> int:
 
 def described(resource: StreamTopology, found: Mapping[str, Guarantee]) -> Iterator[str]:
     """A line for each output operator, for people."""
+    for spec in resource.operators:
+        if spec.has_standby:
+            how = f", sent what has changed every {spec.standby_every} batches" if spec.passive else ""
+            yield (
+                f"operator {spec.name}: {spec.availability}, each of its {spec.parallelism} partitions has one on another "
+                f"node{how}"
+            )
+        if spec.backed_upstream:
+            yield (
+                f"operator {spec.name}: upstream-backup, a lost partition is fed again by what it reads; where two in a row "
+                "are lost, or what is kept did not fit, it comes from the checkpoint"
+            )
     for name, guarantee in found.items():
         forgetful = [o.name for o in resource.operators if o.forgetful and name in behind(resource, o.name)]
         yield f"output {name}: {guarantee}" + (f" (amnesia of {', '.join(forgetful)})" if forgetful else "")

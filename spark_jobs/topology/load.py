@@ -30,6 +30,8 @@ from reprise.spark_jobs.topology.resource import StreamTopology
 
 log = logging.getLogger(__name__)
 _MAX_NODES = 100_000
+_BOOLEANS_OF_KUBECTL = frozenset("yYnN")
+"""Words that are booleans in YAML 1.1, which kubectl reads, and text to PyYAML, which reads it but for these."""
 PLACE = re.compile(r"/|[a-z][a-z0-9+.-]*:")
 """A path that is complete, or names something else than a file of this machine: a URL, a package."""
 
@@ -129,7 +131,7 @@ def _parse(text: str, name: str) -> tuple[yaml.Node | None, Any]:
         if len(documents) > 1:
             raise SpecError("(document)", f"expected one resource, found {len(documents)} documents ({name})")
         raise_all(
-            error for document in documents for error in _equal_keys(document, "", name, itertools.count())
+            error for document in documents for error in _mistakes(document, "", name, itertools.count())
         )
         # By way of JSON: dates become text, keys strings, and what comes out equals what executors will read.
         obj = json.loads(json.dumps(yaml.safe_load(text), default=str, allow_nan=False))
@@ -146,10 +148,18 @@ def _parse(text: str, name: str) -> tuple[yaml.Node | None, Any]:
     return documents[0] if documents else None, obj
 
 
-def _equal_keys(node: Any, path: str, name: str, visited: Iterator[int]) -> Iterator[SpecError]:
+def _ambiguous(field: str, node: yaml.ScalarNode, name: str) -> SpecError:
+    text = f'write "{node.value}" in quotes: kubectl reads it as a boolean, and this command does not'
+    return SpecError(field, f"{text} ({name}, line {node.start_mark.line + 1})")
+
+
+def _mistakes(node: Any, path: str, name: str, visited: Iterator[int]) -> Iterator[SpecError]:
+    """Keys that are given twice, and words that kubectl would read as something else."""
     if next(visited) > _MAX_NODES:  # aliases can make a small file enormous
         raise SpecError("(document)", f"has more than {_MAX_NODES} values ({name})")
-    if isinstance(node, yaml.MappingNode):
+    if isinstance(node, yaml.ScalarNode) and node.style is None and node.value in _BOOLEANS_OF_KUBECTL:
+        yield _ambiguous(path, node, name)
+    elif isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:
             text = str(key.value)
@@ -157,10 +167,12 @@ def _equal_keys(node: Any, path: str, name: str, visited: Iterator[int]) -> Iter
             if text in seen:
                 yield SpecError(field, f"is given twice ({name}, line {key.start_mark.line + 1})")
             seen.add(text)
-            yield from _equal_keys(value, field, name, visited)
+            if isinstance(key, yaml.ScalarNode) and key.style is None and text in _BOOLEANS_OF_KUBECTL:
+                yield _ambiguous(field, key, name)
+            yield from _mistakes(value, field, name, visited)
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
-            yield from _equal_keys(value, f"{path}[{index}]", name, visited)
+            yield from _mistakes(value, f"{path}[{index}]", name, visited)
 
 
 def _line(node: yaml.Node | None, field: str) -> int | None:

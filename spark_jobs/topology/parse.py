@@ -216,6 +216,7 @@ def _resource(model: s.StreamTopologyModel) -> r.StreamTopology:
         namespace=meta.namespace,
         labels=dict(meta.labels),
         batch_interval_s=parse_duration(spec.batch.interval),
+        batch_order=spec.batch.order,
         sources=tuple(_source(x) for x in spec.sources),
         operators=tuple(_operator(x) for x in spec.operators),
         checkpoint=_checkpoint(spec),
@@ -242,7 +243,9 @@ def _operator(x: s.OperatorModel) -> r.OperatorSpec:
     if x.output is not None:
         priorities = {int(index): priority for index, priority in x.output.priorities.items()}
         sink = None if x.output.sink is None else r.SinkSpec(x.output.sink.class_, x.output.sink.with_)
-        output = r.OutputSpec(x.output.priority, priorities, x.output.format, sink)
+        recovery = x.output.recovery
+        objective_s = None if recovery is None else parse_duration(recovery.objective)
+        output = r.OutputSpec(x.output.priority, priorities, x.output.format, sink, objective_s)
     cpu = parse_cpu(x.resources.cpu)
     own = None if x.checkpoint is None else x.checkpoint.interval
     return r.OperatorSpec(
@@ -256,6 +259,7 @@ def _operator(x: s.OperatorModel) -> r.OperatorSpec:
         output,
         None if own is None else parse_duration(own),
         x.availability,
+        None if x.standby is None else r.StandbySpec(x.standby.every, x.standby.failure_domain),
     )
 
 
@@ -269,6 +273,7 @@ def _grouping(x: s.InputModel) -> r.Grouping:
 
 def _checkpoint(spec: s.SpecModel) -> r.CheckpointPolicy:
     x, storage = spec.checkpoint, spec.kubernetes.executor.storage
+    eventual = x.eventual or (s.EventualModel() if x.protocol == "eventual" else None)
     interval = x.interval if x.every_batches is not None or x.interval is not None else "10s"
     return r.CheckpointPolicy(
         interval_s=None if interval is None else parse_duration(interval),
@@ -284,6 +289,15 @@ def _checkpoint(spec: s.SpecModel) -> r.CheckpointPolicy:
         log=x.log,
         jitter=x.jitter / 100,
         state=x.state,
+        eventual_pace=None
+        if eventual is None
+        else r.EventualPace(
+            r.EXTENT if eventual.extent is None else eventual.extent,
+            r.REPLAY if eventual.replay is None else eventual.replay,
+            parse_duration(eventual.spend),
+            parse_duration(eventual.every),
+            tuple(name for name in ("extent", "replay") if getattr(eventual, name) is not None),
+        ),
     )
 
 

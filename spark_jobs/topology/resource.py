@@ -58,6 +58,8 @@ class OutputSpec:
     """Priority by partition index where it differs."""
     format: str
     sink: SinkSpec | None = None
+    objective_s: float | None = None
+    """In how long each of its queries is to be back after the loss of a node; None: nobody says."""
 
     def priority_of(self, index: int) -> int:
         """The priority, 1..10, of the query whose output partition has this index."""
@@ -73,6 +75,20 @@ class SourceSpec:
     parallelism: int
     parameters: Mapping[str, Any]
     cpu_cores: float
+
+
+STANDBY_EVERY = 10
+"""Batches between what a passive standby is sent, where nothing is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class StandbySpec:
+    """What is said of the standbys of an operator's partitions."""
+
+    every: int | None = None
+    """Batches between what a passive one is sent."""
+    failure_domain: str | None = None
+    """Label of nodes in which one is to differ from its partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +107,56 @@ class OperatorSpec:
     checkpoint_interval_s: float | None = None
     """Between the snapshots of one partition; None: as the topology says."""
     availability: str = "checkpoint"
-    """`checkpoint` or `amnesia`."""
+    """`checkpoint`, `amnesia`, `upstream-backup`, `active-standby` or `passive-standby`."""
+    standby: StandbySpec | None = None
+    """What was said of its standbys."""
 
     @property
     def forgetful(self) -> bool:
         """Whether a lost partition may begin anew, without its state and without the batches in between."""
         return self.availability == "amnesia"
+
+    @property
+    def backed_upstream(self) -> bool:
+        """Whether a lost partition may begin with its initial state, and be fed again by what its upstreams keep for it."""
+        return self.availability == "upstream-backup"
+
+    @property
+    def has_standby(self) -> bool:
+        """Whether each partition has a standby on another node, which steps as it does or has a copy of its state."""
+        return self.availability == "active-standby" or self.passive
+
+    @property
+    def passive(self) -> bool:
+        """Whether that has a copy of its state, and steps nothing."""
+        return self.availability == "passive-standby"
+
+    @property
+    def standby_every(self) -> int:
+        """Batches between what a passive standby is sent; 0: it has none."""
+        if not self.passive:
+            return 0
+        return STANDBY_EVERY if self.standby is None or self.standby.every is None else self.standby.every
+
+
+EXTENT, REPLAY = 200_000, 1_000_000
+"""What a recovery of one partition may have to read back and to replay, where nothing is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventualPace:
+    """How often slots are stored again (Sebepou and Magoutis, section III)."""
+
+    extent: int
+    """Footprints that a recovery may have to read back before slots are stored again (Q)."""
+    replay: int
+    """Rows that it may have to replay (U)."""
+    spend_s: float
+    """For at most so long slots are stored again (CI),"""
+    every_s: float
+    """once in this time (CP)."""
+    given: tuple[str, ...] = ()
+    """Which of `extent` and `replay` the resource names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,18 +172,25 @@ class CheckpointPolicy:
     local_copies_bytes: int = 0
     """On each node, for states that it has stored."""
     protocol: str = "coordinated"
-    """`coordinated`, `uncoordinated` or `communication-induced`."""
+    """`coordinated`, `uncoordinated`, `communication-induced` or `eventual`."""
     log: str = "none"
     """`none`, `memory` or `checkpointed`."""
     jitter: float = 0.2
     """Share of the interval, 0 <= jitter < 1."""
     state: str = "arrays"
     """`arrays` or `paged`."""
+    eventual_pace: EventualPace | None = None
+    """With `eventual`."""
 
     @property
     def uncoordinated(self) -> bool:
         """Whether each partition stores itself by its own clock, and lines are found; messages may force it to, too."""
-        return self.protocol == "uncoordinated" or self.induced
+        return self.protocol == "uncoordinated" or self.induced or self.eventual
+
+    @property
+    def eventual(self) -> bool:
+        """Whether states are stored slot by slot, by operators that have slots."""
+        return self.protocol == "eventual"
 
     @property
     def induced(self) -> bool:
@@ -238,6 +305,13 @@ class StreamTopology:
     kubernetes: KubernetesSettings
     document: str
     """The resource in its wire form: JSON with sorted keys and every default written out."""
+    batch_order: str = "aligned"
+    """`aligned` or `arrival`."""
+
+    @property
+    def arrival(self) -> bool:
+        """Whether partitions apply what is there of each input, so that a replay may give other rows."""
+        return self.batch_order == "arrival"
 
     @property
     def keeps_output(self) -> bool:

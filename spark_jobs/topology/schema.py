@@ -47,6 +47,11 @@ class Resources(Closed):
 class Batch(Closed):
     interval: Duration = "500ms"
     """Time between the release of one batch and the next."""
+    order: Literal["aligned", "arrival"] = "aligned"
+    """What a partition applies next. `aligned`: a batch, when the output of all its inputs for it is there. `arrival`: of
+    each input what is there, so that rows do not wait for a slower input. Their order then differs from run to run: output
+    is shown with the checkpoint that covers it, and everything goes back to the newest checkpoint when a partition is lost.
+    In an incident of several nodes partitions apply aligned until it is over. With `checkpoint.protocol: coordinated`."""
 
 
 class SourceModel(Closed):
@@ -84,6 +89,14 @@ class OutputSinkModel(Closed):
     with_: Parameters
 
 
+class OutputRecoveryModel(Closed):
+    objective: Duration
+    """In how long a query of this operator is to be back after the loss of a node. Of all partitions that it needs those
+    that are stored slot by slot store their slots so often that it can be; where several queries need one, the shortest
+    counts. Needs `checkpoint.protocol: eventual`, and goes without `checkpoint.eventual.extent` and `replay`: these follow
+    from it."""
+
+
 class OutputModel(Closed):
     priority: Priority = 1
     """Importance of the queries of this operator's partitions, 1 (least) to 10."""
@@ -95,12 +108,26 @@ class OutputModel(Closed):
     """File format of the sink output."""
     sink: OutputSinkModel | None = None
     """Where the output goes instead of files, e.g. `reprise.kafka:KafkaSink`."""
+    recovery: OutputRecoveryModel | None = None
+    """How fast its queries are to come back."""
 
 
 class OperatorCheckpointModel(Closed):
     interval: Duration | None = None
     """Time between the snapshots of each partition of this operator, with another `checkpoint.protocol` than `coordinated`;
     that of the topology where it is not given."""
+
+
+class StandbyModel(Closed):
+    every: Annotated[int, Field(ge=1, le=1_000_000, strict=True)] | None = None
+    """Batches between two times that a passive standby is sent what has changed; 10 where it is not given. So many are made
+    again at most, with those of one job, when it goes on in place of its partition."""
+    failure_domain: (
+        Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_./-]{0,251}[A-Za-z0-9])?$", max_length=253)]
+        | None
+    ) = None
+    """Label of nodes, such as `topology.kubernetes.io/zone`: a standby goes to a node on which it has another value than
+    where its partition is, if there is room on one. On Kubernetes it is that of the Node object, else of `--label`."""
 
 
 class OperatorModel(Closed):
@@ -118,7 +145,13 @@ class OperatorModel(Closed):
     )
     """How a lost partition of this operator comes back. `checkpoint`: with its state, and each batch is made again.
     `amnesia`: with its initial state where the stream is now, if its readers are at work; batches in between lack its rows,
-    and outputs mark them. The other three are not built yet, and refused."""
+    and outputs mark them. `active-standby`: each partition has a second runtime on another node, which steps as it does,
+    and goes on in its place at once; it costs as much CPU again. `passive-standby`: the state of each partition is copied to
+    another node every few batches, and it goes on from there; that costs what the copying takes. `upstream-backup`: with
+    its initial state, at the oldest batch on which what it gives next depends, as those that it reads keep their output from
+    there on; nothing is read from the checkpoint location."""
+    standby: StandbyModel | None = None
+    """With `active-standby` and `passive-standby`."""
     inputs: list[InputModel] = Field(min_length=1, max_length=32)
     """Upstream operators, in the order in which a batch's rows are applied."""
     checkpoint: OperatorCheckpointModel | None = None
@@ -127,17 +160,35 @@ class OperatorModel(Closed):
     """Makes this an output operator: each of its partitions is the output partition of one query."""
 
 
+class EventualModel(Closed):
+    extent: Annotated[int, Field(ge=1, le=1_000_000_000, strict=True)] | None = None
+    """Footprints of slots and closings that a recovery may have to read back (Q in Sebepou and Magoutis, section III-A):
+    beyond that the slots that were stored longest ago are stored again. Below the number of open slots of a partition it
+    cannot be met. 200000 where it is not given, unless it follows from `output.recovery.objective`."""
+    replay: Annotated[int, Field(ge=1, le=1_000_000_000_000, strict=True)] | None = None
+    """Rows that a recovery of one partition may have to replay (U there). 1000000 where it is not given, unless it follows
+    from `output.recovery.objective`."""
+    spend: Duration = "10ms"
+    """The longest time for which slots are stored again (CI there),"""
+    every: Duration = "250ms"
+    """once in this time (CP there). Slots that open are always stored."""
+
+
 class CheckpointModel(Closed):
-    protocol: Literal["coordinated", "uncoordinated", "communication-induced"] = "coordinated"
+    protocol: Literal["coordinated", "uncoordinated", "communication-induced", "eventual"] = "coordinated"
     """Who decides when a partition stores its state. `coordinated`: all partitions do after the same batch. `uncoordinated`:
     each by its own clock, and it goes back alone when it is lost; needs a `log`. `communication-induced`: the same, and
-    messages that would make a snapshot useless force one before they are applied; needs `log: checkpointed`."""
+    messages that would make a snapshot useless force one before they are applied; needs `log: checkpointed`. `eventual`: as
+    `uncoordinated`, and operators with slots (keys, windows) store those that opened, closed or were not stored for long;
+    needs `log: checkpointed`."""
     log: Literal["none", "memory", "checkpointed"] = "none"
     """What keeps the output that receivers have not stored yet, with another `protocol` than `coordinated`. `memory`: the
     sender, in `recovery.bufferMemory` and on its disk. `checkpointed`: its snapshots hold that output, too."""
     state: Literal["arrays", "paged"] = "arrays"
     """How states are frozen and stored. `arrays`: whole. `paged`: of a snapshot only the pages that changed since the one
     before; for operators of the library that keep state by key, window or joined row, others are stored whole."""
+    eventual: EventualModel | None = None
+    """How often slots are stored again, with `protocol: eventual`."""
     jitter: Annotated[int, Field(ge=0, le=90, strict=True)] = 20
     """Percentage of the interval by which the time between two snapshots of one partition varies, with another `protocol`
     than `coordinated`, so that not all partitions store at once."""

@@ -17,6 +17,13 @@ def cluster() -> Iterator[EmbeddedCluster]:
         yield started
 
 
+@pytest.fixture(scope="module")
+def large_nodes() -> Iterator[EmbeddedCluster]:
+    """Four nodes on each of which there is room for what another one had."""
+    with scenario.cluster(4, cpu_milli=600) as started:
+        yield started
+
+
 @pytest.fixture(scope="session")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Output of Topology 2 without faults; it does not depend on nodes or strategy."""

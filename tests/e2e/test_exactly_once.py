@@ -80,10 +80,10 @@ SCENARIOS: dict[str, list[Mapping[str, Any]]] = {
 }  # fmt: skip
 
 
-CORE = ("8 of 10", "zookeeper restarted")
+CORE = ("8 of 10",)
 """Run by `make test`; the others by `make test-soak`, which takes about an hour on two cores.  A driver or a coordinator
-that is killed, nodes that are frozen, and a burst on top of another, are among the schedules that `make test` takes of
-`test_random_faults.py`."""
+that is killed, ZooKeeper that is away, nodes that are frozen, and a burst on top of another, are among the schedules that
+`make test` takes of `test_random_faults.py`."""
 
 
 def _kinds() -> list[Any]:

@@ -3,7 +3,6 @@ files and are whole."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,18 +16,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 NODES = 4
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[EmbeddedCluster]:
-    with scenario.cluster(NODES, cpu_milli=600) as started:
-        yield started
-
-
-def test_output_is_as_without_faults(cluster: EmbeddedCluster, expected: Path, tmp_path: Path) -> None:
+def test_output_is_as_without_faults(large_nodes: EmbeddedCluster, expected: Path, tmp_path: Path) -> None:
     resource = scenario.topology2(
         NODES, **{"nodes.cpu": "600m", "checkpoint.state": "paged", "checkpoint.interval": "1s"}
     )
     faults = [{"batch": 16, "kill": ["n3", "n4"]}, {"on": "plan", "add": 2}]
-    result = scenario.run(resource, cluster, tmp_path / "out", faults)
+    result = scenario.run(resource, large_nodes, tmp_path / "out", faults)
     scenario.assert_exactly_once(result, expected)
     assert result.incident["incidents"], "the faults must have been noticed"
     store = CheckpointStore(str(result.out / "checkpoints"))

@@ -3,7 +3,7 @@ the driver, and the output as without faults."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +19,10 @@ TWO_NODES: list[Mapping[str, Any]] = [{"batch": 16, "kill": ["n3", "n4"]}, {"on"
 DRIVER: list[Mapping[str, Any]] = [{"batch": 16, "crash": "driver"}]
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[EmbeddedCluster]:
-    with scenario.cluster(NODES, cpu_milli=600) as started:
-        yield started
-
-
 @pytest.mark.parametrize(
     ("protocol", "log", "faults"),
     [
-        ("uncoordinated", "checkpointed", TWO_NODES),
+        pytest.param("uncoordinated", "checkpointed", TWO_NODES, marks=pytest.mark.soak),
         ("uncoordinated", "memory", DRIVER),
         ("communication-induced", "checkpointed", TWO_NODES),
         pytest.param("uncoordinated", "memory", TWO_NODES, marks=pytest.mark.soak),
@@ -48,7 +42,7 @@ def test_output_is_as_without_faults(
     protocol: str,
     log: str,
     faults: list[Mapping[str, Any]],
-    cluster: EmbeddedCluster,
+    large_nodes: EmbeddedCluster,
     expected: Path,
     tmp_path: Path,
 ) -> None:
@@ -61,7 +55,7 @@ def test_output_is_as_without_faults(
             "checkpoint.interval": "2s",
         },
     )
-    result = scenario.run(resource, cluster, tmp_path / "out", faults)
+    result = scenario.run(resource, large_nodes, tmp_path / "out", faults)
     scenario.assert_exactly_once(result, expected)
     assert result.incident["incidents"], "the faults must have been noticed"
     said = [

@@ -86,7 +86,7 @@ class Scene:
     def acks(self, position: int) -> None:
         """With the next job all have stored their state there."""
         for slot, mine in enumerate((("in.0",), ("mid.0", "out.0"))):
-            found = tuple(Ack(p, self.engine._installation[p], position, file_of(p)) for p in mine)
+            found = tuple(Ack(p, self.engine.installation[p], position, file_of(p)) for p in mine)
             self.hosts.changes[slot] = {"acks": found}
 
 

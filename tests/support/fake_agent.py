@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 import pytest
 
 from reprise.controller.agent import agent as agent_module
-from reprise.controller.agent import processes
+from reprise.controller.simulated_world.memory_zookeeper import MemoryServer, MemorySession
 from reprise.controller.zookeeper.session import SessionState
-from tests.support.memory_zookeeper import MemoryServer, MemorySession
+from reprise.spark_jobs.platform import Platform
 
 SESSION_S = 3.0
 
@@ -36,8 +35,11 @@ class FakeWorker:
     def keep_spare(self) -> None:
         self.spares += 1
 
-    def others(self) -> list[Any]:
-        return []
+    def freeze(self) -> None:
+        self.said.append("freeze")
+
+    def thaw(self) -> None:
+        self.said.append("thaw")
 
 
 class AgentScene:
@@ -49,14 +51,13 @@ class AgentScene:
         self.worker = FakeWorker()
         self.now = 1000.0
         monkeypatch.setattr(agent_module, "make_client", lambda *_: self.zk)
-        monkeypatch.setattr(agent_module.time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(processes, "freeze", lambda _: self.worker.said.append("freeze"))
-        monkeypatch.setattr(processes, "thaw", lambda _: self.worker.said.append("thaw"))
+        self.platform = Platform(elapsed=lambda: self.now)
         self.options = argparse.Namespace(
             node="n1",
             host="127.0.1.1",
             zk="zk",
             cpu_milli=500,
+            label=[],
             session_timeout_ms=SESSION_S * 1000,
             requested=1000.0,
         )
@@ -83,7 +84,7 @@ class AgentScene:
         """Nothing of the node runs; then its ticker finds out."""
         self.now += seconds
         if self.agent._life.tick(self.now):
-            processes.freeze(self.worker.others)
+            self.worker.freeze()
             self.agent._events.put("woke")
 
     def outage(self, seconds: float, new_session: int) -> None:

@@ -13,12 +13,12 @@ from reprise.controller.driver.loop import Loop
 from reprise.controller.driver.node_starts import NodeStarts
 from reprise.controller.driver.output_events import OutputEvents
 from reprise.controller.observability.metrics.driver import DriverMetrics
+from reprise.controller.simulated_world.memory_zookeeper import MemoryServer, MemorySession
 from reprise.controller.zookeeper.records import encode_desired
 from reprise.scheduler.model import Desired
 from reprise.spark_jobs.state.revision import Revisions, revision_of
 from reprise.spark_jobs.topology import StreamTopology
 from tests.support.local_engine import World
-from tests.support.memory_zookeeper import MemoryServer, MemorySession
 
 ROOT = "/reprise/test/loop"
 
@@ -56,7 +56,8 @@ class LocalDriver:
         location, resource = str(world.checkpoints), world.resource
         self.revisions = Revisions(location, revision_of(resource), world.fence)
         newest = max(self.engine.store.positions(), default=0)
-        said = self.revisions.begin(newest, self.engine.ledger.written, resource.upgrade == "replay")
+        replay, ages = resource.upgrade == "replay", self.engine.store.of_many_ages
+        said = self.revisions.begin(newest, self.engine.ledger.written, replay, ages)
         self.engine.problems += [said] if said else []
         self.engine.begin(newest)
         self.cluster = LocalCluster(world)

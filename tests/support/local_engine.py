@@ -91,6 +91,17 @@ class LocalJobs:
         return reports
 
 
+def past(batch: int) -> Callable[[Engine], bool]:
+    """Whether everything that is at work has come to a batch, for `World.run`."""
+    return lambda e: min(e.positions.values(), default=0) >= batch
+
+
+def tick(world: World, times: int = 1) -> None:
+    """So many jobs."""
+    for _ in range(times):
+        world.engine.tick(world.nodes.living(), threading.Event())
+
+
 class World:
     """An engine on local nodes with its folders."""
 
@@ -140,12 +151,13 @@ class World:
         retain: bool = False,
         lines: Mapping[str, Origin] | None = None,
         after: int | None = None,
+        standbys: Mapping[str, str] | None = None,
     ) -> None:
         """`after`: a checkpoint behind this batch is wanted, for a move."""
         complete = len(assignment) == len(self.topology.partitions)
         seq = self.engine.desired.seq + 1
         spec = EngineSpec(seq, generation, checkpoint, assignment, retain, complete, lines=lines or {})
-        self.engine.want(replace(spec, checkpoint_after=after))
+        self.engine.want(replace(spec, checkpoint_after=after, standbys=standbys or {}))
 
     def run(self, until: Callable[[Engine], bool], limit: int | None = None) -> None:
         """Job after job; fails after `limit` of them.  Without one it fails after `MANY`, but not before the threads that

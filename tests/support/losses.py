@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable
 
 from reprise.spark_jobs.engine.chain import ChainError
-from tests.support.local_engine import World
+from tests.support.local_engine import World, tick
 
 
 def dies(world: World, node: str, job: int, stage: int) -> Callable[[int, int, int], None]:
@@ -26,7 +25,7 @@ def lose_at_any_stage(world: World, dice: random.Random) -> None:
     node = dice.choice(sorted(world.nodes.hosts))
     world.nodes.interrupt = dies(world, node, world.engine.jobs + dice.randint(1, 4), dice.randint(0, 2))
     for _ in range(8):
-        _tick(world)
+        tick(world)
         if node not in world.nodes.hosts:
             break
     world.nodes.interrupt = lambda *_: None
@@ -37,12 +36,8 @@ def lose_a_node_or_everything(world: World, dice: random.Random) -> None:
     """One node is lost, and the engine notices; or all are, with the driver, and another one has begun."""
     if dice.random() < 0.5:
         world.nodes.lose(dice.choice(sorted(world.nodes.hosts)))
-        _tick(world)
+        tick(world)
     else:
         world.nodes.lose(*world.nodes.hosts)
         world.driver()
         world.engine.begin(world.engine.punctuations.newest)
-
-
-def _tick(world: World) -> None:
-    world.engine.tick(world.nodes.living(), threading.Event())

@@ -52,6 +52,11 @@ PROGRESS = Progress(
     time=12.5,
     due=11,
     counters={"sink": {"keys": 5, "late_rows": 2}},
+    standbys={"sink.0": 6},
+    backed=frozenset({"sink.0"}),
+    unbacked=frozenset({"other.0"}),
+    overhead={"detection": 3.0, "plan": 1.25},
+    deterministic=False,
 )
 DESIRED = Desired(
     3,
@@ -64,6 +69,7 @@ DESIRED = Desired(
     "inc-000002-p1",
     False,
     moving=Moving({"sink.0": "n1#1"}, 9, True, frozenset({"n1#1", "n2#1 leaves"})),
+    standbys={"sink.0": "n3#1"},
 )
 POISON = Poison("1", {"sink.0": "poison: operator sink, batch 9: ValueError"})
 INCIDENT = Incident(

@@ -74,6 +74,8 @@ class Driver:
     horizon: int = 0
     punctuation: int | None = None
     nodes: frozenset[str] = frozenset()
+    standbys: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """Partition -> node and position of its standby."""
     held_since: dict[str, int] = field(default_factory=dict)
     """Partition at work -> batch behind which it still has all of its output."""
 
@@ -96,6 +98,7 @@ class Driver:
             for states in (self.positions, self.failed, self.held_since):
                 states.pop(p, None)
             self.gaps.discard(p)
+            self.standbys.pop(p, None)
         if rollback:
             self.horizon, self.punctuation = desired.checkpoint, None
         for p in [p for p in self.positions if p not in desired.assignment]:
@@ -104,12 +107,26 @@ class Driver:
         self.desired = desired
         installed = []
         for p, node in desired.assignment.items():
+            if p not in back and known.assignment.get(p) != node and self.standbys.get(p, ("",))[0] == node:
+                self._install(p, self.standbys.pop(p)[1])
+                self.held_since[p] = self.checkpoint
+                world.promoted.append(p)
+                continue
             anew = p in back or known.assignment.get(p) != node
             if anew or (p not in self.positions and p not in self.failed):
                 self._install(p, desired.origin(p).position)
                 installed.append(p)
         for p in installed if not rollback else ():
             world.check_replayable(self, p)
+
+    def _follow(self, world: World) -> None:
+        assert self.desired is not None
+        wanted = self.desired.standbys
+        for p in [p for p, (n, _) in self.standbys.items() if wanted.get(p) != n or n not in world.nodes]:
+            del self.standbys[p]
+        for p, node in wanted.items():
+            if p in self.positions and node in world.nodes:
+                self.standbys[p] = (node, self.positions[p])
 
     def _install(self, p: str, position: int) -> None:
         self.positions[p] = self.held_since[p] = position
@@ -137,6 +154,7 @@ class Driver:
             self.checkpoint, self.punctuation = self.punctuation, None
             world.checkpoints.add(self.checkpoint)
         self._drop_output(world)
+        self._follow(world)
 
     def _drop_output(self, world: World) -> None:
         """What need not be kept any more goes; on a full node, more than that."""
@@ -176,6 +194,7 @@ class Driver:
             bad_checkpoints=frozenset(self.bad),
             gaps=frozenset(self.gaps),
             kept_since=max(self.held_since.values(), default=0),
+            standbys={p: k for p, (_, k) in self.standbys.items()},
         )
 
 
@@ -205,6 +224,7 @@ class World:
     plans: list[PlanRecord] = field(default_factory=list)
     closed: list[Incident] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
+    promoted: list[str] = field(default_factory=list)
     epochs: int = 0
     incarnations: dict[str, int] = field(default_factory=dict)
     before_seq: int = 0

@@ -71,6 +71,27 @@ def eight_of_ten(life: Life) -> Life:
     return life.add("n11", "n12")
 
 
+def with_standbys() -> tuple[StreamTopology, Observation]:
+    """`parser.0` has a standby in its own zone, `parser.1` one in another, `parser.2` one of which nobody can say it, and
+    `parser.3` none."""
+    asked = {"availability": "passive-standby", "standby": {"failureDomain": "zone"}}
+    path = EXAMPLES / "topology1.yaml"
+    resource = override(load_topology(path), {f"operators[parser].{name}": x for name, x in asked.items()})
+    seen = Life(resource).seen()
+    assert seen.desired is not None and seen.progress is not None
+    own, other, unknown, *_ = sorted(seen.nodes)
+    nodes = {
+        node: replace(x, labels={} if node == unknown else {"zone": "b" if node == other else "a"})
+        for node, x in seen.nodes.items()
+    }
+    near = next(n for n in nodes if n not in (own, other, unknown))
+    standbys = {"parser.0": near, "parser.1": other, "parser.2": unknown}
+    at = {**seen.desired.assignment, **{f"parser.{k}": own for k in range(4)}}
+    desired = replace(seen.desired, assignment=at, standbys=standbys)
+    progress = replace(seen.progress, standbys={"parser.0": 40})
+    return resource, replace(seen, nodes=nodes, desired=desired, progress=progress)
+
+
 def wide(parallelism: int) -> Life:
     """Topology 1 with so many partitions an operator, on ten nodes that they fit."""
     path = EXAMPLES / "topology1.yaml"

@@ -38,6 +38,7 @@ def looks() -> dict[str, Look]:
         "closed": moments.of(closed),
         "hundred": moments.of(moments.wide(50).kill("n2", "n3", "n4").add("n11")),
         "thousand": moments.of(moments.wide(500)),
+        "standbys": moments.with_standbys(),
     }
 
 
@@ -263,6 +264,29 @@ def test_a_query_that_is_chosen_is_outlined_in_the_graph(
     assert "waiting" in browser.find_element(By.ID, "detail").text
     accessible(browser)
     picture(browser, "selected")
+
+
+def test_a_partition_says_where_its_standby_is_and_in_which_failure_domain(
+    browser: WebDriver, server: WebServer, looks: dict[str, Look]
+) -> None:
+    _, seen = looks["standbys"]
+    opened(browser, server, "standbys", seen)
+    detail = browser.find_element(By.ID, "detail")
+    assert seen.desired is not None
+    at = seen.desired.standbys
+    for partition, words in {
+        "parser.0": [
+            f"{at['parser.0']}, at batch 40",
+            "zone",
+            "a, of its partition a: in the same failure domain",
+        ],
+        "parser.1": [f"{at['parser.1']}, not ready", "zone", "b, of its partition a: apart"],
+        "parser.2": [f"{at['parser.2']}, not ready", "not known, of its partition a: nobody can say"],
+        "parser.3": ["none is placed"],
+    }.items():
+        browser.find_element(By.CSS_SELECTOR, f"[data-partition='{partition}']").click()
+        until(browser, lambda _, p=partition: f"Partition {p}" in detail.text, partition)
+        assert all(word in detail.text for word in words), detail.text
 
 
 def test_a_thousand_partitions_are_shown_by_operator_and_can_be_opened(

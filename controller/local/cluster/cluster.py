@@ -58,6 +58,7 @@ class EmbeddedCluster:
         self._lock = threading.RLock()
         self._nodes: dict[str, _Node] = {}
         self._named = 0
+        self._started_nodes = 0
         self._reaper: ProcessReaper | None = None
         self._zk: ZooKeeperSession | None = None
 
@@ -193,9 +194,14 @@ class EmbeddedCluster:
             sys.executable, "-m", "reprise.controller.agent.agent", "--node", name, "--host", host,
             "--zk", self.zk_hosts, "--cpu-milli", str(config.cpu_milli),
             "--session-timeout-ms", str(config.session_timeout_ms), "--scratch", str(scratch),
-            "--requested", f"{requested:.3f}",
+            "--requested", f"{requested:.3f}", *self._labels(),
             "--log", str(self.log_dir / f"{name}-worker.log"), "--", *worker,
         ]  # fmt: skip
+
+    def _labels(self) -> list[str]:
+        turn, self._started_nodes = self._started_nodes, self._started_nodes + 1
+        found = ((key, values[turn % len(values)]) for key, values in self.config.labels.items() if values)
+        return [part for key, value in found for part in ("--label", f"{key}={value}")]
 
     def _fresh_name(self) -> str:
         while True:

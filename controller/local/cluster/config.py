@@ -1,6 +1,7 @@
 """Settings of an embedded cluster: checked once, when the value is made, then never again."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from reprise.controller.errors import ConfigError
@@ -32,6 +33,9 @@ class ClusterConfig:
     cpu_milli: int = 1000
     """CPU that a node announces to the planner, in thousandths of a core. Default one core, as a node has one
     task slot. It is an announcement: nothing throttles the processes to it."""
+
+    labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Labels that nodes announce, with the values that they take in turn: failure domains of standbys."""
 
     session_timeout_ms: int = round(SESSION_S * 1000)
     """ZooKeeper session timeout of the node agents, ms: how long after a kill the node's znode goes. Default

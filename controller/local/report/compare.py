@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reprise.controller.errors import ReportError
+from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.sinks import marked_by
+from reprise.spark_jobs.topology import StreamTopology, from_json
 
 Piece = tuple[str, int]
 """Output partition and batch."""
@@ -32,6 +34,9 @@ class Comparison:
     """Pieces of which one of the sides has two files (of different formats)."""
     marked: tuple[Piece, ...] = ()
     """Pieces that one of the sides marks as lacking rows; where they differ they are in no other list."""
+    silent: tuple[str, ...] = ()
+    """Output partitions of the topology that have no piece on either side: nothing is known of them.  A stream that has
+    ended leaves a piece for every batch."""
 
     @property
     def identical(self) -> bool:
@@ -58,6 +63,9 @@ def compare(a: str | Path, b: str | Path) -> Comparison:
         different=tuple(sorted(different)),
         twice=tuple(sorted(twice_left | twice_right)),
         marked=tuple(sorted(marked)),
+        silent=tuple(
+            sorted((_promised(a) | _promised(b)) - {partition for partition, _ in left.keys() | right.keys()})
+        ),
     )
 
 
@@ -75,6 +83,26 @@ def pieces(folder: str | Path) -> tuple[Mapping[Piece, Path], set[Piece]]:
             twice.add(piece)
         found[piece] = path
     return found, twice
+
+
+def outputs(resource: StreamTopology) -> dict[str, str]:
+    """Output partition -> format of its files; those whose output is not in files have none."""
+    return {
+        f"{operator.name}.{index}": operator.output.format
+        for operator in resource.operators
+        if operator.output is not None and operator.output.sink is None
+        for index in range(operator.parallelism)
+    }
+
+
+def _promised(folder: str | Path) -> set[str]:
+    """Output partitions in files of the topology that was run; none where the folder does not say, as that of a sink."""
+    try:
+        return set(
+            outputs(from_json((Path(folder) / "topology.json").read_text(encoding="utf-8", errors="replace")))
+        )
+    except (OSError, SpecError):
+        return set()
 
 
 def _sink(folder: str | Path) -> Path:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from reprise.controller.errors import ReportError
-from reprise.controller.local.report.compare import Comparison, Piece, pieces
+from reprise.controller.local.report.compare import Comparison, Piece, outputs, pieces
 from reprise.spark_jobs.operators.local import run_local
 from reprise.spark_jobs.sinks import encoded
 from reprise.spark_jobs.topology import StreamTopology
@@ -18,25 +18,25 @@ from reprise.spark_jobs.topology import StreamTopology
 def verify(resource: StreamTopology, out: Path, ended: bool) -> Comparison:
     """What of the output below `out` is not what it should be: `missing`, `extra` and `different` files.
 
-    `ended`: whether the streams have ended.  Where they have not, batches that a partition has not come to are not missing.
+    `ended`: whether the streams have ended.  Where they have not, batches that a partition has not come to are not missing;
+    one that has come to none is `silent`.
     Takes as long as the operators take, in this process.  ReportError when there is no output, or output that is not in
     files; StepError when code of an operator raises.
     """
     elsewhere = [o.name for o in resource.operators if o.output is not None and o.output.sink is not None]
     if elsewhere:
         raise ReportError(f"the output of {', '.join(elsewhere)} is not in files, and is not looked at here")
+    if resource.arrival:
+        raise ReportError(
+            "input was applied in the order of its arrival (batch.order), so which batch a row is in differs from run to run"
+        )
     there, twice = pieces(out)
     newest: dict[str, int] = {}
     for partition, batch in there:
         newest[partition] = max(batch, newest.get(partition, 0))
     if not newest:
         raise ReportError(f"{out}: no output")
-    formats = {
-        f"{operator.name}.{index}": operator.output.format
-        for operator in resource.operators
-        if operator.output is not None
-        for index in range(operator.parallelism)
-    }
+    formats = outputs(resource)
     left = dict(there)
     equal, missing, different = 0, list[Piece](), list[Piece]()
     for batch, rows in enumerate(run_local(resource, None if ended else max(newest.values())), start=1):
@@ -52,4 +52,7 @@ def verify(resource: StreamTopology, out: Path, ended: bool) -> Comparison:
                 equal += 1
             else:
                 different.append((query, batch))
-    return Comparison(equal, tuple(missing), tuple(sorted(left)), tuple(different), tuple(sorted(twice)))
+    silent = tuple(sorted(formats.keys() - newest.keys()))
+    return Comparison(
+        equal, tuple(missing), tuple(sorted(left)), tuple(different), tuple(sorted(twice)), silent=silent
+    )

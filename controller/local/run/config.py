@@ -47,6 +47,8 @@ class RunConfig:
     """Folder of the user's classes, for the driver and its executors."""
     session_timeout_ms: int = round(SESSION_S * 1000)
     """How long after a kill a node's heartbeat is missed."""
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Labels of the nodes, with the values that they take in turn."""
     keep_adds: bool = False
     """With standby nodes the arrivals of the fault file are left out, unless this is set."""
     log_format: str | None = None

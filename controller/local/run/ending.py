@@ -44,7 +44,7 @@ class Ending:
         outputs = {p: progress.positions[p] for p in self.topology.outputs if p in progress.positions}
         if outputs != self._outputs:
             self._outputs, self._at_rest_since = outputs, now
-        poisoned = {p for p, failure in progress.failed.items() if failure.is_poison}
+        poisoned = progress.poisoned
         if not poisoned or not set(self.topology.outputs) <= self.topology.downstream_of(poisoned):
             return None
         if now - self._at_rest_since < REST_S:
@@ -63,4 +63,4 @@ class Ending:
 
 def aside(progress: Progress) -> list[str]:
     """The partitions that were set aside, each with what it raised."""
-    return [f"{p}: {failure}" for p, failure in progress.failed.items() if failure.is_poison]
+    return [f"{p}: {failure}" for p, failure in progress.poisoned.items()]

@@ -129,6 +129,7 @@ class _Run:
             worker_memory_mb=memory + memory // 2,
             cpu_milli=milli_cpu(resource.nodes.cpu_cores),
             worker_cores=executor_cores(resource.spark.exchange),
+            labels=self.config.labels,
             session_timeout_ms=self.config.session_timeout_ms,
             log_dir=self.layout.out / "logs" / "cluster",
             start_timeout_s=90.0 + 10 * wanted,

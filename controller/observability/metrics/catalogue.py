@@ -78,6 +78,11 @@ METRICS: tuple[Metric, ...] = (
     # -- what runs -----------------------------------------------------------------------------------------------------
     _gauge("reprise_coordinator_present", "", "1 while somebody holds the lead of the topology, else 0."),
     _gauge("reprise_paused", "", "1 while the topology is paused, else 0."),
+    _gauge(
+        "reprise_spec_refused",
+        "",
+        "1 while the newest spec of the StreamTopology is refused, else 0. What was accepted before it goes on.",
+    ),
     _gauge("reprise_nodes_wanted", "", "Nodes that the topology asks for."),
     _gauge(
         "reprise_nodes",
@@ -131,6 +136,40 @@ METRICS: tuple[Metric, ...] = (
         "",
         "Batches marked as lacking rows (availability: amnesia) in the open incident and those of the last fifteen minutes, "
         "summed over queries.",
+    ),
+    _gauge(
+        "reprise_standbys_wanted",
+        "",
+        "Partitions that are to have a standby (availability: active-standby, passive-standby).",
+    ),
+    _gauge(
+        "reprise_standbys_not_apart",
+        "",
+        "Standbys that are placed and not known to be in another failure domain than their partition, of operators that "
+        "name one (standby.failureDomain).",
+    ),
+    _gauge(
+        "reprise_recovery_expected_seconds",
+        "seconds",
+        "In which the query that would take longest would be back if a node were lost now and another one had room; of the "
+        "queries that miss nothing, without catching up.",
+    ),
+    _gauge(
+        "reprise_recovery_objectives_missed",
+        "",
+        "Queries with output.recovery.objective that would take longer than that.",
+    ),
+    _gauge(
+        "reprise_standbys_missing",
+        "",
+        "Partitions that are to have a standby (availability: active-standby, passive-standby) and have none that could be "
+        "promoted.",
+    ),
+    _gauge(
+        "reprise_upstream_backups_missing",
+        "",
+        "Partitions that are to be fed again by their upstreams (availability: upstream-backup) and would come from a "
+        "checkpoint now.",
     ),
     # -- recovery ------------------------------------------------------------------------------------------------------
     _gauge(
@@ -214,7 +253,11 @@ METRICS: tuple[Metric, ...] = (
         "seconds",
         "From announcing to completing the newest checkpoint.",
     ),
-    _gauge("reprise_checkpoint_size_bytes", "bytes", "State files of the newest global checkpoint."),
+    _gauge(
+        "reprise_checkpoint_size_bytes",
+        "bytes",
+        "States of the newest global checkpoint, with their pages in files of earlier ones.",
+    ),
     _gauge("reprise_checkpoint_position_batches", "", "Batch that the newest global checkpoint covers."),
     # -- buffers -------------------------------------------------------------------------------------------------------
     _gauge(
@@ -268,6 +311,18 @@ METRICS: tuple[Metric, ...] = (
         "Snapshots that partitions have stored, where each does so by its own clock: by that (local), or since messages "
         "would have made the ones before useless (forced).",
         Label("cause", ("local", "forced")),
+        places=_DRIVER,
+    ),
+    _counter(
+        "reprise_snapshot_bytes_total",
+        "bytes",
+        "What those snapshots took in the checkpoint store; with `checkpoint.protocol: eventual` the segments of logs.",
+        places=_DRIVER,
+    ),
+    _counter(
+        "reprise_footprints_total",
+        "",
+        "States of slots in those, each as often as it was written (`checkpoint.protocol: eventual`).",
         places=_DRIVER,
     ),
     _counter(

@@ -86,6 +86,8 @@ class DriverMetrics:
         yield "reprise_restore_seconds_total", figures.restore_s
         yield "reprise_restored_partitions_total", figures.restored
         yield "reprise_message_header_bytes_total", figures.header_bytes
+        yield "reprise_snapshot_bytes_total", engine.lines.bytes_taken
+        yield "reprise_footprints_total", engine.lines.footprints
         yield "reprise_replay_bytes_total", figures.replay_bytes
         yield "reprise_replay_seconds_total", figures.replay_s
         yield "reprise_failed_jobs_total", figures.failed_jobs

@@ -28,8 +28,10 @@ def controller_registry(
     session: Callable[[], str],
     refused: Callable[[], Mapping[str, int]] = dict,
     leading: Callable[[], bool] = lambda: True,
+    specs: Callable[[], Mapping[str, bool]] = dict,
 ) -> CollectorRegistry:
     """`session`: one of the catalogue's SESSIONS.  `refused`: failed requests to the API server, by reason.
+    `specs`: of each topology (namespace/name) whether its newest spec is refused.
     One that does not lead has no session yet, and nothing to say of topologies."""
 
     def samples() -> Iterator[Sample]:
@@ -39,6 +41,8 @@ def controller_registry(
         counts = refused()
         for reason in catalogue.REFUSALS:
             yield Sample("reprise_api_errors_total", {"reason": reason}, counts.get(reason, 0))
+        for topology, is_refused in specs().items():
+            yield Sample("reprise_spec_refused", {"topology": topology}, is_refused)
         for look in looks():
             yield from topology_samples(look, now)
 
@@ -65,6 +69,10 @@ class RunMetrics:
         state = self._state
         return [] if state is None else [Look(self.resource, self._topology, state, self.since, self._totals)]
 
+    def specs(self) -> dict[str, bool]:
+        """A run whose topology is refused never begins."""
+        return {f"{self.resource.namespace}/{self.resource.name}": False}
+
     @property
     def session(self) -> str:
         """A run does not give up: it is connected, or waits for ZooKeeper to come back."""
@@ -75,7 +83,11 @@ class RunMetrics:
         """At `port` of 127.0.0.1; nowhere for 0.  Raises ServeError."""
         end = None
         if port:
-            end = serve("127.0.0.1", port, controller_registry("run", self.looks, lambda: self.session))
+            end = serve(
+                "127.0.0.1",
+                port,
+                controller_registry("run", self.looks, lambda: self.session, specs=self.specs),
+            )
         try:
             yield
         finally:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from math import inf
 
 from reprise.controller.observability.metrics import catalogue
 from reprise.controller.observability.metrics.look import Look
 from reprise.controller.observability.metrics.metric import Sample
 from reprise.controller.status.query_state import Status, current_plan
+from reprise.controller.status.recovery_time import overhead_of, partition_recoveries, query_recoveries
+from reprise.controller.status.standbys import missing
 from reprise.scheduler.costs import free_on, partition_costs
 from reprise.scheduler.incident import Incident, PlanRecord
 from reprise.scheduler.placement import spread
+from reprise.scheduler.standby_placement import differ
+from reprise.spark_jobs.topology import StreamTopology
 
 RECENT_S = 900.0
 """So long after an incident its gaps are told: nothing that is skipped comes back, so nothing else ends the alert."""
@@ -27,6 +32,44 @@ def recovery_samples(look: Look, now: float) -> Iterator[Sample]:
     yield from _capacity(look)
     yield Sample("reprise_recovery_progress_batches", {}, _progress(look))
     yield Sample("reprise_marked_batches", {}, _marked(seen.incidents, now))
+    yield from _standbys(look)
+    yield Sample("reprise_upstream_backups_missing", {}, len(seen.progress.unbacked) if seen.progress else 0)
+    yield from _expected(look)
+
+
+def _expected(look: Look) -> Iterator[Sample]:
+    """In how many seconds queries would be back if a node were lost now."""
+    seen, objectives = look.state.observation, _objectives(look.resource)
+    found = partition_recoveries((p.id for p in look.topology.partitions), seen)
+    placed = seen.desired.assignment if seen.desired else {}
+    seconds = {
+        p: (placed[p], one.load_s + one.replay_s) for p, one in found.items() if placed.get(p) in seen.nodes
+    }
+    queries = query_recoveries(look.topology.queries, seconds, overhead_of(seen))
+    yield Sample(
+        "reprise_recovery_expected_seconds", {}, max((q.seconds for q in queries.values()), default=0.0)
+    )
+    missed = [q for q, one in queries.items() if one.seconds > objectives.get(q.rpartition(".")[0], inf)]
+    yield Sample("reprise_recovery_objectives_missed", {}, len(missed))
+
+
+def _objectives(resource: StreamTopology) -> dict[str, float]:
+    """Operator -> seconds."""
+    given = {o.name: o.output.objective_s for o in resource.operators if o.output is not None}
+    return {name: seconds for name, seconds in given.items() if seconds is not None}
+
+
+def _standbys(look: Look) -> Iterator[Sample]:
+    seen, wanted, domains = look.state.observation, look.topology.standbys, look.topology.domains
+    yield Sample("reprise_standbys_wanted", {}, len(wanted))
+    yield Sample("reprise_standbys_missing", {}, len(missing(wanted, seen.progress)))
+    placed, at = (seen.desired.standbys, seen.desired.assignment) if seen.desired else ({}, {})
+    apart = [
+        differ(domains[p], seen.nodes.get(at.get(p, "")), seen.nodes.get(node))
+        for p, node in placed.items()
+        if p in domains
+    ]
+    yield Sample("reprise_standbys_not_apart", {}, len(apart) - apart.count(True))
 
 
 def _incident(incident: Incident | None, now: float) -> Iterator[Sample]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from reprise.controller.kubernetes.events import EventReason, Events
-from reprise.controller.kubernetes.pods import PodView
+from reprise.controller.kubernetes.pods import KubernetesNode, PodView
 from reprise.controller.operator.records import Records
 from reprise.scheduler import Decision
 from reprise.scheduler.model import Leaving
@@ -23,13 +23,22 @@ class Decider:
     events: Events
 
     def decide(
-        self, executors: Mapping[str, PodView], notices: Mapping[str, Leaving] = NOBODY
+        self,
+        executors: Mapping[str, PodView],
+        notices: Mapping[str, Leaving] = NOBODY,
+        machines: Mapping[str, KubernetesNode] | None = None,
     ) -> Decision | None:
         """Read, decide, and carry it out; None when there was nothing to decide, or it could not be carried out.  Raises
-        CoordinationError.  `executors`: pods by name; `notices`: those that are to be emptied."""
+        CoordinationError.  `executors`: pods by name; `notices`: those that are to be emptied; `machines`: Node
+        objects by name, None where they cannot be read."""
         asked = {pod.name: pod.created_at for pod in executors.values() if pod.created_at is not None}
         self.records.coordinator.store.requests = asked
         self.records.coordinator.store.notices = notices
+        self.records.coordinator.store.labels = {
+            pod.name: machines[pod.machine].labels
+            for pod in executors.values()
+            if machines is not None and pod.machine in machines
+        }
         if not self.records.connected:
             return None
         self.records.open()

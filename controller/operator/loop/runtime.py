@@ -161,6 +161,12 @@ class Runtime:
         found = (controller.seen for controller in list(self.controllers.values()))
         return [look for look in found if look is not None]
 
+    def specs(self) -> dict[str, bool]:
+        """Whether the newest spec of each topology (namespace/name) is refused."""
+        return {
+            controller.name: bool(controller.state.invalid) for controller in list(self.controllers.values())
+        }
+
     def controller(self, body: Mapping[str, Any]) -> TopologyController:
         """The one of this object, made when it is not there."""
         meta = body["metadata"]

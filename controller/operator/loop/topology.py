@@ -128,6 +128,11 @@ class TopologyController:
         return metrics_look.Look(spec.resource, spec.view, state, self._since, self._totals)
 
     @property
+    def name(self) -> str:
+        """The label `topology` of its metrics: namespace/name."""
+        return "{namespace}/{name}".format_map(self.body["metadata"])
+
+    @property
     def quiet(self) -> bool:
         """Nothing is going on: a poll is enough."""
         return self._schedule.kind is PollKind.POLL
@@ -151,7 +156,7 @@ class TopologyController:
                 if steps.records.opened and steps.witness.has_news(pods):
                     self.state = replace(self.state, findings=steps.witness.look(pods, cluster.machines))
             with self._failures():
-                decision = steps.decider.decide(pods, self._leaving(cluster))
+                decision = steps.decider.decide(pods, self._leaving(cluster), cluster.machines)
             self.state = replace(
                 self.state,
                 calm=decision is not None and decision.until == inf,

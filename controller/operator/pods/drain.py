@@ -153,7 +153,7 @@ def _waits_for(seen: Observation, pod: PodView, reported: bool) -> tuple[str, st
 
 def _held_up(progress: Progress, desired: Desired | None, connected: bool) -> str:
     """Why no checkpoint can be complete; empty where nothing is known to prevent one."""
-    aside = sorted(p for p, failure in progress.failed.items() if failure.is_poison)
+    aside = sorted(progress.poisoned)
     if aside:
         return f"no checkpoint can be complete while {', '.join(aside[:3])} is set aside; {WAY_OUT}"
     if desired is not None and desired.paused:

@@ -29,6 +29,7 @@ from reprise.controller.kubernetes.budget import Urgency
 from reprise.controller.kubernetes.errors import ConflictError, NotFoundError
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler.incident import Incident, Kind, Phase, PlanRecord
+from reprise.scheduler.view import taken_over
 
 PERIOD_S = 2.0
 """Least time between two writes of one status, unless a condition or a phase has changed."""
@@ -239,9 +240,9 @@ def _pressing(status: Mapping[str, Any]) -> object:
 
 
 def _restored(plan: PlanRecord, seen: Observation) -> int:
-    """Partitions of a plan that are at work, by a report that knows of it."""
-    progress, desired = seen.progress, seen.desired
-    if progress is None or desired is None or progress.seq < desired.seq:
+    """Partitions of a plan that are at work, by a report of the driver that it was decided for and that knows of it."""
+    progress = seen.progress
+    if progress is None or not taken_over(seen.desired, progress):
         return 0
     return sum(p in progress.positions and p not in progress.failed for p in plan.added)
 

@@ -108,13 +108,13 @@ class StatusReporter:
         progress = seen.progress
         if progress is None:
             return
-        aside = {f"{p}: {failure}" for p, failure in progress.failed.items() if failure.is_poison}
+        aside = {f"{p}: {failure}" for p, failure in progress.poisoned.items()}
         for text in sorted(aside - self._troubles):
             self.events.note(EventReason.PARTITION_SET_ASIDE, text, warning=True)
         if progress.stuck and EventReason.JOBS_FAIL not in self._troubles:
             self.events.note(EventReason.JOBS_FAIL, progress.stuck, warning=True)
         self._troubles = frozenset(aside) | ({EventReason.JOBS_FAIL} if progress.stuck else set())
-        known = [str(failure) for failure in progress.failed.values() if failure.is_poison]
+        known = [str(failure) for failure in progress.poisoned.values()]
         known += [progress.stuck] if progress.stuck else []
         self._name_problem([p for p in seen.problems if not any(why in p or p in why for why in known)])
 

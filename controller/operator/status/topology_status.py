@@ -14,7 +14,9 @@ from reprise.controller.crd.topology_status import (
     DriverStatus,
     NodesStatus,
     QueriesStatus,
+    StandbysStatus,
     TopologyStatus,
+    UpstreamBackupStatus,
 )
 from reprise.controller.operator.pods.verdict import State
 from reprise.controller.operator.status.topology_state import TopologyState
@@ -22,6 +24,7 @@ from reprise.controller.plural import counted
 from reprise.controller.status.query_state import RunState, Status
 from reprise.controller.zookeeper.advance import FEW, STILL_S
 from reprise.controller.zookeeper.observation import Observation
+from reprise.spark_jobs.topology import StreamTopology
 
 
 def status_of(
@@ -43,6 +46,8 @@ def status_of(
         waiting_total=len(now.state.queries) - now.state.count(Status.AVAILABLE),
         nodes=_nodes(now),
         partitions=sum(stage.parallelism for stage in resource.stages),
+        standbys=_standbys(resource, seen),
+        upstream_backup=_upstream_backup(resource, seen),
         checkpoint=CheckpointStatus(
             position=progress.checkpoint if progress else 0,
             completed_at=None if now.completed_at is None else rfc3339(now.completed_at),
@@ -214,6 +219,18 @@ def _queries(state: RunState) -> QueriesStatus:
 def _waiting(state: RunState) -> list[WaitingQuery]:
     down = {q.id: q.reason for q in state.queries if q.status is not Status.AVAILABLE}
     return waiting_queries(down, {q.id: q.priority for q in state.queries})
+
+
+def _standbys(resource: StreamTopology, seen: Observation) -> StandbysStatus | None:
+    wanted = sum(operator.parallelism for operator in resource.operators if operator.has_standby)
+    ready = len(seen.progress.standbys) if seen.progress else 0
+    return StandbysStatus(ready=min(ready, wanted), wanted=wanted) if wanted else None
+
+
+def _upstream_backup(resource: StreamTopology, seen: Observation) -> UpstreamBackupStatus | None:
+    wanted = sum(operator.parallelism for operator in resource.operators if operator.backed_upstream)
+    ready = len(seen.progress.backed) if seen.progress else 0
+    return UpstreamBackupStatus(ready=min(ready, wanted), wanted=wanted) if wanted else None
 
 
 def _nodes(now: TopologyState) -> NodesStatus:

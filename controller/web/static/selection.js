@@ -14,6 +14,21 @@ export function selection(doc, selected, select) {
   whenChanged(box, value, () => box.replaceChildren(...(partition ? ofPartition(partition, doc, select) : query ? ofQuery(query, select) : [])));
 }
 
+function standbyOf(partition, doc) {
+  const operator = doc.graph.operators.find((one) => one.name === partition.operator);
+  if (!operator.standbys) return [];
+  if (!partition.standby) return [["standby", "none is placed"]];
+  const ready = partition.standby_position === null ? "not ready" : `at batch ${partition.standby_position}`;
+  const label = operator.failure_domain;
+  if (!label) return [["standby", `${partition.standby}, ${ready}`]];
+  const domain = (id) => doc.nodes.find((node) => node.id === id)?.labels[label] ?? "not known";
+  const apart = partition.standby_apart === null ? "nobody can say whether it is apart" : partition.standby_apart ? "apart" : "in the same failure domain";
+  return [
+    ["standby", `${partition.standby}, ${ready}`],
+    [label, `${domain(partition.standby)}, of its partition ${domain(partition.node)}: ${apart}`],
+  ];
+}
+
 function ofPartition(partition, doc, select) {
   const upstream = reads(doc, partition.id);
   const queries = queriesOf(doc, partition.id);
@@ -26,6 +41,8 @@ function ofPartition(partition, doc, select) {
       ["node", partition.node ?? "none that is alive"],
       ["CPU", cpu(partition.cost)],
       ["stored state", partition.state_bytes === null ? "not known yet" : bytes(partition.state_bytes)],
+      ...standbyOf(partition, doc),
+      ...(partition.backed === null ? [] : [["upstream backup", partition.backed ? "could be fed again" : "would come from a checkpoint"]]),
       ["reads", upstream.length ? links(upstream, "partition", select) : "its source"],
       ["queries that need it", `${queries.length}, of which ${down.length} not available${down.length ? `: ${some(down.map((query) => query.id), 6)}` : ""}`],
     ]),

@@ -410,3 +410,25 @@ def test_who_is_absent_asks_for_nothing_and_gives_nothing() -> None:
     world = World(edges, frozenset(), snapshots, {"a": 30}, {}, 1, frozenset("abc"))
     assert line(world, {"c"}) == {"b": Point(10), "c": Point(10), "a": Point(10)}
     assert line(replace(world, absent=frozenset("b")), {"c"}) == {"c": Point(10)}
+
+
+def test_a_reader_takes_an_older_snapshot_where_its_lost_sender_has_stored_what_follows() -> None:
+    """Its newest is damaged.  A sender that has stored itself twice since that was covered has nothing for the older."""
+    edge, reader = Edge("u", "p"), points(60, 70)
+    first = Point(60, {"p": 61})
+
+    def sender(*since: int) -> tuple[Point, ...]:
+        return (
+            first,
+            *(Point(at, {"p": least}) for at, least in zip((90, 100), since, strict=True)),
+        )
+
+    def found(*since: int) -> list[int]:
+        snapshots = {"u": sender(*since), "p": reader}
+        world = World([edge], frozenset(), snapshots, {}, {}, 0, frozenset({"u", "p"}))
+        chosen = line(world, {"u", "p"})
+        assert not isinstance(chosen, Impossible)
+        return [chosen["p"].position, chosen["u"].position]
+
+    assert found(71, 81) == [70, 90], "one interval"
+    assert found(81, 81) == [70, 60]

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from reprise.scheduler import Decision, InvariantViolation, Outcome, Policy, Scope, WriteDesired
+from reprise.scheduler import Decision, InvariantViolation, Outcome, Policy, Scope, WriteDesired, moves
 from reprise.scheduler.invariants import check
 from reprise.scheduler.model import Moving, Strategy
 from reprise.scheduler.moves import room
 from reprise.scheduler.steps import RuleName, act
-from reprise.scheduler.view import look
+from reprise.scheduler.view import View, look
 from tests.support.recovery_simulator import World, diamond
 
 
@@ -364,3 +364,21 @@ def test_nodes_are_emptied_and_lost_at_random(seed: int, strategy: Strategy) -> 
     assert len(w.desired.assignment) == len(w.topology.partitions)
     assert on(w, *leaving) == [], w.log[-5:]
     assert w.look()[1].outcome is Outcome.WAIT
+
+
+def test_what_a_move_rests_on_is_found_out_once_for_all_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    w = running()
+    w.empty("n2")
+    view = look(w.snapshot(), w.policy)
+    asked = list[View]()
+    after = moves.after_the_loss
+
+    def counted(view: View) -> View:
+        asked.append(view)
+        return after(view)
+
+    monkeypatch.setattr(moves, "after_the_loss", counted)
+    may_move = moves.MayMove(view)
+    allowed = {(p, n) for p in view.survivors for n in view.usable_ids if may_move(p, n)}
+    assert allowed == {(p, n) for p in on(w, "n2") for n in view.open_ids}
+    assert len(asked) == 1

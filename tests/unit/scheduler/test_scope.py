@@ -248,6 +248,36 @@ def test_it_is_the_greatest_valid_line(topology: TopologyView, data: st.DataObje
     assert going_back(view, failed) == going_back_by_the_line(topology, failed, kept)
 
 
+def backed(view: View, partitions: set[str]) -> View:
+    progress = view.snapshot.progress
+    assert progress is not None
+    return replace(
+        view, snapshot=replace(view.snapshot, progress=replace(progress, backed=frozenset(partitions)))
+    )
+
+
+def test_nobody_goes_back_for_one_that_is_fed_by_what_was_spared() -> None:
+    """Output was dropped, but not what a lost partition would need that is alone on its path (`upstream-backup`)."""
+    topology = chain()
+    everybody = {p.id for p in topology.partitions}
+    for failed in everybody:
+        view = seen(topology, {failed}, kept=11)
+        assert going_back(backed(view, everybody), {failed}) == set()
+        assert going_back(backed(view, everybody - {failed}), {failed}) == going_back(view, {failed})
+    two = seen(topology, {"b.0", "c.0"}, kept=11)
+    assert going_back(backed(two, everybody), {"b.0", "c.0"}) == going_back(two, {"b.0", "c.0"}) == {"a.0"}
+    apart = seen(topology, {"a.0", "c.0"}, kept=11)
+    assert going_back(backed(apart, everybody), {"a.0", "c.0"}) == set()
+    # `b` goes back for `c`, so it asks `a` for more than was kept for that
+    assert going_back(backed(apart, {"a.0"}), {"a.0", "c.0"}) == {"b.0"} == going_back(apart, {"a.0", "c.0"})
+
+
+def chain() -> TopologyView:
+    """A source, and three that read each other in a row."""
+    read = {"s.0": (), "a.0": ("s.0",), "b.0": ("a.0",), "c.0": ("b.0",)}
+    return TopologyView("chain", tuple(PartitionView(p, u) for p, u in read.items()), (), True)
+
+
 def test_a_line_goes_back_as_a_whole() -> None:
     view = seen(diamond(), {"sink.0"}, kept=0)
     assert some_stay(view)
@@ -282,3 +312,12 @@ def test_an_incident_stays_open_until_all_have_passed_its_checkpoint(late: dict[
     assert w.look()[1].rule != "closed"
     w.progress = replace(done, positions=positions)
     assert w.look()[1].rule == "closed"
+
+
+def test_who_is_not_fed_after_all_takes_everything_back_that_it_reads() -> None:
+    """`q` takes `a` back to the checkpoint.  So `p` is restored there, and `b` has not kept all since, either."""
+    read = {"s.0": (), "a.0": ("s.0",), "b.0": ("s.0",), "p.0": ("a.0", "b.0"), "q.0": ("a.0",)}
+    topology = TopologyView("t", tuple(PartitionView(p, u) for p, u in read.items()), (), True)
+    view = backed(seen(topology, {"p.0", "q.0"}, kept=11), {"p.0"})
+    assert going_back(view, {"p.0", "q.0"}) == {"a.0", "b.0"}
+    assert going_back(backed(seen(topology, {"p.0"}, kept=11), {"p.0"}), {"p.0"}) == set()

@@ -127,3 +127,20 @@ def test_a_partition_whose_input_is_not_there_stays_where_it_is() -> None:
     world._caught_up()
     assert world.snapshot.progress is not None
     assert world.snapshot.progress.positions == {"out.0": 0, "out.1": 3}
+
+
+def test_standbys_are_promoted_without_a_delay_and_nothing_is_restored() -> None:
+    """`out.1` and `out.2` go on where their standbys were; the same loss without standbys waits for a plan."""
+    wanted = frozenset({"out.1", "out.2"})
+    nodes = tuple(replace(node, cpu_milli=300) for node in NODES)
+    with_standbys = replace(RUNNING, topology=replace(TOPOLOGY, standbys=wanted), nodes=nodes)
+    slow = Durations(restore_s=7.0, catch_up_s=0.5)
+    placed = run_simulation(with_standbys, POLICY, (), slow).last
+    assert placed is not None and placed.desired is not None
+    assert placed.desired.standbys.keys() == wanted
+    found = run_simulation(placed, POLICY, [Change(0.0, lose=("n2",))], slow)
+    assert found.plans == ()
+    assert next(h for h in found.events if h.what == "queries-back").at < 2.0
+    assert found.events[-1].what in ("closed", "standbys-placed")
+    without = run_simulation(replace(RUNNING, nodes=nodes), POLICY, [Change(0.0, lose=("n2",))], slow)
+    assert next(h for h in without.events if h.what == "queries-back").at > 7.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -17,6 +18,7 @@ from reprise.controller.agent.executor import ExecutorProcess
 from reprise.controller.agent.jvm import REGISTERED
 from reprise.controller.agent.spare_host import SpareHost
 from reprise.controller.agent.worker import WorkerProcess
+from reprise.controller.simulated_world.memory_zookeeper import MemoryServer
 from reprise.controller.zookeeper import node_record as node_tree
 from reprise.controller.zookeeper import session
 from reprise.controller.zookeeper.access import AUTH
@@ -24,7 +26,6 @@ from reprise.controller.zookeeper.errors import SessionError
 from reprise.controller.zookeeper.node_record import CONTROL, INCARNATIONS, ROOTS, parse_node, root_name
 from reprise.controller.zookeeper.session import SessionState
 from tests.support.fake_agent import SESSION_S, AgentScene
-from tests.support.memory_zookeeper import MemoryServer
 
 ROOT = "/reprise/default/flights"
 
@@ -33,7 +34,7 @@ ROOT = "/reprise/default/flights"
 def scene(monkeypatch: pytest.MonkeyPatch) -> AgentScene:
     """Its Worker runs and has registered; nothing was told to ZooKeeper yet."""
     scene = AgentScene(monkeypatch)
-    scene.begin(NodeAgent(scene.options, cast(Any, scene.worker)))
+    scene.begin(NodeAgent(scene.options, cast(Any, scene.worker), scene.platform))
     scene.agent._join()
     return scene
 
@@ -65,7 +66,7 @@ def test_it_says_when_the_phases_of_its_start_were_over_and_the_same_in_every_se
     scene: AgentScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [1003.0]
-    monkeypatch.setattr(agent_module, "_now", lambda: now[0])
+    monkeypatch.setattr(scene.agent, "_now", lambda: now[0])
     scene.agent._started = 1001.0
     scene.turn()
     first = parse_node(scene.record(CONTROL) or b"")
@@ -112,7 +113,7 @@ def test_a_name_that_was_used_before_goes_on_counting(monkeypatch: pytest.Monkey
     tree = MemoryServer()
     tree.put(f"{INCARNATIONS}/n1", b"6")
     scene = AgentScene(monkeypatch, tree)
-    scene.begin(NodeAgent(scene.options, cast(Any, scene.worker)))
+    scene.begin(NodeAgent(scene.options, cast(Any, scene.worker), scene.platform))
     scene.agent._join()
     scene.turn()
     assert incarnation(scene) == 7
@@ -121,7 +122,7 @@ def test_a_name_that_was_used_before_goes_on_counting(monkeypatch: pytest.Monkey
 
 def test_a_connection_that_is_lost_while_it_begins_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     scene, lost = AgentScene(monkeypatch), {"ensure_path", "get"}
-    scene.begin(NodeAgent(scene.options, cast(Any, scene.worker)))
+    scene.begin(NodeAgent(scene.options, cast(Any, scene.worker), scene.platform))
 
     def once(request: str) -> None:
         if request in lost:
@@ -296,7 +297,7 @@ def test_sigterm_is_a_notice_and_the_node_ends_when_it_is_over(
     scene: AgentScene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr(agent_module, "_now", lambda: now[0])
+    monkeypatch.setattr(scene.agent, "_now", lambda: now[0])
     scene.agent._scratch, scene.agent._grace_s = tmp_path, 5.0
     serve(scene, ROOT)
     scene.turn()
@@ -316,6 +317,24 @@ def test_sigterm_is_a_notice_and_the_node_ends_when_it_is_over(
     with pytest.raises(SystemExit) as ended:
         scene.agent._leave_in_time()
     assert ended.value.code == agent_module.LEFT
+
+
+def test_sigterm_ends_a_node_that_still_waits_for_zookeeper(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = AgentScene(monkeypatch)
+    scene.begin(NodeAgent(scene.options, cast(Any, scene.worker), scene.platform))
+
+    def wait_for_zookeeper(timeout: float) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(scene.agent._zk, "start", wait_for_zookeeper, raising=False)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            scene.agent.run()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert ended.value.code == agent_module.LEFT
+    assert not scene.worker.alive, "what runs on the node ends with its agent"
 
 
 def test_a_notice_of_an_older_session_is_given_again(scene: AgentScene, tmp_path: Path) -> None:

@@ -8,7 +8,14 @@ from typing import Any, cast
 
 import pytest
 
-from reprise.controller.agent.pod_agent import EXECUTOR_ENDED, FENCED, LEFT, ExecutorAgent, PodEnds
+from reprise.controller.agent.pod_agent import (
+    EXECUTOR_ENDED,
+    FENCED,
+    LEFT,
+    ExecutorAgent,
+    PodEnds,
+    options_of,
+)
 from reprise.controller.zookeeper import membership
 from reprise.controller.zookeeper.membership import State, fenced, parse_member
 from reprise.controller.zookeeper.node_record import parse_node
@@ -23,9 +30,28 @@ MEMBER, HEARTBEAT = membership.path_of(ROOT, "n1"), f"{ROOT}/nodes/n1"
 def scene(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AgentScene:
     """Its executor runs; nothing was told to ZooKeeper yet."""
     scene = AgentScene(monkeypatch)
-    scene.begin(ExecutorAgent(scene.options, cast(Any, scene.worker), ROOT, tmp_path / "alive"))
+    scene.begin(
+        ExecutorAgent(scene.options, cast(Any, scene.worker), ROOT, tmp_path / "alive", scene.platform)
+    )
     scene.agent._incarnation = 1
     return scene
+
+
+def test_a_pod_begins_with_what_its_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing that an agent asks of its options is missing: else every pod would end at once, and Spark ask for the next."""
+    scene = AgentScene(monkeypatch)
+    environment = {
+        "SPARK_EXECUTOR_POD_NAME": "n1",
+        "SPARK_EXECUTOR_POD_IP": "127.0.1.1",
+        "REPRISE_ZK": "zk",
+        "REPRISE_CPU_MILLI": "500",
+    }
+    options = options_of(environment)
+    scene.begin(ExecutorAgent(options, cast(Any, scene.worker), ROOT, tmp_path / "alive", scene.platform))
+    scene.agent._incarnation = 1
+    scene.turn()
+    record = parse_node(scene.tree.records[HEARTBEAT][0])
+    assert (record.cpu_milli, dict(record.labels)) == (500, {})
 
 
 def ends_with(scene: AgentScene, code: int) -> None:

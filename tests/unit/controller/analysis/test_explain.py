@@ -93,6 +93,21 @@ def test_a_partition_that_a_plan_has_left_out_is_said_to_be(one_came: StatusDocu
     assert one_came.plan.summary.endswith("; 1 query waits")
 
 
+@pytest.mark.parametrize(
+    ("backed", "said"),
+    [(True, "can feed it again, without its stored state"), (False, "it comes from the checkpoint")],
+)
+def test_it_is_said_whether_a_lost_partition_can_be_fed_again(
+    burst: StatusDocument, backed: bool, said: str
+) -> None:
+    (before,) = explain(burst, "count.3").missing
+    parts = tuple(replace(p, backed=backed) if p.id == "count.3" else p for p in burst.partitions)
+    (missing,) = explain(replace(burst, partitions=parts), "count.3").missing
+    assert missing.reason.startswith(before.reason)
+    assert said in missing.reason
+    assert said not in before.reason
+
+
 def _page(document: StatusDocument, query: str) -> str:
     console = Console(width=100, record=True, file=StringIO())
     console.print(explanation_page(explain(document, query)))

@@ -20,7 +20,7 @@ from reprise.controller.cli.render import for_programs, span
 from reprise.controller.cli.simulate_command import simulation_page
 from reprise.controller.cli.status_page import status_page
 from reprise.controller.status import StatusDocument, document
-from reprise.controller.status.model import NodeStartView, QueryView
+from reprise.controller.status.model import NodeStartView, QueryView, StandbysView
 from reprise.controller.status.query_state import Status
 from tests.support import oncall
 
@@ -65,6 +65,58 @@ def test_the_worst_and_most_valuable_come_first_and_the_rest_is_counted(found: S
     rest = next(line for line in lines if line.startswith("and "))
     rows = lines.index(rest) - start - 1
     assert rest == f"and {300 - rows} more: {100 - rows} waiting, 100 recovering, 100 available"
+
+
+def test_standbys_have_a_line_where_there_are_any(found: StatusDocument) -> None:
+    assert not any(line.startswith("standbys") for line in shown(status_page(found, 24)))
+    with_them = replace(found, standbys=StandbysView(5, 3, 1, 4, 0, 0, 0))
+    (line,) = [x for x in shown(status_page(with_them, 24)) if x.startswith("standbys")]
+    assert line.split(maxsplit=1)[1] == "1 of 5 wanted could go on now, 3 are placed"
+
+
+def test_standbys_say_in_which_failure_domain_they_are(found: StatusDocument) -> None:
+    """All that are to be are named, also those that are not there."""
+    operator = next(o for o in found.graph.operators if len(o.partitions) > 1)
+    own = [p for p in found.partitions if p.operator == operator.name]
+    near, gone, *rest = own
+    node = next(n for n in found.nodes if n.id == near.node)
+    placed = {p.id: replace(p, standby=None) for p in rest} | {
+        near.id: replace(near, standby="n9#1", standby_position=7, standby_apart=True),
+        gone.id: replace(gone, standby="n8#1", node=None),
+    }
+    document = replace(
+        found,
+        standbys=StandbysView(len(own), 2, 1, 1, 1, 0, 1),
+        partitions=tuple(placed.get(p.id, p) for p in found.partitions),
+        nodes=(
+            *(n for n in found.nodes if n.id != node.id),
+            replace(node, labels={"zone": "x"}),
+            replace(node, id="n9#1", labels={"zone": "y"}),
+        ),
+        graph=replace(
+            found.graph,
+            operators=tuple(
+                replace(o, standbys=True, failure_domain="zone") if o is operator else o
+                for o in found.graph.operators
+            ),
+        ),
+    )
+    said = "in another failure domain: 1, in the same: 0, not known: 1"
+    lines = shown(status_page(document, 24), width=200)
+    (line,) = [x for x in lines if x.startswith("standbys")]
+    assert line.endswith(f"; {said}")
+    (line,) = [x for x in shown(status_page(document, 24, wide=True), width=600) if x.startswith("standbys")]
+    named = [f"{near.id} on n9#1 at 7 (y, from x)", f"{gone.id} on n8#1 not ready (?, from ?)"]
+    assert line.endswith(f"{said}: " + ", ".join([*named, *(f"{p.id} none" for p in rest)]))
+
+
+def test_upstream_backups_have_a_line_where_there_are_any(found: StatusDocument) -> None:
+    assert not any(line.startswith("backups") for line in shown(status_page(found, 24)))
+    one, two, *rest = found.partitions
+    backed = replace(found, partitions=(replace(one, backed=True), replace(two, backed=False), *rest))
+    for wide, named in ((False, ""), (True, f"; from a checkpoint: {two.id}")):
+        (line,) = [x for x in shown(status_page(backed, 24, wide=wide)) if x.startswith("backups")]
+        assert line.split(maxsplit=1)[1] == f"1 of 2 could be fed again now{named}"
 
 
 def test_the_head_says_what_is_down_and_what_is_possible(found: StatusDocument) -> None:

@@ -14,10 +14,10 @@ from kazoo.exceptions import ConnectionLoss
 from reprise.controller.cli import main
 from reprise.controller.cli import target_local as local
 from reprise.controller.cli.exits import NotRunningError
+from reprise.controller.simulated_world.memory_zookeeper import MemoryAnswer, MemoryClient, MemoryServer
 from reprise.controller.zookeeper import client as clients
 from reprise.controller.zookeeper import mirror
 from reprise.controller.zookeeper.session import ZooKeeperSession
-from tests.support.memory_zookeeper import MemoryAnswer, MemoryClient, MemoryServer
 
 ROOT = "/reprise/default/t"
 COPY = mirror.Copy(

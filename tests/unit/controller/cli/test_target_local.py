@@ -13,6 +13,7 @@ import pytest
 from reprise.controller.agent.processes import inspect
 from reprise.controller.cli.exits import NotRunningError
 from reprise.controller.cli.target_local import LOG_TAIL, ZooKeeperTarget, of_run, of_zookeeper, run_files
+from reprise.controller.simulated_world.memory_zookeeper import MemoryServer
 from reprise.controller.zookeeper import client as clients
 from reprise.controller.zookeeper import observer, paths
 from reprise.controller.zookeeper.access import AUTH
@@ -20,7 +21,6 @@ from reprise.controller.zookeeper.observer import Observer
 from reprise.controller.zookeeper.process_records import parse_paused
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.spark_jobs.topology import load_topology, to_json
-from tests.support.memory_zookeeper import MemoryServer
 
 MINIMAL = Path(__file__).parents[4] / "examples" / "minimal.yaml"
 ROOT = "/reprise/default/minimal"

@@ -18,6 +18,7 @@ from reprise.controller.coordinator import incident_log
 from reprise.controller.coordinator.coordinator import Coordinator
 from reprise.controller.coordinator.history import Kept
 from reprise.controller.coordinator.store import Store
+from reprise.controller.simulated_world.memory_zookeeper import MemoryClient, MemoryServer
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.errors import SessionError, StaleError, TooLargeError
 from reprise.controller.zookeeper.process_records import ERROR, Leader, parse_leader
@@ -25,7 +26,6 @@ from reprise.controller.zookeeper.records import encode_desired, parse_desired
 from reprise.controller.zookeeper.recovery_records import encode_incident, encode_plan, parse_incident
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.scheduler import Decision, Incident, InvariantViolation, PlanRecord
-from tests.support.memory_zookeeper import MemoryClient, MemoryServer
 from tests.support.record_samples import INCIDENT, PLAN, POLICY, TOPOLOGY, replace
 from tests.support.stores import add_node, put, ready, report
 

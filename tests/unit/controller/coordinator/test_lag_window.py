@@ -70,7 +70,17 @@ def test_what_is_paused_ended_or_failed_says_nothing_of_a_steady_lag() -> None:
             None,
         )
         window.note(second, ["sink.0"], report(20, newest, seq=CALM.seq - 1), CALM, None)
+        window.note(second, ["sink.0"], report(20, newest, driver="2", seq=CALM.seq + 7), CALM, None)
         window.note(second, ["sink.0"], report(20, newest, positions={}), CALM, None)
+    assert window.steady(60.0) == {"sink.0": 3}
+
+
+def test_a_new_driver_has_to_come_to_rest_although_its_number_is_the_same() -> None:
+    """Numbers begin anew where the records were lost: what was decided for another driver is another state."""
+    window = watched([3] * 30)
+    other = replace(CALM, driver="2")
+    for second in range(30, 30 + int(CALM_S)):
+        window.note(second, ["sink.0"], report(20, 1200 + 2 * second, driver="2"), other, None)
     assert window.steady(60.0) == {"sink.0": 3}
 
 

@@ -16,13 +16,13 @@ from reprise.algorithms import compiled
 from reprise.controller.coordinator import __main__ as program
 from reprise.controller.coordinator.history import Kept
 from reprise.controller.coordinator.store import Store
+from reprise.controller.simulated_world.memory_zookeeper import MemoryServer
 from reprise.controller.zookeeper import client as clients
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.node_record import SESSION_S, absence_counts_after_s
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.scheduler.model import Policy
 from reprise.spark_jobs.topology import load_text, override
-from tests.support.memory_zookeeper import MemoryServer
 from tests.support.scripted import TEXT
 from tests.support.stores import ready
 

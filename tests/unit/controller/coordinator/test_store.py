@@ -13,6 +13,7 @@ import pytest
 from reprise.controller.coordinator import history
 from reprise.controller.coordinator.coordinator import Coordinator
 from reprise.controller.coordinator.store import Store
+from reprise.controller.simulated_world.memory_zookeeper import MemoryServer
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.errors import RecordError, StaleError
 from reprise.controller.zookeeper.leaving import encode_leaving
@@ -21,7 +22,6 @@ from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.scheduler import AddPlan, CloseIncident, Desired, WriteDesired, WriteIncident, decide
 from reprise.scheduler.model import Leaving
 from reprise.scheduler.node_start import StartPhase
-from tests.support.memory_zookeeper import MemoryServer
 from tests.support.record_samples import INCIDENT, PLAN, POLICY, replace
 from tests.support.stores import (
     Connect,

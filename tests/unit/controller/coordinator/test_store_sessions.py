@@ -13,6 +13,7 @@ from kazoo.client import KazooState
 from reprise.controller.coordinator import store as store_module
 from reprise.controller.coordinator.store import Store
 from reprise.controller.coordinator.transaction import Versions
+from reprise.controller.simulated_world.memory_zookeeper import MemoryAnswer, MemoryClient, MemoryServer
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.errors import RecordError, SessionError, TooLargeError
 from reprise.controller.zookeeper.process_records import Leader, parse_leader
@@ -20,7 +21,6 @@ from reprise.controller.zookeeper.records import encode_desired
 from reprise.controller.zookeeper.recovery_records import encode_incident
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.scheduler import AddPlan, Desired, Outcome, Snapshot, WriteDesired, WriteIncident, decide
-from tests.support.memory_zookeeper import MemoryAnswer, MemoryClient, MemoryServer
 from tests.support.record_samples import DESIRED, INCIDENT, PLAN, POLICY, TOPOLOGY, replace
 from tests.support.stores import acts, add_node, nodes, put, ready, report
 from tests.support.waiting import until

@@ -10,6 +10,7 @@ import pytest
 
 from reprise.controller.driver import channel as module
 from reprise.controller.driver.channel import Channel, ChannelError
+from reprise.controller.simulated_world.memory_zookeeper import MemoryServer, MemorySession
 from reprise.controller.zookeeper import session
 from reprise.controller.zookeeper.errors import RecordError, SessionError
 from reprise.controller.zookeeper.node_record import (
@@ -23,7 +24,6 @@ from reprise.controller.zookeeper.records import encode_desired, parse_progress
 from reprise.controller.zookeeper.session import SessionState
 from reprise.controller.zookeeper.znode import LIMIT_BYTES
 from reprise.scheduler.model import Desired, Progress
-from tests.support.memory_zookeeper import MemoryServer, MemorySession
 
 ROOT = "/reprise/test/channel"
 WANTED = Desired(1, 0, 0, "1", {"a.0": "n1#1"})

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from reprise.controller.cli.status_page import status_page
 from reprise.controller.driver.report import stats_of
+from reprise.controller.simulated_world.memory_zookeeper import MemoryServer
 from reprise.controller.status import StatusDocument, document
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.records import encode_progress, encode_stats, parse_progress, parse_stats
@@ -21,7 +22,6 @@ from reprise.spark_jobs.contract import LATE_ROWS
 from reprise.spark_jobs.operators import TumblingWindow
 from reprise.spark_jobs.topology import StreamTopology, load_text
 from tests.support.local_driver import LocalDriver, world_of
-from tests.support.memory_zookeeper import MemoryServer
 
 TOPOLOGY = """
 apiVersion: reprise.dev/v1alpha1
@@ -37,7 +37,7 @@ spec:
     - name: window
       class: reprise.spark_jobs.operators:TumblingWindow
       parallelism: 2
-      with: {size: 2us, keys: [key], aggregate: {n: count()}}
+      with: {size: 2us, keys: [key], aggregate: {"n": count()}}
       inputs: [{from: rows, by: [key]}]
       output: {}
   checkpoint: {everyBatches: 2}

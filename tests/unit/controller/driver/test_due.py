@@ -11,6 +11,7 @@ import pytest
 from reprise.controller.driver.loop import KEEPALIVE_S
 from reprise.controller.operator.status.topology_state import TopologyState
 from reprise.controller.operator.status.topology_status import condition_updates
+from reprise.controller.simulated_world.memory_zookeeper import MemoryServer
 from reprise.controller.status.query_state import RunState, run_state
 from reprise.controller.zookeeper.advance import STILL_S, Watch
 from reprise.controller.zookeeper.observation import Observation
@@ -20,7 +21,6 @@ from reprise.spark_jobs.engine.engine import WINDOW
 from reprise.spark_jobs.topology import load_text
 from tests.support import live_engine as live
 from tests.support.local_driver import LocalDriver, world_of
-from tests.support.memory_zookeeper import MemoryServer
 from tests.unit.spark_jobs.engine.test_after_a_stop import LIVE
 from tests.unit.spark_jobs.state.test_release import Machine
 

@@ -15,6 +15,7 @@ from reprise.controller.driver import loop as module
 from reprise.controller.driver.channel import Channel
 from reprise.controller.driver.node_starts import NodeStarts
 from reprise.controller.driver.publish_rate import PublishRate
+from reprise.controller.simulated_world.memory_zookeeper import MemoryServer, MemorySession
 from reprise.controller.zookeeper.node_record import NodeRecord, encode_node
 from reprise.controller.zookeeper.records import parse_stats
 from reprise.controller.zookeeper.session import SessionState
@@ -26,10 +27,10 @@ from reprise.spark_jobs.engine.restore_point import RestorePoint
 from reprise.spark_jobs.errors import CheckpointError, SupersededError
 from reprise.spark_jobs.node import shim
 from reprise.spark_jobs.node.command import Usage
+from reprise.spark_jobs.platform import Platform
 from reprise.spark_jobs.state.epochs import Fence
 from reprise.spark_jobs.topology import load_text
 from tests.support.local_driver import ROOT, LocalDriver, world_of
-from tests.support.memory_zookeeper import MemoryServer, MemorySession
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 
 
@@ -49,7 +50,7 @@ def turns(driver: LocalDriver, until: Callable[[], bool], limit: int = 300) -> N
         if until():
             return
         driver.turn()
-    raise AssertionError(f"not reached: {driver.engine.progress} {driver.loop.progress()['problems']}")
+    raise AssertionError(f"not reached: {driver.engine.progress} {driver.loop.progress().problems}")
 
 
 def failing(times: int, error: BaseException, work: Callable[..., Any]) -> Callable[..., Any]:
@@ -137,7 +138,7 @@ def test_the_load_of_each_partition_is_published(
     looks, seconds = iter([False, False, True]), iter([100.0, 102.0, 102.0, 104.0, 104.0])
     published: list[dict[str, PartitionStats]] = []
     monkeypatch.setattr(module, "STATS_S", 2.0)
-    monkeypatch.setattr(module.time, "monotonic", lambda: next(seconds))
+    driver.loop._platform = Platform(elapsed=lambda: next(seconds))
     monkeypatch.setattr(driver.stop, "wait", lambda _=None: next(looks))
     monkeypatch.setattr(driver.loop, "publish", lambda: True)
     monkeypatch.setattr(

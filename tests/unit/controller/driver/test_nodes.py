@@ -12,11 +12,11 @@ from reprise.controller.driver import nodes as module
 from reprise.controller.driver.channel import Channel
 from reprise.controller.driver.node_starts import NodeStarts
 from reprise.controller.driver.nodes import SparkNodes
+from reprise.controller.simulated_world.memory_zookeeper import MemoryServer, MemorySession
 from reprise.controller.zookeeper.node_record import NodeRecord, encode_node
 from reprise.scheduler.node_start import StartPhase
 from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.errors import VersionError
-from tests.support.memory_zookeeper import MemoryServer, MemorySession
 
 ROOT, LONG_S = "/reprise/test/nodes", 20.0
 

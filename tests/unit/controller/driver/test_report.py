@@ -29,6 +29,7 @@ TOLD = engine_output.Progress(
     seq=14, generation=3, nodes=("n4#1", "n3#1"), positions={"a.0": 412}, failed={"b.0": LOST}, horizon=415,
     due=417, punctuation=400, ended=True, done=True, covers=Positions(400, {"b.0": 380}), bad_checkpoints=(380,),
     trimmed=390, gaps=("a.0",), stuck="jobs fail", memory=10, disk=20, jobs=93, drained=400,
+    overhead={"detection": 3.0, "plan": 1.25},
 )  # fmt: skip
 
 

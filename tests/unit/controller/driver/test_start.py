@@ -18,6 +18,7 @@ from reprise.controller.driver.channel import Channel
 from reprise.controller.driver.process import Driver, DriverConfig
 from reprise.controller.operator.status.topology_state import TopologyState
 from reprise.controller.operator.status.topology_status import condition_updates
+from reprise.controller.simulated_world.memory_zookeeper import MemoryServer, MemorySession
 from reprise.controller.status import document
 from reprise.controller.status.query_state import Status, run_state
 from reprise.controller.status.records import observation as from_records
@@ -33,7 +34,6 @@ from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import load_text
 from reprise.spark_jobs.topology.resource import SparkSettings
 from tests.support.local_driver import ROOT
-from tests.support.memory_zookeeper import MemoryServer, MemorySession
 from tests.support.oncall import TOPOLOGY, resource, steady
 from tests.unit.controller.driver.test_upgrade import NEW
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND

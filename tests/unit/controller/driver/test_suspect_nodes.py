@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from reprise.controller.simulated_world.memory_zookeeper import MemoryServer
 from reprise.controller.zookeeper.node_record import NodeRecord, absence_counts_after_s, encode_node
 from reprise.spark_jobs.topology import load_text
 from tests.support.local_driver import ROOT, LocalDriver, world_of
-from tests.support.memory_zookeeper import MemoryServer
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 
 LIMIT_S = absence_counts_after_s()

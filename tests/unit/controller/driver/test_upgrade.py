@@ -14,7 +14,9 @@ import pytest
 
 from reprise.controller.local.errors import OutDirError
 from reprise.controller.local.report.layout import prepare
+from reprise.controller.simulated_world.memory_zookeeper import MemoryServer
 from reprise.controller.zookeeper.session import SessionState
+from reprise.spark_jobs.engine import local_lines
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.errors import StoreError, SupersededError
 from reprise.spark_jobs.state.epochs import claim_epoch
@@ -24,7 +26,6 @@ from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import StreamTopology, expand, load_text, override
 from tests.support.local_driver import ROOT, LocalDriver, world_of
 from tests.support.local_engine import World
-from tests.support.memory_zookeeper import MemoryServer
 from tests.unit.controller.driver.test_loop import failing, turns
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 
@@ -124,6 +125,33 @@ def test_new_code_that_is_asked_to_replay_goes_on_and_says_what_that_means(at_wo
     change(at_work.world, replace(NEW, upgrade="replay"))
     later = LocalDriver(at_work.world, at_work.tree)
     assert any("made again by changed code" in p for p in later.engine.problems)
+
+
+def test_other_code_does_not_go_on_where_slots_are_of_different_ages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches between the oldest slot and the newest are applied again to some slots, and give nothing: rows of the new code
+    would be missing, and some of the old.  Code that has not changed goes on."""
+    monkeypatch.setattr(
+        local_lines, "RECORD_S", 0.0
+    )  # lines are recorded with each job, whatever the clock says
+    monkeypatch.setattr(local_lines, "SHARE", 0)
+    pace = {"extent": 30, "replay": 200, "spend": "1ms", "every": "1ms"}
+    changes = {
+        "checkpoint.protocol": "eventual",
+        "checkpoint.log": "checkpointed",
+        "checkpoint.eventual": pace,
+    }
+    world = world_of(override(OLD, changes), tmp_path)
+    world.engine.release.ahead = 3
+    driver = started(world, MemoryServer(), 1, 0, monkeypatch)
+    turns(driver, lambda: bool(driver.engine.store.of_many_ages()))
+    former = world.resource
+    change(world, replace(override(NEW, changes), upgrade="replay"))
+    with pytest.raises(RevisionError, match=r"in an older one .* slot by slot.* let it drain"):
+        LocalDriver(world, driver.tree)
+    change(world, replace(former, upgrade="replay"))
+    LocalDriver(world, driver.tree)
 
 
 def test_a_drain_covers_what_an_earlier_driver_has_shown(
@@ -294,11 +322,11 @@ def test_a_driver_that_is_frozen_before_it_says_its_revision_ends(tmp_path: Path
     location = str(tmp_path)
     first = claim_epoch(location, lambda least: least)
     second = claim_epoch(location, lambda least: least)
-    assert Revisions(location, "new", second).begin(0, 0, False) == ""
+    assert Revisions(location, "new", second).begin(0, 0, False, tuple) == ""
     with pytest.raises(SupersededError):
-        Revisions(location, "old", first).begin(0, 0, False)
+        Revisions(location, "old", first).begin(0, 0, False, tuple)
     with pytest.raises(RevisionError):
-        Revisions(location, "old", claim_epoch(location, lambda least: least)).begin(0, 5, False)
+        Revisions(location, "old", claim_epoch(location, lambda least: least)).begin(0, 5, False, tuple)
 
 
 def test_a_stream_of_an_earlier_version_has_no_revision_and_is_taken_as_it_is(at_work: LocalDriver) -> None:
@@ -322,6 +350,12 @@ def test_a_stream_of_an_earlier_version_has_no_revision_and_is_taken_as_it_is(at
 )
 def test_what_determines_output_is_a_revision(path: str, value: object, same: bool) -> None:
     assert (revision_of(override(OLD, {path: value})) == revision_of(OLD)) is same
+
+
+def test_an_objective_needs_no_drain() -> None:
+    eventual = override(OLD, {"checkpoint.protocol": "eventual", "checkpoint.log": "checkpointed"})
+    hurried = override(eventual, {"operators[top].output.recovery.objective": "10s"})
+    assert hurried != eventual and revision_of(hurried) == revision_of(eventual)
 
 
 def test_another_image_is_another_revision() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from reprise.algorithms.failure import Failure
+from reprise.algorithms.failure import Failure, FailureKind
+from reprise.algorithms.recovery_time import RestoreWork
 from reprise.controller.observability.metrics.catalogue import METRICS
 from reprise.controller.observability.metrics.control import topology_samples
 from reprise.controller.observability.metrics.endpoint import RunMetrics, controller_registry
@@ -17,8 +18,18 @@ from reprise.controller.status.query_state import run_state
 from reprise.controller.topology_view import view_of
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.records import CheckpointRecord
-from reprise.scheduler import Desired, Incident, Kind, LostNode, Node, Phase, PlanRecord, Progress
-from reprise.spark_jobs.topology import expand, load_text
+from reprise.scheduler import (
+    Desired,
+    Incident,
+    Kind,
+    LostNode,
+    Node,
+    PartitionStats,
+    Phase,
+    PlanRecord,
+    Progress,
+)
+from reprise.spark_jobs.topology import expand, load_text, override
 
 TOPOLOGY = """
 apiVersion: reprise.dev/v1alpha1
@@ -238,12 +249,22 @@ def test_a_run_serves_every_metric_of_the_controller() -> None:
     metrics = RunMetrics(RESOURCE)
     assert metrics.looks() == [] and metrics.session == "suspended"
     metrics.watch(run_state(EXPANDED, failure(plan(1))))
-    registry = controller_registry("run", metrics.looks, lambda: metrics.session)
+    registry = controller_registry("run", metrics.looks, lambda: metrics.session, specs=metrics.specs)
     served = {family.name for family in registry.collect()}
     expected = {m.name.removesuffix("_total") for m in METRICS if Place.CONTROLLER in m.places}
     assert expected <= served
     labels = {"component": "run", "state": "connected"}
     assert registry.get_sample_value("reprise_zookeeper_session", labels) == 1
+
+
+def test_a_refused_spec_is_said_also_where_nothing_runs_yet() -> None:
+    registry = controller_registry(
+        "operator", list, lambda: "connected", specs=lambda: {"shop/a": True, "shop/b": False}
+    )
+    told = {
+        t: registry.get_sample_value("reprise_spec_refused", {"topology": t}) for t in ("shop/a", "shop/b")
+    }
+    assert told == {"shop/a": 1, "shop/b": 0}
 
 
 def test_an_operator_that_waits_for_the_lease_says_so_and_nothing_else() -> None:
@@ -253,3 +274,73 @@ def test_an_operator_that_waits_for_the_lease_says_so_and_nothing_else() -> None
         registry.get_sample_value("reprise_zookeeper_session", {"component": "operator", "state": "lost"})
         is None
     )
+
+
+def test_partitions_without_their_standby_are_counted() -> None:
+    active = override(RESOURCE, {"operators[hot].availability": "active-standby"})
+    assert WELL.progress is not None
+    seen = replace(WELL, progress=replace(WELL.progress, standbys={"hot.1": 40}))
+    for resource, missing in ((RESOURCE, 0), (active, 1)):
+        look = Look(resource, view_of(resource), run_state(EXPANDED, seen), 10.0)
+        found = {sample.metric: sample.value for sample in topology_samples(look, 100.0)}
+        assert found["reprise_standbys_missing"] == missing
+        assert found["reprise_standbys_wanted"] == (0 if resource is RESOURCE else 2)
+        assert found["reprise_standbys_not_apart"] == 0
+    lost = {"hot.0": Failure(FailureKind.POISON, "raised")}
+    seen = replace(WELL, progress=replace(WELL.progress, standbys={"hot.1": 40}, failed=lost))
+    look = Look(active, view_of(active), run_state(EXPANDED, seen), 10.0)
+    found = {sample.metric: sample.value for sample in topology_samples(look, 100.0)}
+    assert found["reprise_standbys_missing"] == 0, "none is placed for one whose code raised"
+
+
+def test_standbys_that_are_not_known_to_be_in_another_failure_domain_are_counted() -> None:
+    named = {
+        "operators[hot].availability": "passive-standby",
+        "operators[hot].standby": {"failureDomain": "zone"},
+    }
+    active = override(RESOURCE, named)
+    assert WELL.desired is not None
+    first, second, *_ = WELL.nodes
+    at = {**WELL.desired.assignment, "hot.0": first, "hot.1": second}
+    desired = replace(WELL.desired, assignment=at, standbys={"hot.0": second, "hot.1": first})
+    for zones, count in ((("x", "y"), 0), (("x", "x"), 2), (("x", None), 2)):
+        nodes = {
+            node: replace(x, labels={} if zone is None else {"zone": zone})
+            for (node, x), zone in zip(WELL.nodes.items(), zones, strict=False)
+        }
+        seen = replace(WELL, desired=desired, nodes={**WELL.nodes, **nodes})
+        look = Look(active, view_of(active), run_state(EXPANDED, seen), 10.0)
+        found = {sample.metric: sample.value for sample in topology_samples(look, 100.0)}
+        assert found["reprise_standbys_not_apart"] == count
+
+
+def test_partitions_without_their_upstream_backup_are_counted() -> None:
+    assert WELL.progress is not None
+    seen = replace(WELL, progress=replace(WELL.progress, unbacked=frozenset({"hot.1", "hot.0"})))
+    for state, missing in ((WELL, 0), (seen, 2), (replace(WELL, progress=None), 0)):
+        look = Look(RESOURCE, view_of(RESOURCE), run_state(EXPANDED, state), 10.0)
+        found = {sample.metric: sample.value for sample in topology_samples(look, 100.0)}
+        assert found["reprise_upstream_backups_missing"] == missing
+
+
+def test_expected_seconds_of_a_recovery_and_objectives_that_are_missed() -> None:
+    """n1 has tweets.0 and cold.0, and takes 2 + 1 s beyond the 7 that nobody has measured; the others 1 s."""
+    assert WELL.progress is not None
+    stats = {p: PartitionStats(1.0, 0, RestoreWork(100, 100.0)) for p in PLACED}
+    seen = replace(WELL, stats={**stats, "tweets.0": PartitionStats(1.0, 0, RestoreWork(200, 100.0))})
+    resource, found = (
+        override(RESOURCE, {"checkpoint.protocol": "eventual", "checkpoint.log": "checkpointed"}),
+        {},
+    )
+    for objective in (None, "10s", "9s"):
+        changes = {} if objective is None else {"operators[hot].output.recovery": {"objective": objective}}
+        own = override(resource, changes)
+        look = Look(own, view_of(own), run_state(EXPANDED, seen), 10.0)
+        samples = {sample.metric: sample.value for sample in topology_samples(look, 100.0)}
+        assert samples["reprise_recovery_expected_seconds"] == pytest.approx(10.0)
+        found[objective] = samples["reprise_recovery_objectives_missed"]
+    assert found == {None: 0, "10s": 0, "9s": 2}
+    for unknown in (WELL, replace(seen, progress=None)):
+        look = Look(resource, view_of(resource), run_state(EXPANDED, unknown), 10.0)
+        samples = {sample.metric: sample.value for sample in topology_samples(look, 100.0)}
+        assert samples["reprise_recovery_expected_seconds"] == 0

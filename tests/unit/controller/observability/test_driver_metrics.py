@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from reprise.algorithms.failure import FailureKind
 from reprise.controller.observability.metrics import catalogue
 from reprise.controller.observability.metrics.catalogue import METRICS
 from reprise.controller.observability.metrics.driver import DriverMetrics, query_labels
@@ -13,8 +14,8 @@ from reprise.controller.observability.metrics.metric import Place
 from reprise.spark_jobs.engine.figures import Figures
 from reprise.spark_jobs.node.command import Held
 from reprise.spark_jobs.topology import expand, load_text, override
-from tests.support.local_engine import World
-from tests.unit.spark_jobs.engine.test_recovery import DIAMOND, past
+from tests.support.local_engine import World, past
+from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 
 NAME = {"topology": "default/diamond"}
 
@@ -85,7 +86,7 @@ def test_a_partition_that_is_lost_again_while_it_is_restored_counts_once() -> No
     figures = Figures()
     figures.reached(20)
     figures.installs("p", 10, 100, now=0.0)
-    figures.loses("p")
+    figures.loses("p", FailureKind.NODE_LOST, now=1.0)
     figures.installs("p", 10, 100, now=5.0)
     figures.applied({"p": 10}, {}, now=7.0)
     figures.applied({"p": 20}, {}, now=10.0)

@@ -57,7 +57,7 @@ class Sleeper(WorkerProcess):
     registered = property(lambda self: self.alive)
 folder = pathlib.Path(scratch)
 folder.mkdir(parents=True, exist_ok=True)
-options = argparse.Namespace(node=pod, host="127.0.0.1", zk=zk, cpu_milli=100, session_timeout_ms=int(timeout))
+options = argparse.Namespace(node=pod, host="127.0.0.1", zk=zk, cpu_milli=100, label=[], session_timeout_ms=int(timeout))
 worker = Sleeper(["sleep", "600"], folder / "executor", folder / "log")
 ExecutorAgent(options, worker, root, folder / "alive").run()
 """

@@ -11,12 +11,12 @@ import yaml
 
 from reprise.controller.operator.records import Records
 from reprise.controller.operator.settings import OperatorSettings
+from reprise.controller.simulated_world.memory_zookeeper import MemoryAnswer, MemoryClient, MemoryServer
 from reprise.controller.topology_view import view_of
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.errors import SessionError
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.spark_jobs.topology import from_json
-from tests.support.memory_zookeeper import MemoryAnswer, MemoryClient, MemoryServer
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "minimal.yaml"
 SETTINGS = OperatorSettings(namespace="ops", identity="op-1", zk="-", image="i", session_s=0.1)

@@ -83,6 +83,10 @@ def test_what_a_controller_sees_is_on_the_board_until_its_object_goes() -> None:
     body = {**kind, "metadata": {"name": "minimal", "namespace": "default", "uid": "u"}}
     controller = TopologyController(api, nothing, BASE, body, lambda: None, board=runtime.board)
     controller._observed(Spec(1, RESOURCE, view_of(RESOURCE)), Observation(3.0))
+    runtime.controllers["u"] = controller
+    assert runtime.specs() == {"default/minimal": False}
+    controller.state = replace(controller.state, invalid="spec.nodes.count: too many")
+    assert runtime.specs() == {"default/minimal": True}
     assert runtime.board.document(("default", "minimal")) is not None
     runtime.forget("u", "default", "minimal")
     assert runtime.board.document(("default", "minimal")) is None

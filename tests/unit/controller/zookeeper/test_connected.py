@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
+from reprise.controller.simulated_world.memory_zookeeper import MemoryServer
 from reprise.controller.zookeeper import client as clients
 from reprise.controller.zookeeper.client import connected
 from reprise.controller.zookeeper.errors import SessionError
 from reprise.controller.zookeeper.session import ZooKeeperSession
-from tests.support.memory_zookeeper import MemoryServer
 
 
 @pytest.mark.parametrize("raises", [False, True])

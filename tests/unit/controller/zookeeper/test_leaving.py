@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from reprise.controller.simulated_world.memory_zookeeper import MemoryServer
 from reprise.controller.zookeeper.errors import NoNodeError, RecordError
 from reprise.controller.zookeeper.leaving import LeavingList, Wishes, encode_leaving, parse_leaving
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.scheduler.model import Leaving, Node
-from tests.support.memory_zookeeper import MemoryServer
 
 FOLDER = "/reprise/a/b/leaving"
 

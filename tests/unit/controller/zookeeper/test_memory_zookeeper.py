@@ -15,9 +15,9 @@ from kazoo.exceptions import (
     NotEmptyError,
 )
 
+from reprise.controller.simulated_world.memory_zookeeper import MemoryServer
 from reprise.controller.zookeeper.client import Client
 from reprise.controller.zookeeper.handler import PollHandler
-from tests.support.memory_zookeeper import MemoryServer
 from tests.support.waiting import until
 from tests.support.zookeeper import zookeeper
 

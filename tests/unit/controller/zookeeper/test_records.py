@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.algorithms.positions import Origin
+from reprise.algorithms.recovery_time import Aim, RestoreWork
 from reprise.controller.zookeeper.errors import RecordError
 from reprise.controller.zookeeper.membership import Member, State, encode_member, parse_member
 from reprise.controller.zookeeper.node_record import NodeRecord, encode_node, parse_node
@@ -200,7 +201,11 @@ def test_what_was_skipped_comes_back_and_a_record_of_an_older_version_knows_noth
 
 
 def test_what_an_agent_says_of_its_start_is_known_and_what_an_older_one_does_not_say_is_not() -> None:
-    record = NodeRecord("n1", "127.0.1.1", 2, 17, 1000, 9.5, requested=9.0, worker=11.0, heartbeat=11.5)
+    labels = {"zone": "a"}
+    record = NodeRecord(
+        "n1", "127.0.1.1", 2, 17, 1000, 9.5, requested=9.0, worker=11.0, heartbeat=11.5, labels=labels
+    )
+    assert node_of(record).labels == labels
     assert parse_node(encode_node(record)) == record
     assert node_of(record).start.at == {
         StartPhase.REQUESTED: 9.0,
@@ -313,3 +318,37 @@ def test_a_desired_state_says_what_drivers_of_0_1_0_demand() -> None:
 def test_statistics_of_an_earlier_version_are_read() -> None:
     old = b'{"sink.0": {"cpu_milli": 1.5, "tuples_per_s": 2100.0, "state_bytes": 3}}'
     assert parse_stats(old) == {"sink.0": PartitionStats(1.5, 3)}
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        RestoreWork(7),
+        RestoreWork(7, rows_s=2.5),
+        RestoreWork(7, bytes_s=2.5),
+        RestoreWork(7, 1.0, 2.5),
+        RestoreWork(7, 1.0, 2.5, Aim(20, 30, 1.5, 4.0)),
+        RestoreWork(7, aim=Aim(1, 1, 1.5, 0.0)),
+    ],
+)
+def test_statistics_say_what_a_recovery_would_have_to_do(work: RestoreWork) -> None:
+    stats = {"sink.0": PartitionStats(1.5, 3, work), "source.0": PartitionStats(1.0)}
+    assert parse_stats(encode_stats(stats)) == stats
+    assert b"null" not in encode_stats(stats)
+
+
+@pytest.mark.parametrize(
+    "restore",
+    [
+        7,
+        {},
+        {"rows": "7"},
+        {"rows": 7, "rows_s": 0.0},
+        {"rows": 7, "rows_s": 1.0, "bytes_s": -1.0},
+        {"rows": 7, "rows_s": 1.0, "bytes_s": 1.0, "aim": {"extent": 3}},
+    ],
+)
+def test_what_a_recovery_would_have_to_do_is_refused_by_field(restore: object) -> None:
+    raw = json.dumps({"sink.0": {"cpu_milli": 1.5, "state_bytes": 3, "restore": restore}}).encode()
+    with pytest.raises(RecordError, match="restore"):
+        parse_stats(raw)

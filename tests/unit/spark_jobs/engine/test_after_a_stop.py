@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from reprise.spark_jobs.engine.engine import WINDOW
 from reprise.spark_jobs.state.release import Release
 from reprise.spark_jobs.topology import load_text
 from tests.support import live_engine as live
-from tests.support.local_engine import World
+from tests.support.local_engine import World, tick
 from tests.unit.spark_jobs.state.test_release import Machine
 
 LIVE = """
@@ -46,10 +45,6 @@ def world(tmp_path: Path, machine: Machine) -> World:
     world.engine.release = machine.release(world.checkpoints, 0.5)
     world.engine.begin(0)
     return world
-
-
-def tick(world: World) -> None:
-    world.engine.tick(world.nodes.living(), threading.Event())
 
 
 def test_batches_ledger_and_commands_stay_small_whatever_came_due(world: World) -> None:

@@ -22,11 +22,10 @@ from reprise.spark_jobs.node.snapshots import SnapshotWriter
 from reprise.spark_jobs.state.snapshot import Kind
 from reprise.spark_jobs.topology import load_text, override
 from tests.support import local_engine
-from tests.support.local_engine import World
+from tests.support.local_engine import World, past, tick
 from tests.support.losses import lose_a_node_or_everything
 from tests.support.pumped_engine import PumpedNodes
 from tests.unit.spark_jobs.engine import test_uncoordinated
-from tests.unit.spark_jobs.engine.test_recovery import past
 from tests.unit.spark_jobs.engine.test_uncoordinated import (  # noqa: F401  (fixtures)
     at_once,
     begun,
@@ -35,7 +34,6 @@ from tests.unit.spark_jobs.engine.test_uncoordinated import (  # noqa: F401  (fi
     no_waiting,
     restore,
     text,
-    tick,
     to_the_end,
 )
 

@@ -57,7 +57,7 @@ def test_same_output_as_the_definition(name: str, tmp_path: Path) -> None:
         resource = override(resource, {"sources[source].with.batches": 12, "sources[source].with.rate": 100})
     if name == "reachability":
         sources = ("links", "sources", "deletes")
-        small = {"batches": 25, "rate": 40, "nodes": 60}
+        small = {"batches": 15, "rate": 20, "nodes": 30}
         resource = override(
             resource, {f"sources[{s}].with.{key}": small[key] for s in sources for key in small}
         )

@@ -172,7 +172,7 @@ def test_what_hosts_say_is_kept(scene: Scene) -> None:
 def test_who_is_not_believed_any_more(scene: Scene) -> None:
     scene.tick()
     engine = scene.engine
-    installed = {"mid.0": "0.0.0", "out.0": engine._installation["out.0"]}
+    installed = {"mid.0": "0.0.0", "out.0": engine.installation["out.0"]}
     scene.hosts.changes = {
         0: {"failed": {"in.0": Failure(FailureKind.LOST_OUTPUT, "gone")}},
         1: {"installed": installed, "counters": {"out.0": {"keys": 2}}},
@@ -255,7 +255,7 @@ def test_an_ack_of_who_was_lost_counts_for_nothing(scene: Scene) -> None:
     scene.tick()
     scene.tick()
     engine = scene.engine
-    late = Ack("out.0", engine._installation["out.0"], 5, file_of("out.0"))
+    late = Ack("out.0", engine.installation["out.0"], 5, file_of("out.0"))
     scene.hosts.changes = {1: {"failed": {"out.0": Failure(FailureKind.LOST_OUTPUT, "gone")}}}
     scene.tick()
     scene.hosts.changes = {1: {"acks": (late,)}}

@@ -103,7 +103,7 @@ def test_a_job_that_was_cancelled_says_nothing_of_anybody(scene: Scene) -> None:
 
 def test_times_of_jobs_are_counted(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr(engine_module.time, "monotonic", lambda: now[0])
+    scene.engine.clock = lambda: now[0]
     reach = type(scene.engine.ledger).reach
 
     def reaching(ledger: Any, due: int) -> int:
@@ -162,7 +162,7 @@ def test_each_slot_is_told_its_own_and_what_all_share(scene: Scene) -> None:
     assert engine.ledger.problems == []
     first, second = scene.hosts.commands
     assert (first.slot, second.slot) == (0, 1)
-    assert first.hosted == {"in.0": engine._installation["in.0"]}
+    assert first.hosted == {"in.0": engine.installation["in.0"]}
     assert second.hosted.keys() == {"mid.0", "out.0"}
     assert first.installs == {"in.0": Install(0)}
     assert second.installs == {"mid.0": Install(0), "out.0": Install(0)}
@@ -187,11 +187,11 @@ def test_each_slot_is_told_its_own_and_what_all_share(scene: Scene) -> None:
 
 def test_an_installation_has_a_name_of_its_own(scene: Scene) -> None:
     engine = scene.engine
-    first = dict(engine._installation)
+    first = dict(engine.installation)
     assert sorted(first.values()) == [f"{engine.epoch}.1.{k}" for k in (1, 2, 3)]
     scene.tick()
     scene.want(assignment={**PLACES, "out.0": "a#1"})
-    assert engine._installation == {**first, "out.0": f"{engine.epoch}.1.4"}
+    assert engine.installation == {**first, "out.0": f"{engine.epoch}.1.4"}
     assert engine.installing == {"out.0"}
 
 
@@ -318,7 +318,7 @@ def test_a_stream_is_done_without_what_is_set_aside_and_not_without_what_is_lost
     "busy",
     [
         lambda e: setattr(e, "failures", 1),
-        lambda e: e._resend.add("out.0"),
+        lambda e: e.resend.add("out.0"),
         lambda e: e.installing.add("out.0"),
         lambda e: e.punctuations.demand(9),
         lambda e: e.staged.update({"b#1": 1}),
@@ -395,7 +395,7 @@ def test_a_clock_that_was_set_is_told_of(scene: Scene, monkeypatch: pytest.Monke
 
 def test_figures_of_a_restoration(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr(engine_module.time, "monotonic", lambda: now[0])
+    scene.engine.clock = lambda: now[0]
     engine = scene.engine
     scene.tick()
     scene.tick()
@@ -428,7 +428,7 @@ def test_a_store_that_is_away_changes_nothing_of_what_is_wanted(
     scene.acks(5)
     scene.tick()
     engine = scene.engine
-    before = (engine.desired, dict(engine.positions), engine.horizon, dict(engine._installation))
+    before = (engine.desired, dict(engine.positions), engine.horizon, dict(engine.installation))
 
     def away(*_: object) -> None:
         raise StoreError("away")
@@ -437,7 +437,7 @@ def test_a_store_that_is_away_changes_nothing_of_what_is_wanted(
         patch.setattr(type(engine.store), "withdraw", away)
         with pytest.raises(StoreError):
             scene.want(generation=2, checkpoint=5)
-    assert (engine.desired, engine.positions, engine.horizon, engine._installation) == before
+    assert (engine.desired, engine.positions, engine.horizon, engine.installation) == before
     scene.want(generation=2, checkpoint=5)
     assert engine.positions == dict.fromkeys(PLACES, 5)
     assert engine.installing == set(PLACES)

@@ -29,12 +29,8 @@ from reprise.spark_jobs.sinks import Owner, Sink
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.snapshot import StateFile
 from reprise.spark_jobs.topology import load_text, override
-from tests.support.local_engine import World
+from tests.support.local_engine import World, tick
 from tests.unit.spark_jobs.engine.test_recovery import COIN, DIAMOND
-
-
-def tick(world: World) -> None:
-    world.engine.tick(world.nodes.living(), threading.Event())
 
 
 @pytest.fixture
@@ -228,7 +224,7 @@ def test_acks_of_a_lost_report_come_with_the_next(tmp_path: Path) -> None:
 def test_an_ack_of_an_installation_that_was_rolled_back_counts_for_nothing(world: World) -> None:
     engine = world.engine
     engine.punctuations._acks[20] = {}
-    old = dict(engine._installation)
+    old = dict(engine.installation)
     world.want(2, 0, world.spread("a", "b", "c"))
     engine.punctuations._acks[20] = {}
     tick(world)
@@ -239,7 +235,7 @@ def test_an_ack_of_an_installation_that_was_rolled_back_counts_for_nothing(world
     engine._take(
         "c",
         report.installed,
-        replace(report, acks=(Ack("count.1", engine._installation["count.1"], 20, file),)),
+        replace(report, acks=(Ack("count.1", engine.installation["count.1"], 20, file),)),
     )
     assert set(engine.punctuations._acks[20]) == {"count.1"}
 
@@ -384,7 +380,7 @@ def test_what_a_lost_partition_had_stored_completes_no_checkpoint(world: World) 
     everyone = list(world.topology.partitions)
     (lost, *_) = [p for p, n in engine.desired.assignment.items() if n == "c"]
     for name in everyone:
-        engine.punctuations.acknowledge(Ack(name, engine._installation[name], 9, None))
+        engine.punctuations.acknowledge(Ack(name, engine.installation[name], 9, None))
     assert [k for k, _ in engine.punctuations.acknowledged(everyone)] == [9]
     world.nodes.lose("c")
     world.nodes.start("d")
@@ -393,7 +389,7 @@ def test_what_a_lost_partition_had_stored_completes_no_checkpoint(world: World) 
     engine.punctuations.demand(9)
     for name in everyone:
         if engine.desired.assignment[name] != "c":
-            engine.punctuations.acknowledge(Ack(name, engine._installation[name], 9, None))
+            engine.punctuations.acknowledge(Ack(name, engine.installation[name], 9, None))
     assert list(engine.punctuations.acknowledged(everyone)) == []
     assert lost in engine.failed
 

@@ -26,8 +26,8 @@ from reprise.spark_jobs.node.wire import Message
 from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.state.snapshot import Kind, Snapshot
 from reprise.spark_jobs.topology import StreamTopology, Topology, load_text, override
-from tests.support.local_engine import World
-from tests.unit.spark_jobs.engine.test_recovery import DIAMOND, past
+from tests.support.local_engine import World, past
+from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 
 EVERY, KEPT = "everyBatches: 10", "everyBatches: 5, keep: 1"
 BATCHES = 21
@@ -223,16 +223,16 @@ def test_another_checkpoint_of_the_same_generation_is_only_what_a_lost_one_is_re
 ) -> None:
     """What the end of an incident says: nobody goes back for it."""
     old, new = two_checkpoints(world)
-    before = world.engine._installation.copy()
+    before = world.engine.installation.copy()
     assignment = world.engine.desired.assignment
     world.want(1, old, assignment)
     world.want(1, new, assignment)
     world.want(1, new, assignment, lines={world.topology.order[-1]: Origin(1, old)})
-    assert world.engine._installation == before
+    assert world.engine.installation == before
     (last, *_) = reversed(world.topology.order)
     world.want(1, new, {**assignment, last: next(n for n in world.nodes.hosts if n != assignment[last])})
     assert world.engine.positions[last] == new
-    assert {p for p in before if world.engine._installation[p] != before[p]} == {last}
+    assert {p for p in before if world.engine.installation[p] != before[p]} == {last}
 
 
 def test_a_stream_goes_on_from_checkpoints_of_a_version_whose_manifests_had_none(

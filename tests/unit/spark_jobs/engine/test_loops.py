@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
@@ -17,7 +16,7 @@ from reprise.spark_jobs.node.runtime import OperatorRuntime
 from reprise.spark_jobs.sinks import Sink, differs
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
 from tests.support import local_engine
-from tests.support.local_engine import World
+from tests.support.local_engine import World, tick
 from tests.support.pumped_engine import PumpedNodes
 
 pytestmark = pytest.mark.wide
@@ -66,11 +65,6 @@ TEXT = (
 
 def resource_of(**changes: object) -> StreamTopology:
     return override(load_text(TEXT), changes)
-
-
-def tick(world: World, times: int = 1) -> None:
-    for _ in range(times):
-        world.engine.tick(world.nodes.living(), threading.Event())
 
 
 def begun(resource: StreamTopology, folder: Path) -> World:

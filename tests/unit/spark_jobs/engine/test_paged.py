@@ -5,21 +5,24 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from reprise.algorithms.failure import FailureKind
 from reprise.spark_jobs import pages
 from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.engine import local_lines
+from reprise.spark_jobs.node.command import Ack
 from reprise.spark_jobs.state import page_file
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
-from tests.support.local_engine import World
+from tests.support.local_engine import World, tick
 from tests.support.losses import lose_at_any_stage
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
-from tests.unit.spark_jobs.engine.test_uncoordinated import begun, installed, restore, tick, to_the_end
+from tests.unit.spark_jobs.engine.test_uncoordinated import begun, installed, restore, to_the_end
 
 BATCHES = 40
 PROTOCOLS = {
@@ -96,6 +99,27 @@ def test_random_losses_change_no_byte(
             assert_all_on_record_can_be_restored(world)
     to_the_end(world)
     assert world.output() == expected
+
+
+@pytest.mark.parametrize("state", ["arrays", "paged"])
+def test_what_a_partition_far_behind_the_line_stores_stays(state: str, tmp_path: Path) -> None:
+    """Its acknowledgement comes with a later report: what was removed meanwhile would be chosen, and called damaged."""
+    world = begun(resource_of("checkpointed", state), tmp_path)
+    world.run(lambda e: e.punctuations.newest > 12)
+    lines, store = world.engine.lines, world.engine.store
+    was = lines.snapshots["count.0"][-1]
+    lines.origins["count.0"] = replace(was, position=5, sent=5, file=None)
+    lines._last.pop("count.0", None)  # as `take` leaves it
+    file = store.write_state(6, "count.0", "host-x.9", {"t": pa.table({"n": [1]})})
+    lines.prune(())
+    assert (world.checkpoints / file.path).exists()
+    lines.acknowledge(Ack("count.0", "9", 6, file.to_json()))
+    lines.prune(())
+    assert (world.checkpoints / file.path).exists(), "nothing newer is stored by this installation"
+    later = store.write_state(was.position + 4, "count.0", "host-x.9", {"t": pa.table({"n": [2]})})
+    lines.acknowledge(Ack("count.0", "9", was.position + 4, later.to_json()))
+    lines.prune(())
+    assert not (world.checkpoints / file.path).exists()
 
 
 @pytest.mark.parametrize("protocol", ["coordinated", "checkpointed"])

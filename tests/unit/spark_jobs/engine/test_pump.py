@@ -88,7 +88,7 @@ def test_output_that_a_replay_could_change_is_shown_once(tmp_path: Path, seed: i
     for generation in (2, 3):
         wanted = 15 * (generation - 1) + dice.randrange(5)
         before = len(shown)
-        world.run(lambda e, n=wanted, m=before: e.horizon > n and len(world.output()) > m)
+        world.run(lambda e, n=wanted, m=before: e.done or (e.horizon > n and len(world.output()) > m))
         shown = world.output()
         world.nodes.lose(dice.choice(sorted(world.nodes.hosts)))
         world.nodes.start(f"new{generation}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import threading
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.errors import CheckpointError, DamagedError, StoreError
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import StreamTopology, load_text
-from tests.support.local_engine import World
+from tests.support.local_engine import World, past, tick
 
 DIAMOND = """
 apiVersion: reprise.dev/v1alpha1
@@ -79,10 +78,6 @@ def world(resource: StreamTopology, tmp_path: Path) -> World:
     world.nodes.start("a", "b", "c", "d")
     world.want(1, 0, world.spread("a", "b", "c", "d"))
     return world
-
-
-def past(batch: int) -> Callable[[object], bool]:
-    return lambda e: min(e.positions.values(), default=0) >= batch  # type: ignore[attr-defined]
 
 
 def test_two_nodes_lost_then_restored_one_by_one(world: World, expected: dict[str, bytes]) -> None:
@@ -242,10 +237,6 @@ def test_random_losses(
             world.want(generation, base, world.engine.desired.assignment, retain=False)
     world.run(lambda e: e.done)
     assert world.output() == expected
-
-
-def tick(world: World) -> None:
-    world.engine.tick(world.nodes.living(), threading.Event())
 
 
 COIN = """

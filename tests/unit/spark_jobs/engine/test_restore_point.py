@@ -216,7 +216,7 @@ def changed(text: str) -> Any:
     operator = SimpleNamespace(
         class_path="tests.none:None", parameters={}, name="x", deterministic=None, output=None
     )
-    return load_text(text) if text is COIN else SimpleNamespace(operators=(operator,))
+    return load_text(text) if text is COIN else SimpleNamespace(operators=(operator,), arrival=False)
 
 
 def damaged(scene: Scene) -> None:

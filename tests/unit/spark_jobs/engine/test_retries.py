@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -18,6 +18,8 @@ from reprise.spark_jobs.kafka.sink import KafkaSink
 from reprise.spark_jobs.kafka.transactions import Marker
 from reprise.spark_jobs.node.buffers import Budget
 from reprise.spark_jobs.node.runtime import OperatorRuntime
+from reprise.spark_jobs.node.skipping import Skipped
+from reprise.spark_jobs.node.standbys import KeptOutput, promoted
 from reprise.spark_jobs.node.wire import Message
 from reprise.spark_jobs.sinks import ENCODERS, Opening, Owner, Sink
 from reprise.spark_jobs.sinks.url import file_sink
@@ -34,12 +36,19 @@ class Recorder(Sink):
 
     errors: list[Exception] = field(default_factory=list)
     written: list[int] = field(default_factory=list)
+    marked: list[int] = field(default_factory=list)
+    marks: ClassVar[bool] = True
 
     def write(self, batch: int, table: pa.Table | None) -> None:
         if self.errors:
             raise self.errors.pop(0)
         self.written.append(batch)
         self.visible = batch
+
+    def mark(self, batch: int) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+        self.marked.append(batch)
 
     def shown(self) -> list[tuple[int, float]]:
         return []
@@ -100,6 +109,35 @@ def test_staged_output_is_staged_once(tmp_path: Path) -> None:
     made.buffers["top.0"].budget.memory_limit = 0
     full(made, 2)
     assert list(made.staged) == [1, 2]
+
+
+@pytest.mark.parametrize("staged", [False, True])
+@pytest.mark.parametrize("error", [RuntimeError("no connection"), ValueError("busy"), OSError("away")])
+def test_a_mark_that_is_not_taken_is_given_again(tmp_path: Path, error: Exception, staged: bool) -> None:
+    """Whatever a sink's client library raises: the partition waits and is not set aside."""
+    sink = Recorder([error])
+    made = runtime(tmp_path, "count.0", 10**6, sink)
+    made.skipped = Skipped(marked=((1, 1),))
+    made.staged = {} if staged else None
+    with pytest.raises((SinkError, OSError), match=str(error)):
+        made.advance(ANYBODY)
+    assert made.position == 0
+    assert made.advance(ANYBODY)
+    assert sink.marked == [1]
+    assert isinstance(made.operator, Counting)
+    assert made.operator.steps == 1
+
+
+def test_a_standby_whose_sink_s_library_fails_when_it_is_promoted_waits(tmp_path: Path) -> None:
+    kept = KeptOutput(0)
+    made = runtime(tmp_path, "count.0", 10**6, kept)
+    assert made.advance(ANYBODY) and made.advance(ANYBODY)
+    sink = Recorder([RuntimeError("no connection")])
+    with pytest.raises(SinkError, match="no connection"):
+        promoted(made, sink, 0)
+    assert made.sink is kept
+    promoted(made, sink, 0)
+    assert (made.sink, sink.written) == (sink, [1, 2])
 
 
 def test_a_target_that_has_a_batch_is_not_given_it_again(tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ spec:
   sources: [{name: in, class: "tests.support.live_engine:Live"}]
   operators:
     - {name: out, class: "reprise.spark_jobs.operators:Filter", parallelism: 3, with: {where: "n >= 0"},
-       inputs: [{from: in, by: [n]}], output: {}}
-    - {name: count, class: "reprise.spark_jobs.operators:KeyedCount", with: {keys: [n]}, inputs: [{from: in, by: [n]}]}
+       inputs: [{from: in, by: ["n"]}], output: {}}
+    - {name: count, class: "reprise.spark_jobs.operators:KeyedCount", with: {keys: ["n"]}, inputs: [{from: in, by: ["n"]}]}
     - {name: counts, class: "reprise.spark_jobs.operators:Sink", inputs: [{from: count}], output: {}}
   checkpoint: {everyBatches: 5, keep: 3}
   nodes: {count: 3, cpu: 1}

@@ -22,8 +22,8 @@ from reprise.spark_jobs.operators import KeyedCount
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.snapshot import StateFile
 from reprise.spark_jobs.topology import load_text
-from tests.support.local_engine import World
-from tests.unit.spark_jobs.engine.test_recovery import DIAMOND, past
+from tests.support.local_engine import World, past, tick
+from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 
 STATE: Tables = {"t": pa.table({"n": [1]})}
 
@@ -39,10 +39,6 @@ def world(tmp_path: Path) -> World:
     world.want(1, 0, world.spread("a", "b"))
     world.run(lambda e: past(20)(e) and e.punctuations.newest >= 10)
     return world
-
-
-def tick(world: World) -> None:
-    world.engine.tick(world.nodes.living(), threading.Event())
 
 
 class Refusing:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import random
-import threading
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -19,9 +18,9 @@ from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.errors import CheckpointError, StoreError
 from reprise.spark_jobs.node import host as host_module
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
-from tests.support.local_engine import World
+from tests.support.local_engine import World, past, tick
 from tests.support.losses import lose_a_node_or_everything, lose_at_any_stage
-from tests.unit.spark_jobs.engine.test_recovery import DIAMOND, past
+from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 
 pytestmark = pytest.mark.wide
 
@@ -75,11 +74,6 @@ def begun(resource: StreamTopology, folder: Path) -> World:
 
 def installed(world: World) -> dict[str, str]:
     return {p: i for host in world.nodes.hosts.values() for p, i in host.installed.items()}
-
-
-def tick(world: World, times: int = 1) -> None:
-    for _ in range(times):
-        world.engine.tick(world.nodes.living(), threading.Event())
 
 
 def instead(world: World, node: str) -> dict[str, str]:

@@ -59,6 +59,11 @@ ABORTED = (
             f"{ABORTED}ExecutorLostFailure (executor 0 exited) Reason: Command exited with code 137\nDriver stacktrace:",
             "ExecutorLostFailure (executor 0 exited) Reason: Command exited with code 137",
         ),
+        (
+            f"{ABORTED}io.netty.channel.unix.Errors$NativeIoException: recvAddress(..) failed with error(-104): "
+            "Connection reset by peer\n\tat io.netty",
+            "a connection between relays broke: recvAddress(..) failed with error(-104): Connection reset by peer",
+        ),
         ("no page at all", "no page at all"),
         ("", "RuntimeError"),
     ],

@@ -22,10 +22,10 @@ from reprise.spark_jobs.errors import (
     SourceError,
     StoreError,
 )
-from reprise.spark_jobs.node import host as host_module
 from reprise.spark_jobs.node.command import Install
 from reprise.spark_jobs.node.host import Host
 from reprise.spark_jobs.node.wire import unpack
+from reprise.spark_jobs.platform import Platform
 from reprise.spark_jobs.sinks import Owner
 from tests.support.scripted import ROWS, TEXT, Bench, Script, spans
 
@@ -141,12 +141,10 @@ def test_a_report_that_was_lost_is_said_again_and_one_that_was_heard_is_not(benc
     assert "in.0" not in [a.partition for a in heard.acks]
 
 
-def test_time_is_counted_from_the_beginning_of_each_job(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_time_is_counted_from_the_beginning_of_each_job(bench: Bench) -> None:
     bench.run()
     now = iter(range(0, 10**6, 3))
-    monkeypatch.setattr(host_module.time, "monotonic", lambda: float(next(now)))
+    bench.host._platform = Platform(elapsed=lambda: float(next(now)))
     busy = [bench.run(budget_s=1.0).busy_s for _ in range(3)]
     assert busy[0] >= 3.0
     assert busy[2] <= busy[0]

@@ -10,13 +10,18 @@ import pytest
 from reprise.algorithms.communication_induced import size_of
 from reprise.spark_jobs.contract import Source
 from reprise.spark_jobs.node.buffers import Budget, EdgeBuffer
-from reprise.spark_jobs.node.channels import SCHEMA, held, put_back, table_of
+from reprise.spark_jobs.node.channels import CHANNELS, SCHEMA, held, put_back, table_of
+from reprise.spark_jobs.node.command import Command
 from reprise.spark_jobs.node.induced import INDUCED, begin
 from reprise.spark_jobs.node.local_state import frozen
 from reprise.spark_jobs.node.runtime import OperatorRuntime, SourceRuntime
 from reprise.spark_jobs.node.wire import Message, encode_table, pack, unpack
+from reprise.spark_jobs.state.state_file import decode_state, encoded
 from reprise.spark_jobs.topology import Topology, expand, load_text, make_operator, make_source
 from tests.unit.spark_jobs.node.test_runtime import TEXT
+
+COMMAND = Command(job=1, epoch=1, slot=0, topology="", sink="", checkpoints="")
+
 
 RESOURCE = load_text(TEXT)
 TOPOLOGY = expand(RESOURCE)
@@ -73,6 +78,41 @@ def test_output_in_a_log_says_what_it_said(budget: Budget) -> None:
     ]
 
 
+def many_channels(budget: Budget) -> tuple[dict[str, EdgeBuffer], dict[str, EdgeBuffer]]:
+    """Output of 20 batches for 30 targets, each batch with a header of 5 kB; and the same buffers without anything."""
+    full, empty = ({f"b.{k}": EdgeBuffer("a.0", f"b.{k}", budget) for k in range(30)} for _ in range(2))
+    for buffer in full.values():
+        for batch in range(1, 21):
+            buffer.put(batch, batch, b"x", header=bytes([batch]) * 5000)
+    return full, empty
+
+
+def contents(buffers: dict[str, EdgeBuffer]) -> dict[str, list[tuple[int, bytes, bytes]]]:
+    return {t: [(m.batch, m.header, body) for m, body in b.pending(0, 99)] for t, b in buffers.items()}
+
+
+def test_a_log_has_what_a_batch_says_once_and_not_for_each_target(budget: Budget) -> None:
+    full, empty = many_channels(budget)
+    rows = [row for buffer in full.values() for row in held(buffer, 1, 20)]
+    stored = b"".join(bytes(piece) for piece in encoded({CHANNELS: table_of(rows)}))
+    assert len(stored) < 20 * 5000 + 60_000  # each for itself they were 3 MB
+    put_back(empty, decode_state(stored)[CHANNELS])
+    assert contents(empty) == contents(full)
+    said = [entry.header for buffer in empty.values() for entry in buffer.entries.values()]
+    assert len({id(header) for header in said}) == 20, "nor in memory"
+
+
+def test_a_log_of_before_with_a_header_in_each_row_is_read(budget: Budget) -> None:
+    full, empty = many_channels(budget)
+    rows = [row for buffer in full.values() for row in held(buffer, 1, 20)]
+    table = table_of(rows)
+    column = pa.array([row.header for row in rows], pa.large_binary())
+    before = table.drop_columns(["header"]).append_column("header", column)
+    stored = b"".join(bytes(piece) for piece in encoded({CHANNELS: before}))
+    put_back(empty, decode_state(stored)[CHANNELS])
+    assert contents(empty) == contents(full)
+
+
 def headers(runtime: OperatorRuntime) -> dict[int, set[bytes]]:
     """What is said with each batch, to whatever target."""
     found: dict[int, set[bytes]] = {}
@@ -106,7 +146,7 @@ def test_what_is_known_is_stored_and_taken_in_again_by_the_same_list_of_partitio
     for source in ("in.0", "in.1", "back.0"):
         runtime.deliver(Message(source, "mid.0", 1, None, None))
     runtime.advance(lambda _: True)
-    local = frozen(runtime, [])
+    local = frozen(runtime, [], COMMAND)
     assert local.encode is not None and not local.forced
     tables = local.encode()
     assert runtime.induced is not None
@@ -142,7 +182,7 @@ def test_a_source_says_what_it_knows_now_with_what_it_reads_again_and_stores_it(
     begin(runtime, TOPOLOGY, None)
     assert runtime.induced is not None and not runtime.forced
     before = runtime.header
-    local = frozen(runtime, [])
+    local = frozen(runtime, [], COMMAND)
     assert local.encode is not None
     tables = local.encode()
     assert runtime.header != before

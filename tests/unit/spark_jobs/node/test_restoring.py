@@ -230,3 +230,41 @@ def test_what_brings_back_most_has_its_turn_first(gate: Gate) -> None:
         gate.doors[name].set()
         until(lambda name=name: restorer.ask(name, "1.1.1", 1, gate.prepares(name), values[name]))  # type: ignore[misc]
     assert gate.begun == ["a.0", "c.0", "b.0", "d.0"]
+
+
+def test_what_standbys_begin_with_holds_up_nobody(gate: Gate) -> None:
+    """One at a time is read, and none before the states of partitions; however many hang, and however large they are."""
+    restorer = Restorer(limit=100)
+    for name in ("s1", "s2"):
+        assert restorer.ask(name, "i", 1000, gate.prepares(name), standby=True) is None
+    until(lambda: gate.begun == ["s1"])
+    for name in ("p1", "p2", "p3", "p4"):  # as many as are read at the same time
+        assert restorer.ask(name, "i", 25, gate.prepares(name)) is None
+    until(lambda: sorted(gate.begun) == ["p1", "p2", "p3", "p4", "s1"])
+    gate.doors["s1"].set()
+    until(lambda: restorer.ask("s1", "i", 1000, gate.prepares("x"), standby=True) is not None)
+    assert "s2" not in gate.begun
+    for name in ("p1", "p2", "p3", "p4"):
+        gate.doors[name].set()
+        until(lambda name=name: restorer.ask(name, "i", 25, gate.prepares("x")) is not None)
+    until(lambda: gate.begun[-1] == "s2")
+    assert restorer.ask("p5", "i", 100, gate.prepares("p5")) is None
+    until(lambda: gate.begun[-1] == "p5")
+
+
+def test_standbys_that_nobody_wants_and_whose_store_hangs_take_no_more_threads(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restoring, "MOST_THREADS", 1)
+    restorer = Restorer()
+    for number in range(3):
+        name = f"s{number}"
+        assert restorer.ask("count.0", name, 10, gate.prepares(name), standby=True) is None
+        restorer.forget("count.0")
+    assert restorer.ask("p", "i", 10, gate.prepares("p")) is None
+    until(lambda: gate.begun == ["s0", "p"])
+    assert restorer.ask("q", "i", 10, gate.prepares("q"), standby=True) is None
+    gate.doors["p"].set()
+    until(lambda: restorer.ask("p", "i", 10, gate.prepares("x")) is not None)
+    gate.doors["s0"].set()
+    until(lambda: gate.begun == ["s0", "p", "q"])

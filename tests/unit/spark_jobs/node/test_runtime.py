@@ -29,7 +29,7 @@ spec:
   operators:
     - {name: mid, class: "tests.support.scripted:Passing", inputs: [{from: in}, {from: back, feedback: true}], output: {}}
     - {name: back, class: "tests.support.scripted:Passing", inputs: [{from: mid}]}
-    - {name: wide, class: "tests.support.scripted:Passing", parallelism: 3, inputs: [{from: mid, by: [n]}]}
+    - {name: wide, class: "tests.support.scripted:Passing", parallelism: 3, inputs: [{from: mid, by: ["n"]}]}
     - {name: copies, class: "tests.support.scripted:Passing", parallelism: 2, inputs: [{from: mid, broadcast: true}]}
 """
 PARTITIONS = expand(load_text(TEXT)).partitions

@@ -48,6 +48,9 @@ OPERATORS: dict[str, Callable[[], Operator]] = {
     "sliding-global": lambda: lib.SlidingWindow(size="2s", slide="1s", aggregate={"n": "count()"}),
     "aggregate": lambda: lib.KeyedAggregate(keys=["key"], aggregate={"s": "sum(value)", "z": "max(zone)"}),
     "count": lambda: lib.KeyedCount(keys=["key", "zone"]),
+    "count-window": lambda: lib.CountWindow(
+        size=3, keys=["key"], aggregate={"s": "sum(value)", "n": "count()"}
+    ),
     "latest": lambda: lib.Latest(keys=["key"]),
     "top": lambda: lib.TopK(k=2, by="value", keys=["key"]),
     "top-per": lambda: lib.TopK(k=1, by="zone", keys=["key"], per=["value"], positive=False),

@@ -87,3 +87,31 @@ def test_what_is_missing_and_what_is_damaged_is_said_by_name(tmp_path: Path) -> 
 def test_a_location_without_checkpoints_begins_at_none_of_them(tmp_path: Path) -> None:
     location = str(tmp_path)
     assert CheckpointStore(location).begin(claim_epoch(location, lambda least: least)) == 0
+
+
+def test_a_file_that_a_mirror_may_have_is_not_named_as_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What needs the same file is tried by itself, when the mirror may be heard again."""
+    first, mirror = tmp_path / "first", tmp_path / "mirror"
+    file = stored(CheckpointStore(str(first)), 7).files["count.0"]
+    (first / "stream.json").write_text('{"began": 1.0}')
+    shutil.copytree(first, mirror)
+    (first / file.path).write_bytes(b"x" * file.size)
+    store, real, away = CheckpointStore(str(first), [str(mirror)]), Files.read, [True]
+
+    def read(self: Files, relative: str) -> bytes | None:
+        if away[0] and str(mirror) in self.path(""):
+            raise StoreError("the mirror is away")
+        return real(self, relative)
+
+    monkeypatch.setattr(Files, "read", read)
+    with pytest.raises(DamagedError, match="the mirror is away") as raised:
+        store.read_state(file)
+    assert raised.value.file == ""
+    away[0] = False
+    assert store.read_state(file)["counts"] == TABLES["counts"]
+    (mirror / file.path).unlink()
+    with pytest.raises(DamagedError, match=r"mirror: it is missing") as raised:
+        store.read_state(file)
+    assert raised.value.file == file.path

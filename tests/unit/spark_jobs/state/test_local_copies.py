@@ -12,6 +12,7 @@ from reprise.spark_jobs.errors import DamagedError
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.local_copies import LocalCopies
 from reprise.spark_jobs.state.snapshot import StateFile
+from reprise.spark_jobs.state.window_log import End, Record, RecordKind, encode_segment
 
 TABLES = {"counts": pa.table({"n": [1, 2, 3]})}
 
@@ -110,3 +111,30 @@ def test_a_store_with_copies_reads_them_first_and_falls_back(tmp_path: Path) -> 
     with pytest.raises(DamagedError, match="SHA-256"):
         store.read_state(named)
     assert (copies.read_here, copies.read_there) == (1, 2)
+
+
+def test_earlier_segments_of_a_log_are_read_here_too(tmp_path: Path) -> None:
+    """And from the store where a copy is damaged."""
+    copies = LocalCopies(tmp_path / "states")
+    copies.allow(10_000)
+    store = CheckpointStore(str(tmp_path / "store"), copies=copies)
+    segments = [
+        encode_segment([Record(RecordKind.OPEN, b, b"x" * b), Record(RecordKind.END, b, End(1).encode())])
+        for b in (1, 2, 3)
+    ]
+    named: list[StateFile] = []
+    for b, data in enumerate(segments, 1):
+        paths = tuple(f.path for f in named)
+        named.append(store.write_segment(b, "a.0", "h.1", data, paths, sum(f.size for f in named)))
+    first = tmp_path / "store" / named[0].path
+    stored = first.read_bytes()
+    first.unlink()
+    assert [s.data for s in store.read_segments(named[-1])] == segments[::-1]
+    (copy,) = (path for path in (tmp_path / "states").glob("*") if path.read_bytes() == segments[0])
+    copy.write_bytes(b"damaged")
+    first.write_bytes(stored)
+    assert [s.data for s in store.read_segments(named[-1])] == segments[::-1]
+    (tmp_path / "store" / "stream.json").write_text("{}")
+    first.unlink()
+    with pytest.raises(DamagedError, match="cp-00000001"):
+        store.read_segments(named[-1])

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 import shutil
+import time
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from reprise.controller.cli.checkpoints_command import _entry
 from reprise.spark_jobs.errors import DamagedError, NewerVersionError, StoreError
+from reprise.spark_jobs.node import snapshots
 from reprise.spark_jobs.operators.aggregates import ROWS
 from reprise.spark_jobs.operators.slots import Accumulators, restore
 from reprise.spark_jobs.state import manifest as manifest_module
@@ -252,6 +255,94 @@ def test_while_it_is_not_known_what_is_needed_nothing_is_removed(
     with pytest.raises(NewerVersionError):
         anew.prune(1)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("damage", ["other bytes", "missing"])
+def test_a_manifest_that_is_damaged_for_a_while_costs_no_file(
+    store: CheckpointStore, tmp_path: Path, damage: str
+) -> None:
+    """Its files were taken for nobody's, and stayed so when it was whole again."""
+    partition = Partition(store)
+    *_, last = chain(partition, range(1, 4))
+    before = sorted(p for p in tmp_path.rglob("*") if p.is_file())
+    manifest = tmp_path / "cp-00000003" / "COMPLETE.json"
+    whole = manifest.read_bytes()
+    anew = CheckpointStore(str(tmp_path))
+    assert anew.positions() == [1, 2, 3]
+    if damage == "missing":
+        anew.positions = lambda: [1, 2, 3]  # type: ignore[method-assign]  # a listing that is late
+        manifest.unlink()
+    else:
+        manifest.write_bytes(b"{")
+    assert anew.prune(1) == 1
+    manifest.write_bytes(whole)
+    assert sorted(p for p in tmp_path.rglob("*") if p.is_file()) == before
+    assert anew.prune(1) == 3
+    assert anew.read_state(last) == partition.tables()
+
+
+def test_folders_that_only_keep_files_of_others_are_not_listed_again(
+    store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = Partition(store)
+    chain(partition, range(1, 6))
+    store.prune(2)
+    listed = list[str]()
+    names = Files.names
+
+    def noted(self: Files, relative: str = "") -> list[str]:
+        listed.append(relative)
+        return names(self, relative)
+
+    monkeypatch.setattr(Files, "names", noted)
+    assert store.positions() == [4, 5]
+    assert not {"cp-00000001", "cp-00000002", "cp-00000003"} & set(listed)
+    complete(store, 2, partition.stored(6))  # everything went back to the beginning
+    assert store.positions() == [2, 4, 5]
+
+
+def test_how_large_a_checkpoint_is_counts_the_pages_in_files_of_others(
+    store: CheckpointStore, tmp_path: Path
+) -> None:
+    first, *_, last = chain(Partition(store), range(1, 4))
+    manifest = store.manifest(3)
+    assert last.size < first.size / 5
+    assert manifest.state_bytes == last.all_bytes
+    assert _entry(store, 3, verify=False)["bytes"] == last.all_bytes
+
+
+def test_a_state_in_pages_is_encoded_once_however_often_storing_it_is_tried(
+    store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the files before it have of the state is known when it is frozen alone: encoding again would leave pages out."""
+    monkeypatch.setattr(snapshots, "RETRY_S", 0.01)
+    partition = Partition(store)
+    chain(partition, range(1, 3))
+    partition.write(range(5000, 9000))
+    frozen, expected, encoded = partition.held.freeze_pages(), partition.tables(), list[int]()
+    partition.write(range(SIZE))  # the operator goes on meanwhile
+    real, tries = Files.replace, list[str]()
+
+    def away(self: Files, relative: str, data: object) -> None:
+        tries.append(relative)
+        if len(tries) < 3:
+            raise StoreError("the store is away")
+        real(self, relative, data)  # type: ignore[arg-type]
+
+    def encode() -> dict[str, object]:
+        encoded.append(1)
+        return {"values": frozen()}
+
+    monkeypatch.setattr(Files, "replace", away)
+    writing = snapshots.SnapshotWriter(store, "host")
+    writing.keep((3,), {"count.0": "1"})
+    writing.submit("count.0", "1", 3, encode)  # type: ignore[arg-type]
+    until = time.monotonic() + 30
+    while not (acks := writing.collect()[0]) and time.monotonic() < until:
+        time.sleep(0.01)
+    writing.close()
+    assert (len(tries), len(encoded)) == (3, 1)
+    assert store.read_state(StateFile.from_json(acks[0].file or {})) == expected
 
 
 def test_a_manifest_says_by_its_version_that_states_are_in_pages(

@@ -183,12 +183,12 @@ def test_a_mirror_has_the_clock_and_the_revision_of_the_newest_driver(
     machine.release(tmp_path / "mirror", 1.0).start(START)
     old = machine.release(tmp_path / "mirror", 2.0)
     old.begin(10, 256)
-    Revisions(mirror, "r1", claim_epoch(mirror, lambda least: least)).begin(0, 0, False)
+    Revisions(mirror, "r1", claim_epoch(mirror, lambda least: least)).begin(0, 0, False, tuple)
     (tmp_path / "mirror" / "stream.json").write_text('{"began": 1.0}')
     assert take_over(CheckpointStore(str(first)), (mirror,)) == mirror
     assert machine.release(first, 2.0).anchors == old.anchors
     with pytest.raises(RevisionError):
-        Revisions(str(first), "r2", claim_epoch(str(first), lambda least: least)).begin(0, 5, False)
+        Revisions(str(first), "r2", claim_epoch(str(first), lambda least: least)).begin(0, 5, False, tuple)
 
 
 def test_a_longer_interval_releases_no_batch_before_it_is_due(tmp_path: Path, machine: Machine) -> None:

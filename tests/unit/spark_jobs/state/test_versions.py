@@ -22,7 +22,7 @@ from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.engine.dispatch import Dispatch
 from reprise.spark_jobs.errors import VersionError
 from reprise.spark_jobs.node import shim
-from reprise.spark_jobs.node.command import Ack, Command, Install, Report, Usage
+from reprise.spark_jobs.node.command import Ack, Command, Install, Report, Shadow, Usage
 from reprise.spark_jobs.node.orders import ORDER_FIELDS, Orders, Told
 from reprise.spark_jobs.node.shim import Stage, Warm
 from reprise.spark_jobs.node.wire import Message
@@ -137,7 +137,7 @@ def test_the_protocols_number_goes_with_what_its_messages_hold() -> None:
         [kind.__name__, [f.name for f in fields(kind)]]
         for kind in (Command, Report, Install, Ack, Usage, Failure, Message, Positions)
     ]
-    held.append(["Range", list(Range._fields)])
+    held += [["Range", list(Range._fields)], ["Shadow", list(Shadow._fields)]]
     held.append(["Orders", sorted(ORDER_FIELDS), [f.name for f in fields(Told)]])
     digest = hashlib.sha256(json.dumps(held).encode()).hexdigest()[:12]
-    assert (PROTOCOL, digest) == (14, "7cac920015c1")
+    assert (PROTOCOL, digest) == (26, "1b5ac7a43c84")

@@ -54,7 +54,7 @@ def topology(tmp_path: Path, *operators: dict[str, Any], source: dict[str, Any] 
         "spec": {"sources": [source or tweets], "operators": list(operators)},
     }
     path = tmp_path / "t.yaml"
-    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    path.write_text(yaml.safe_dump(document, sort_keys=False, default_style='"'))
     return path
 
 

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from reprise.spark_jobs.engine.local_lines import _changing
 from reprise.spark_jobs.errors import SpecError
-from reprise.spark_jobs.topology import StreamTopology, check, from_object, make_operator
+from reprise.spark_jobs.node.installing import replayable
+from reprise.spark_jobs.topology import (
+    StreamTopology,
+    check,
+    expand,
+    from_object,
+    is_deterministic,
+    load_text,
+    make_operator,
+)
 from reprise.spark_jobs.topology.binding import unbound
 from reprise.spark_jobs.topology.guarantees import Guarantee, described, guarantees, last_marked
 from tests.support.topologies import document, operator, source
@@ -53,19 +64,6 @@ def test_the_weakest_of_all_that_is_upstream_decides() -> None:
         "output b: gap (amnesia of a)",
         "output c: precise",
     ]
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"availability": "upstream-backup"}, "'upstream-backup' is not built yet"),
-        ({"availability": "passive-standby"}, "'passive-standby' is not built yet"),
-        ({"availability": "active-standby"}, "'active-standby' is not built yet"),
-    ],
-)
-def test_what_is_not_built_is_refused(changes: dict[str, Any], reason: str) -> None:
-    with pytest.raises(SpecError, match=rf"spec.operators\[a\].availability.*{reason}"):
-        required(of("a", "s", output={}, **changes))
 
 
 @pytest.mark.parametrize(
@@ -150,3 +148,35 @@ def test_what_lacks_rows_does_so_until_the_last_window_that_held_some_is_over() 
     operators = {o.name: make_operator(o) for o in resource.operators}
     assert last_marked(resource, operators, "a", 6) == {"a": 6, "b": 8, "c": 8, "d": 10}
     assert last_marked(resource, operators, "b", 8) == {"b": 8, "c": 8, "d": 10}
+
+
+CHAIN = """
+apiVersion: reprise.dev/v1alpha1
+kind: StreamTopology
+metadata: {name: chain}
+spec:
+  batch: {interval: 100ms}
+  sources: [{name: in, class: "tests.support.scripted:Numbers"}]
+  operators:
+    - {name: first, class: "tests.support.scripted:Passing", inputs: [{from: in}]}
+    - {name: last, class: "reprise.spark_jobs.operators:Sink", inputs: [{from: first}], output: {}}
+    - {name: other, class: "reprise.spark_jobs.operators:Sink", inputs: [{from: in}], output: {}}
+"""
+
+
+@pytest.mark.parametrize("change", [{"class_path": "nowhere:Nothing"}, {"deterministic": False}])
+def test_who_says_so_and_who_cannot_be_asked_may_differ_in_a_replay_everywhere_alike(
+    change: dict[str, Any],
+) -> None:
+    resource = load_text(CHAIN)
+    topology = expand(resource)
+    assert all(map(is_deterministic, resource.operators))
+    assert replayable("last.0", resource, topology)
+    first, *others = resource.operators
+    changed = replace(resource, operators=(replace(first, **change), *others))
+    assert [is_deterministic(o) for o in changed.operators] == [False, True, True]
+    assert not replayable("last.0", changed, topology), (
+        "its output is shown with the checkpoint that covers it"
+    )
+    assert replayable("other.0", changed, topology)
+    assert _changing(changed) == {"first", "last"}

@@ -136,9 +136,31 @@ MISTAKES = [
         24,
     ),
     ("  checkpoint:", "  nodes: {cpu: lots}\n  checkpoint:", "spec.nodes.cpu", "is not a quantity", 24),
+    (
+        "{keys: [hashtags]}",
+        "{keys: [n]}",
+        "spec.operators[1].with.keys[0]",
+        'write "n" in quotes: kubectl reads',
+        21,
+    ),
+    (
+        "{keys: [hashtags]}",
+        "{y: [hashtags]}",
+        "spec.operators[1].with.y",
+        'write "y" in quotes: kubectl reads',
+        21,
+    ),
     ("  sources:", "  sources: [", "(document)", "not YAML", 8),
     ("spec:", "spec: 3 #", "(document)", "not YAML", 6),
 ]
+
+
+def test_a_word_in_quotes_is_text_to_all_who_read_it() -> None:
+    """And goes on to the next check, which knows no such column."""
+    text = GOOD.replace("{keys: [hashtags]}", '{keys: ["n"]}')
+    assert text != GOOD
+    with pytest.raises(SpecError, match="there is no column 'n'"):
+        load_text(text)
 
 
 def test_the_good_resource_is_good() -> None:

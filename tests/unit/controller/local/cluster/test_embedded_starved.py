@@ -36,7 +36,7 @@ class Sleeper(WorkerProcess):
     registered = property(lambda self: self.alive)
 zk, scratch, timeout = sys.argv[1:]
 logs.setup(level=logging.INFO)
-options = argparse.Namespace(node="n1", host="127.0.0.1", zk=zk, cpu_milli=100, session_timeout_ms=int(timeout))
+options = argparse.Namespace(node="n1", host="127.0.0.1", zk=zk, cpu_milli=100, label=[], session_timeout_ms=int(timeout))
 worker = Sleeper(["sh", "-c", "sleep 600", "worker"], pathlib.Path(scratch, "node"), pathlib.Path(scratch, "log"))
 NodeAgent(options, worker).run()
 """

@@ -7,9 +7,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from reprise.controller.cli.compare_command import command
+from reprise.controller.cli.compare_command import command, lines
 from reprise.controller.errors import ReportError
 from reprise.controller.local.report.compare import compare
+from reprise.controller.local.report.expected import verify
+from reprise.spark_jobs.operators.local import run_local
+from reprise.spark_jobs.sinks import encoded
+from reprise.spark_jobs.topology import load_text, to_json
 
 
 def _run(folder: Path, files: dict[str, bytes]) -> Path:
@@ -90,3 +94,51 @@ def test_the_command_tells_a_gap_from_a_difference(tmp_path: Path, more: dict[st
     ran = CliRunner().invoke(command, [str(a), str(b)])
     assert ran.exit_code == code
     assert "marked (1): count.0 batch 1" in ran.output
+
+
+TOPOLOGY = """
+apiVersion: reprise.dev/v1alpha1
+kind: StreamTopology
+metadata: {name: two}
+spec:
+  batch: {interval: 100ms}
+  sources: [{name: in, class: "tests.support.scripted:Numbers"}]
+  operators:
+    - {name: all, class: "reprise.spark_jobs.operators:Sink", inputs: [{from: in}], output: {}}
+    - {name: late, class: "reprise.spark_jobs.operators:Sink", parallelism: 2, inputs: [{from: in, by: ["n"]}], output: {}}
+"""
+
+
+def test_queries_without_any_output_are_named(tmp_path: Path) -> None:
+    """Two runs that were cut off: of queries that had shown nothing yet they do not say that they agree."""
+    resource = load_text(TOPOLOGY)
+    files = {"all/0/batch-00000001.jsonl": b"x", "late/1/batch-00000001.jsonl": b"y"}
+    a, b = _run(tmp_path / "a", files), _run(tmp_path / "b", files)
+    assert compare(a, b).silent == ()  # nothing says what there should be
+    (b / "topology.json").write_text(to_json(resource))
+    found = compare(a, b)
+    assert found.identical
+    assert found.silent == ("late.0",)
+    ran = CliRunner().invoke(command, [str(a), str(b)])
+    assert ran.exit_code == 0
+    assert "nothing is known of late.0: no output" in ran.output
+    (b / "topology.json").write_text("{")
+    assert compare(a, b).silent == ()
+
+
+def test_verifying_a_run_that_did_not_end_names_queries_without_output(tmp_path: Path) -> None:
+    resource = load_text(TOPOLOGY)
+    rows = next(iter(run_local(resource, 1)))
+    table = rows["all.0"]
+    data = b"" if table is None or not table.num_rows else encoded("jsonl", table)
+    out = _run(tmp_path / "run", {"all/0/batch-00000001.jsonl": data})
+    found = verify(resource, out, ended=False)
+    assert (found.identical, found.equal, found.silent) == (True, 1, ("late.0", "late.1"))
+    assert lines(found)[-1] == "nothing is known of late.0, late.1: no output"
+
+
+def test_batches_of_rows_in_the_order_of_arrival_are_not_verified(tmp_path: Path) -> None:
+    resource = load_text(TOPOLOGY, changes={"batch.order": "arrival"})
+    out = _run(tmp_path / "run", {"all/0/batch-00000001.jsonl": b""})
+    with pytest.raises(ReportError, match=r"order of its arrival \(batch\.order\)"):
+        verify(resource, out, ended=False)

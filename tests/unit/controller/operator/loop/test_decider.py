@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from reprise.controller.kubernetes.pods import PodView
+from reprise.controller.kubernetes.pods import KubernetesNode, PodView
 from reprise.controller.operator.loop.decider import Decider
 
 
@@ -18,3 +18,18 @@ def test_a_node_was_asked_for_when_its_pod_was_created_where_that_is_known() -> 
     }
     assert Decider(cast(Any, records), cast(Any, None)).decide(pods) is None
     assert store.requests == {"x-1": 100.0}
+
+
+def test_a_node_has_the_labels_of_its_machine_where_those_can_be_read() -> None:
+    store = SimpleNamespace()
+    records = SimpleNamespace(connected=False, coordinator=SimpleNamespace(store=store))
+    decider = Decider(cast(Any, records), cast(Any, None))
+    pods = {
+        name: PodView(name, "streams", "flights", "executor", f"uid-{name}", machine=machine)
+        for name, machine in (("x-1", "m1"), ("x-2", "gone"), ("x-3", ""))
+    }
+    machines = {"m1": KubernetesNode("m1", True, True, labels={"zone": "a"})}
+    decider.decide(pods, machines=machines)
+    assert store.labels == {"x-1": {"zone": "a"}}
+    decider.decide(pods, machines=None)
+    assert store.labels == {}

@@ -13,9 +13,9 @@ from reprise.controller.kubernetes.pods import PodView
 from reprise.controller.operator.loop.topology import TopologyController
 from reprise.controller.operator.pods.cluster_view import ClusterView
 from reprise.controller.operator.settings import OperatorSettings
+from reprise.controller.simulated_world.memory_zookeeper import MemoryServer
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from tests.support.fake_api import FakeApi
-from tests.support.memory_zookeeper import MemoryServer
 
 EXAMPLE = Path(__file__).parents[5] / "examples" / "minimal.yaml"
 SETTINGS = OperatorSettings(namespace="ops", identity="op-1", zk="-", image="i", session_s=0.1)

@@ -36,7 +36,7 @@ from reprise.scheduler import (
     Progress,
     WriteIncident,
 )
-from reprise.spark_jobs.topology import expand, from_json
+from reprise.spark_jobs.topology import expand, from_json, override
 from tests.support import recorded_sizes
 from tests.support.fake_api import FakeApi
 
@@ -255,6 +255,19 @@ def test_a_closed_incident_is_written_a_last_time_and_old_ones_go() -> None:
     assert not any("inc-2" in path for path in api.objects)
 
 
+def test_what_another_driver_reports_restores_nothing() -> None:
+    """Numbers of what is desired begin anew where records were lost: a driver before it knows nothing of a plan."""
+    assert STEADY.progress is not None
+    for driver, state in (("0", "Executing"), ("1", "Done")):
+        api = FakeApi()
+        progress = replace(STEADY.progress, driver=driver, seq=5)
+        publisher(api).recoveries(
+            replace(STEADY, progress=progress, incident=INCIDENT, plans={PLAN.id: PLAN})
+        )
+        shown = [b for v, p, b in api.calls if v == "apply" and "recoveryplans" in p][-1]
+        assert shown["status"]["state"] == state
+
+
 def test_a_status_that_flickers_is_coalesced() -> None:
     api = FakeApi()
     one = publisher(api)
@@ -363,3 +376,23 @@ def test_a_topology_that_starts_is_reconciling_and_one_in_an_incident_is_not() -
 def test_a_topology_whose_driver_runs_the_spec_before_is_reconciling() -> None:
     pending = truths(situation(STEADY, driver_outdated=True, driver_problem="the driver drains"))
     assert pending["Reconciling"] == ("True", "SpecPending")
+
+
+def test_standbys_are_counted_where_there_are_to_be_any() -> None:
+    assert "standbys" not in status_of(situation(STEADY), {})[0]
+    active = override(RESOURCE, {"operators[count].availability": "active-standby", "nodes.count": 3})
+    assert STEADY.progress is not None
+    seen = replace(STEADY, progress=replace(STEADY.progress, standbys={"count.0": 8}))
+    now = replace(situation(seen), resource=active)
+    wanted = active.operator("count").parallelism
+    assert status_of(now, {})[0]["standbys"] == {"ready": 1, "wanted": wanted}
+
+
+def test_upstream_backups_are_counted_where_there_are_to_be_any() -> None:
+    assert "upstreamBackup" not in status_of(situation(STEADY), {})[0]
+    backed = override(RESOURCE, {"operators[count].availability": "upstream-backup"})
+    assert STEADY.progress is not None
+    seen = replace(STEADY, progress=replace(STEADY.progress, backed=frozenset({"count.0"})))
+    wanted = backed.operator("count").parallelism
+    now = replace(situation(seen), resource=backed)
+    assert status_of(now, {})[0]["upstreamBackup"] == {"ready": 1, "wanted": wanted}

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, cast
@@ -53,14 +53,47 @@ class Znode:
     time_ms: int = 0
 
 
-class MemoryServer:
-    """Shared by all of its sessions."""
+class Tree:
+    """What is read from one server: znodes by path, and who waits for their changes."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
         self.znodes = {"/": Znode(b"", 0, 0, 0, 0)}
         self.watches: dict[tuple[str, str], list[Callable[[Any], None]]] = {}
         """By what is watched, "data" or "children", and path."""
+
+    def below(self, path: str) -> list[str]:
+        folder = path.rstrip("/") + "/"
+        names = (p.removeprefix(folder) for p in self.znodes if p.startswith(folder) and p != "/")
+        return sorted(name for name in names if "/" not in name)
+
+    def stat(self, path: str) -> ZnodeStat:
+        found = self.znodes[path]
+        return ZnodeStat(
+            found.created, found.written, found.time_ms, found.time_ms, found.version, found.cversion, 0,
+            found.owner, len(found.data), len(self.below(path)), found.children,
+        )  # fmt: skip
+
+    def fire(self, changed: Iterable[tuple[str, str]]) -> list[Callable[[Any], None]]:
+        """Take out the watches of what has changed; each is called once."""
+        return [watch for key in changed for watch in self.watches.pop(key, [])]
+
+    def copy(self) -> dict[str, Znode]:
+        return {
+            path: Znode(*(getattr(z, name) for name in Znode.__slots__)) for path, z in self.znodes.items()
+        }
+
+
+class MemoryServer(Tree):
+    """Shared by all of its sessions.  `wall`: unix seconds."""
+
+    def __init__(self, wall: Callable[[], float] = time.time) -> None:
+        super().__init__()
+        self.wall = wall
+        self.lock = threading.RLock()
+        self.committed: Callable[[list[tuple[str, str]]], None] = lambda _: None
+        """Called with what each transaction has changed, before watches are."""
+        self.written = 0
+        """Number of the last transaction that was carried out."""
         self.silent = False
         """Nothing is answered: who waits gives up when its time is over."""
         self.closed: set[str] = set()
@@ -84,28 +117,21 @@ class MemoryServer:
         with self.lock:
             folders = [str(parent) for parent in reversed(PurePosixPath(path).parents)]
             for folder in (folder for folder in folders if folder not in self.znodes):
-                _only(self.carry_out(0, [("create", (folder, b"", False))]))
+                only(self.carry_out(0, [("create", (folder, b"", False))]))
             there = path in self.znodes
-            _only(
-                self.carry_out(0, [("set", (path, data, -1)) if there else ("create", (path, data, False))])
-            )
+            only(self.carry_out(0, [("set", (path, data, -1)) if there else ("create", (path, data, False))]))
 
     def remove(self, path: str) -> None:
         """Somebody removes it."""
-        _only(self.carry_out(0, [("delete", (path, -1))]))
+        only(self.carry_out(0, [("delete", (path, -1))]))
 
     def session(self) -> MemoryClient:
         return MemoryClient(self, next(self._sessions))
 
-    def below(self, path: str) -> list[str]:
-        folder = path.rstrip("/") + "/"
-        names = (p.removeprefix(folder) for p in self.znodes if p.startswith(folder) and p != "/")
-        return sorted(name for name in names if "/" not in name)
-
     def carry_out(self, session: int, operations: list[tuple[str, tuple[Any, ...]]]) -> list[Any]:
         """Raises what refuses the first one that is refused; nothing is done then.  Watches fire afterwards."""
         with self.lock:
-            before = {path: _copy(znode) for path, znode in self.znodes.items()}
+            before = self.copy()
             number, fired, results = next(self._numbers), list[tuple[str, str]](), list[Any]()
             for index, (kind, arguments) in enumerate(operations):
                 try:
@@ -114,17 +140,12 @@ class MemoryServer:
                     self.znodes = before
                     later = [RuntimeInconsistency() for _ in operations[index + 1 :]]
                     return [*(RolledBackError() for _ in results), error, *later]
-            watches = [watch for key in fired for watch in self.watches.pop(key, [])]
+            self.written = number
+            self.committed(fired)
+            watches = self.fire(fired)
         for watch in watches:
             watch(None)
         return results
-
-    def stat(self, path: str) -> ZnodeStat:
-        found = self.znodes[path]
-        return ZnodeStat(
-            found.created, found.written, found.time_ms, found.time_ms, found.version, found.cversion, 0,
-            found.owner, len(found.data), len(self.below(path)), found.children,
-        )  # fmt: skip
 
     def _there(self, path: str, version: int = -1) -> Znode:
         if path not in self.znodes:
@@ -143,7 +164,7 @@ class MemoryServer:
             raise NoChildrenForEphemeralsError
         if path in self.znodes:
             raise NodeExistsError
-        owner, now = session if ephemeral else 0, int(time.time() * 1000)
+        owner, now = session if ephemeral else 0, int(self.wall() * 1000)
         self.znodes[path] = Znode(data, owner, number, number, number, time_ms=now)
         parent.cversion, parent.children = parent.cversion + 1, number
         fired += [("data", path), ("children", folder)]
@@ -152,7 +173,7 @@ class MemoryServer:
     def _set(self, session: int, number: int, fired: Any, path: str, data: bytes, version: int) -> ZnodeStat:
         found = self._there(path, version)
         found.data, found.version, found.written = data, found.version + 1, number
-        found.time_ms = int(time.time() * 1000)
+        found.time_ms = int(self.wall() * 1000)
         fired += [("data", path)]
         return self.stat(path)
 
@@ -175,10 +196,6 @@ class MemoryServer:
         with self.lock:
             owned = [path for path, znode in self.znodes.items() if znode.owner == session]
         self.carry_out(session, [("delete", (path, -1)) for path in owned])
-
-
-def _copy(znode: Znode) -> Znode:
-    return Znode(*(getattr(znode, name) for name in Znode.__slots__))
 
 
 class MemoryAnswer:
@@ -326,9 +343,12 @@ class MemoryClient:
         return self.ensure_path_async(path).get()
 
     def ChildrenWatch(self, path: str, call: Callable[[list[str]], object]) -> None:
-        self._keep_looking(lambda again: call(self.get_children(path, again)))
+        def look(again: Callable[[Any], None]) -> None:
+            call(self.get_children(path, again))
 
-    def DataWatch(self, path: str, call: Callable[[bytes | None, ZnodeStat | None, None], object]) -> None:
+        self._keep_looking(look)
+
+    def DataWatch(self, path: str, call: Callable[..., object]) -> None:
         def look(again: Callable[[Any], None]) -> None:
             there = self.exists(path, again) is not None
             call(*(self.get(path) if there else (None, None)), None)
@@ -349,44 +369,50 @@ class MemoryClient:
         return MemoryTransaction(self)
 
     def _one(self, verb: str, path: str, *arguments: Any) -> MemoryAnswer:
-        return self._answer(verb, path, lambda: _only(self._carry_out([(verb, (path, *arguments))])))
+        return self._answer(verb, path, lambda: only(self._carry_out([(verb, (path, *arguments))])))
 
     def _carry_out(self, operations: list[tuple[str, tuple[Any, ...]]]) -> list[Any]:
         assert self.client_id is not None
         return self.server.carry_out(self.client_id[0], operations)
 
+    @property
+    def reads(self) -> Tree:
+        """The server that it reads from."""
+        return self.server
+
     def _get(self, path: str, watch: Watch) -> Any:
-        if path not in self.server.znodes:
+        if path not in self.reads.znodes:
             raise NoNodeError
         self._watch("data", path, watch)
-        return self.server.znodes[path].data, self.server.stat(path)
+        return self.reads.znodes[path].data, self.reads.stat(path)
 
     def _exists(self, path: str, watch: Watch) -> Any:
         self._watch("data", path, watch)
-        return self.server.stat(path) if path in self.server.znodes else None
+        return self.reads.stat(path) if path in self.reads.znodes else None
 
     def _children(self, path: str, watch: Watch, include_data: bool) -> Any:
-        if path not in self.server.znodes:
+        if path not in self.reads.znodes:
             raise NoNodeError
         self._watch("children", path, watch)
-        names = self.server.below(path)
-        return (names, self.server.stat(path)) if include_data else names
+        names = self.reads.below(path)
+        return (names, self.reads.stat(path)) if include_data else names
 
     def _ensure(self, path: str) -> bool:
         parts = path.strip("/").split("/")
         for end in range(1, len(parts) + 1):
             folder = "/" + "/".join(parts[:end])
             if folder not in self.server.znodes:
-                self._carry_out([("create", (folder, b"", False))])
+                only(self._carry_out([("create", (folder, b"", False))]))
         return True
 
     def _watch(self, kind: str, path: str, watch: Watch) -> None:
-        watching = self.server.watches.setdefault((kind, path), [])
+        watching = self.reads.watches.setdefault((kind, path), [])
         if watch is not None and watch not in watching:
             watching.append(watch)
 
 
-def _only(results: list[Any]) -> Any:
+def only(results: list[Any]) -> Any:
+    """The one result of a single operation; raises what has refused it."""
     if isinstance(results[0], Exception):
         raise results[0]
     return results[0]

@@ -1,0 +1,172 @@
+"""One topology in the world: its machines, its drivers and coordinators, and the supervisor that starts others where
+they end.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+from reprise.controller.coordinator.coordinator import Coordinator
+from reprise.controller.coordinator.store import Store as RecordStore
+from reprise.controller.driver.node_starts import NodeStarts
+from reprise.controller.driver.process import Driver, DriverConfig
+from reprise.controller.simulated_world.core import Process, World
+from reprise.controller.simulated_world.nodes import Machine
+from reprise.controller.simulated_world.sessions import Ensemble
+from reprise.controller.simulated_world.spark import Application, WorldNodes
+from reprise.controller.simulated_world.stores import Store
+from reprise.controller.topology_view import policy_of, view_of
+from reprise.controller.zookeeper.node_record import ROOTS, root_name
+from reprise.controller.zookeeper.paths import root_of
+from reprise.controller.zookeeper.session import patiently
+from reprise.spark_jobs.engine.engine import Engine
+from reprise.spark_jobs.topology import StreamTopology
+
+COORDINATOR_SESSION_S, DRIVER_SESSION_S = 6.0, 10.0
+SUPERVISES_S = (0.5, 3.0)
+"""Until another process is started in place of one that has ended."""
+SETTLE_S, DRIVER_GRACE_S = 1.0, 8.0
+
+
+class Cluster:
+    """Everything of one topology.  `coordinators`: how many run at once, of which one leads."""
+
+    def __init__(self, world: World, resource: StreamTopology, coordinators: int = 1) -> None:
+        self.world, self.resource = world, resource
+        self.root = root_of(resource.namespace, resource.name)
+        self.ensemble, self.store = Ensemble(world), Store(world)
+        self.scratch = Path(tempfile.mkdtemp(prefix="simulated-world-"))
+        self.machines: dict[str, Machine] = {}
+        self.applications: list[Application] = []
+        self.drivers: list[Process] = []
+        self.coordinators: dict[int, Process] = {}
+        self.leading: dict[Process, Coordinator] = {}
+        self.supervised = True
+        self.ensemble.tree.put(f"{ROOTS}/{root_name(self.root)}", b"")
+        for number in range(coordinators):
+            self._coordinate(number)
+        self.begin_driver()
+
+    def close(self) -> None:
+        """End every thread, and remove what was written."""
+        self.world.close()
+        self.store.close()
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    # -- machines ----------------------------------------------------------------------------------------------------
+
+    def add(self, name: str, rack: int = 0) -> Machine:
+        """Boot a machine, new or again."""
+        machine = self.machines.get(name) or Machine(self.world, self.ensemble, self, name, rack)
+        self.machines[name] = machine
+        machine.boot(round(self.resource.nodes.cpu_cores * 1000))
+        return machine
+
+    def worker_registered(self, machine: Machine) -> None:
+        """Every application starts an executor there."""
+        for application in self.applications:
+            application.offer(machine)
+
+    # -- processes ---------------------------------------------------------------------------------------------------
+
+    def second_coordinator(self) -> None:
+        """Have another one beside the first from now on."""
+        if len(self.coordinators) < 2:
+            self._coordinate(len(self.coordinators))
+
+    def begin_driver(self) -> None:
+        """Start the next driver's process."""
+        process = self.world.process(f"driver-{len(self.drivers) + 1}")
+        self.drivers.append(process)
+        folder = self.scratch / process.name
+        application = Application(self.world, process, folder)
+        self.applications.append(application)
+        driver = WorldDriver(self, process, application)
+        process.on_death.append(self._driver_ended)
+
+        def run() -> None:
+            try:
+                driver.run()
+            finally:
+                if not self.world.closed:
+                    self.world.kill(process)
+
+        self.world.begin(process, run, "driver")
+        for machine in self.machines.values():
+            if machine.worker_lives(machine.worker_number):
+                application.offer(machine)
+
+    def _driver_ended(self) -> None:
+        self.ensemble.look()
+        if self.supervised and all(not process.alive for process in self.drivers):
+            self.world.call(self.world.between(*SUPERVISES_S), self._driver_again)
+
+    def _driver_again(self) -> None:
+        if self.supervised and all(not process.alive for process in self.drivers):
+            self.begin_driver()
+
+    def _coordinate(self, number: int) -> None:
+        process = self.world.process(f"coordinator-{number + 1}")
+        self.coordinators[number] = process
+        platform = self.world.platform(process)
+        session = self.ensemble.session(process, COORDINATOR_SESSION_S)
+        store = RecordStore(
+            client=session, root=self.root, topology=view_of(self.resource), clock=platform.wall,
+            keep=self.resource.checkpoint.keep, elapsed=platform.elapsed, changed=platform.event(), after=platform.after,
+        )  # fmt: skip
+        policy = policy_of(self.resource, SETTLE_S, DRIVER_GRACE_S)
+        coordinator = Coordinator(
+            store, policy, clock=platform.elapsed, stop=platform.event(), _ahead=platform.lock()
+        )
+        self.leading[process] = coordinator
+
+        def run() -> None:
+            session.start(timeout=60)
+            patiently(store.open, platform.elapsed, platform.sleep)
+            coordinator.run()
+
+        def again() -> None:
+            if self.supervised:
+                self._coordinate(number)
+
+        process.on_death.append(lambda: self.world.call(self.world.between(*SUPERVISES_S), again))
+        self.world.begin(process, run, "coordinator")
+
+    # -- what can be seen from outside -----------------------------------------------------------------------------------
+
+    def record(self, name: str) -> dict[str, object] | None:
+        """A record below the root, as it is now."""
+        from reprise.controller.zookeeper.znode import unpack
+
+        found = self.ensemble.tree.znodes.get(f"{self.root}/{name}")
+        return None if found is None or not found.data else json.loads(unpack(found.data))
+
+    def output(self) -> dict[str, bytes]:
+        """Files of the sinks."""
+        return self.store.below("sink")
+
+
+class WorldDriver(Driver):
+    """The real driver's process, with the modelled Spark in place of its own."""
+
+    def __init__(self, cluster: Cluster, process: Process, application: Application) -> None:
+        config = DriverConfig(
+            zk="", root=cluster.root, master="", sink=f"{cluster.store.url}/sink",
+            checkpoints=f"{cluster.store.url}/checkpoints", events=None, java_options="", driver_host="", python_path="",
+        )  # fmt: skip
+        world = cluster.world
+        session = cluster.ensemble.session(process, DRIVER_SESSION_S)
+        super().__init__(cluster.resource, config, world.platform(process), session)
+        self._world, self._modelled = world, application
+        self._connect = application.connect  # type: ignore[method-assign]
+
+    def _application(self, engine: Engine, ends: ExitStack) -> WorldNodes:
+        starts = NodeStarts(self.platform.wall)
+        return WorldNodes(self._world, self._modelled, self.channel, starts, self.platform)
+
+
+__all__ = ["Cluster", "WorldDriver"]

@@ -1,0 +1,120 @@
+"""Modelled machines: each has the real agent of a node, a worker of Spark as the agent sees it, and executors below that."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from reprise.controller.agent.agent import NodeAgent
+from reprise.controller.simulated_world.core import EPOCH, Process, World
+from reprise.controller.simulated_world.sessions import Ensemble, WorldSession
+from reprise.controller.zookeeper.node_record import SESSION_S
+
+if TYPE_CHECKING:
+    from reprise.controller.simulated_world.cluster import Cluster
+
+WORKER_S = (0.3, 1.2)
+"""Until the master has accepted a worker."""
+
+
+class Machine:
+    """A node's machine and all that runs there.  It is also the worker that its agent leads
+    (`reprise.controller.agent.worker`)."""
+
+    def __init__(self, world: World, ensemble: Ensemble, cluster: Cluster, name: str, rack: int) -> None:
+        self.world, self.ensemble, self.cluster = world, ensemble, cluster
+        self.name, self.rack = name, rack
+        self.alive = self.stopped = False
+        self.agent: Process = world.process(f"agent-{name}")
+        self.agent.alive = False
+        self.session: WorldSession | None = None
+        self.executors: list[Process] = []
+        """Processes below the worker, of whichever driver."""
+        self.worker_number, self.registered_at = 0, None  # type: int, float | None
+        self._held = False
+        """Whether the agent has stopped what runs below it."""
+
+    # -- what happens to it ------------------------------------------------------------------------------------------
+
+    def boot(self, cpu_milli: int) -> None:
+        """Its agent starts, and all that follows."""
+        self.alive, self.stopped = True, False
+        self.agent = self.world.process(f"agent-{self.name}")
+        self.session = self.ensemble.session(self.agent, SESSION_S)
+        options = argparse.Namespace(
+            node=self.name, host=self.name, zk="", cpu_milli=cpu_milli, session_timeout_ms=SESSION_S * 1000,
+            requested=EPOCH + self.world.now, label=[],
+        )  # fmt: skip
+        platform, session = self.world.platform(self.agent), self.session
+
+        def run() -> None:
+            NodeAgent(options, self, platform, session)._run()
+
+        self.world.begin(self.agent, run, "agent")
+        self.world.note(f"{self.name} boots")
+
+    def die(self) -> None:
+        """The machine is gone with all that it runs."""
+        self.alive = False
+        self.world.kill(self.agent)
+        self._end_below()
+
+    def freeze_all(self) -> None:
+        """SIGSTOP to everything."""
+        self.stopped = True
+        self.world.note(f"{self.name} is stopped")
+        for process in (self.agent, *self.executors):
+            self.world.stop(process)
+        self.ensemble.look()
+
+    def thaw_all(self) -> None:
+        if not self.stopped:
+            return
+        self.stopped = False
+        self.world.note(f"{self.name} goes on")
+        self.world.go_on(self.agent)
+        for process in self.executors if not self._held else ():
+            self.world.go_on(process)
+        self.ensemble.look()
+
+    def _end_below(self) -> None:
+        self.worker_number, self.registered_at = self.worker_number + 1, None
+        for process in self.executors:
+            self.world.kill(process)
+        self.executors = []
+
+    # -- the worker, as the agent sees it ------------------------------------------------------------------------------
+
+    def worker_lives(self, number: int) -> bool:
+        return self.alive and self.worker_number == number and self.registered_at is not None
+
+    def start(self) -> None:
+        self._held = False
+        number = self.worker_number = self.worker_number + 1
+
+        def register() -> None:
+            if self.alive and self.worker_number == number:
+                self.registered_at = EPOCH + self.world.now
+                self.cluster.worker_registered(self)
+
+        self.world.call(self.world.between(*WORKER_S), register)
+
+    @property
+    def registered(self) -> bool:
+        return self.registered_at is not None
+
+    def keep_spare(self) -> None:
+        """Hosts start at once here."""
+
+    def freeze(self) -> None:
+        self._held = True
+        for process in self.executors:
+            self.world.stop(process)
+
+    def thaw(self) -> None:
+        self._held = False
+        for process in self.executors if not self.stopped else ():
+            self.world.go_on(process)
+
+    def end_all(self) -> None:
+        self._end_below()

@@ -1,0 +1,127 @@
+"""A source and an operator that cost little and notice everything: each row that is lost, doubled or out of order
+changes all later output of its key, and a batch whose ranges are asked for twice has other rows.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from reprise.spark_jobs.contract import Inbox, Kind, Place, Range, Source, Tables
+from reprise.spark_jobs.operators.frames import END_OF_TIME
+from reprise.spark_jobs.operators.slotted import Changes, Slotted
+
+
+class Numbers(Source):
+    """`batches` batches of one to three rows a partition: a number, and one of `keys` keys.  How many rows a batch has is
+    drawn whenever somebody asks, as with a queue that fills meanwhile."""
+
+    dice: ClassVar[random.Random] = random.Random(0)
+
+    def __init__(self, *, batches: int, keys: int = 5) -> None:
+        self.batches, self.keys = batches, keys
+
+    def advance(self, place: Place, batch: int, start: int) -> int | None:
+        return start + self.dice.randint(1, 3) if batch <= self.batches else None
+
+    def read(self, place: Place, batch: int, span: Range) -> pa.Table:
+        numbers = range(span.start, span.end)
+        return pa.table({"key": [(n * 7 + place.index * 3) % self.keys for n in numbers], "n": list(numbers)})
+
+    def watermark(self, place: Place, batch: int, span: Range) -> int | None:
+        return END_OF_TIME if batch >= self.batches else batch
+
+
+class Recorded(Numbers):
+    """The same numbers in the batches that are on record."""
+
+    ranges: ClassVar[Mapping[str, Mapping[int, Range]]] = {}
+    """By source partition and batch, of the run that is computed now."""
+
+    def plan(self, place: Place, batch: int, before: Range) -> Range | None:
+        return self.ranges.get(f"{place.operator}.{place.index}", {}).get(batch)
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """The checksum of each open key, and how many rows are in it; what the last step has opened and closed."""
+
+    keys: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    opened: tuple[int, ...] = ()
+    closed: tuple[int, ...] = ()
+
+
+class Chained(Slotted):
+    """Emits for each key of a batch a checksum over all rows of the key so far, in their order.  `closes`: after so many
+    rows a key begins anew, with the next one."""
+
+    def __init__(self, *, closes: int | None = None) -> None:
+        self.closes = closes
+
+    def initial(self, place: Place) -> Sums:
+        return Sums()
+
+    def step(self, state: Sums, inbox: Inbox) -> tuple[Sums, pa.Table | None]:
+        keys, given, closed = dict(state.keys), dict[int, int](), dict[int, None]()
+        for one in inbox.inputs:
+            for row in one.table.to_pylist():
+                key = row["key"]
+                before, rows = keys.get(key, (0, 0))
+                given[key] = zlib.crc32(f"{inbox.batch} {sorted(row.items())}".encode(), before)
+                keys[key] = given[key], rows + 1
+                if rows + 1 == self.closes:
+                    del keys[key]
+                    closed[key] = None
+        opened = tuple(key for key in keys if key not in state.keys or key in closed)
+        now = Sums(keys, opened, tuple(closed))
+        return now, pa.table({"key": list(given), "n": list(given.values())}) if given else None
+
+    def freeze(self, state: Sums) -> Callable[[], Tables]:
+        return lambda: {"sums": self.export(state, list(state.keys))}
+
+    def restore(self, place: Place, tables: Tables) -> Sums:
+        return self.load(place, tables["sums"], {})
+
+    @property
+    def slot_columns(self) -> tuple[str, ...]:
+        return ("key",)
+
+    def changes(self, state: Sums) -> Changes:
+        closings = pa.table({"key": pa.array(state.closed, pa.int64())}) if state.closed else None
+        return Changes(state.opened, state.closed, closings)
+
+    def open_slots(self, state: Sums) -> Sequence[Hashable]:
+        return tuple(state.keys)
+
+    def export(self, state: Sums, slots: Sequence[Hashable]) -> pa.Table:
+        rows = [(key, *state.keys[key]) for key in slots]  # type: ignore[index]
+        columns = zip(*rows, strict=True) if rows else ((), (), ())
+        return pa.table([pa.array(column, pa.int64()) for column in columns], ["key", "n", "rows"])
+
+    def load(self, place: Place, table: pa.Table | None, rest: Mapping[str, Any]) -> Sums:
+        rows = [] if table is None else table.to_pylist()
+        return Sums({row["key"]: (row["n"], row["rows"]) for row in rows})
+
+    def slots_of(self, table: pa.Table) -> pa.Table:
+        return table.select(["key"])
+
+
+class Windowed(Chained):
+    """The same, anew in each window of `size` batches."""
+
+    kind = Kind.CONVERGENT
+
+    def __init__(self, *, size: int) -> None:
+        super().__init__()
+        self.size = size
+
+    def oldest_needed(self, batch: int) -> int | None:
+        return (batch - 1) // self.size * self.size + 1
+
+    def step(self, state: Sums, inbox: Inbox) -> tuple[Sums, pa.Table | None]:
+        return super().step(Sums() if inbox.batch == self.oldest_needed(inbox.batch) else state, inbox)

@@ -1,0 +1,236 @@
+"""Modelled Spark: one application a driver, an executor with its partition host on each node, and jobs that take time.
+
+What is modelled: executors register some time after their worker, and the next one is started where one has died
+alone; all of an application's executors end with its driver; the driver hears of a dead executor after a while, and
+of one that is stopped never; a job runs its stages one after the other, waits for the slowest, and fails as a whole.
+A task that was on its way when its job failed may reach its host later all the same.  The host, and everything in it,
+is the real one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reprise.controller.driver.channel import Channel
+from reprise.controller.driver.node_starts import NodeStarts
+from reprise.controller.simulated_world.core import EPOCH, Lock, Process, Signal, World
+from reprise.scheduler.node_start import StartPhase
+from reprise.spark_jobs.engine.chain import ChainError
+from reprise.spark_jobs.node.command import Order, Report
+from reprise.spark_jobs.node.host import Bundles, Host
+from reprise.spark_jobs.platform import Platform
+
+if TYPE_CHECKING:
+    from reprise.controller.simulated_world.nodes import Machine
+
+SLOW_TASKS, SLOW_TASK_S = 0.003, (0.5, 6.0)
+"""Share of tasks that begin late, as one behind a collection of garbage, and by how much."""
+TASK_S = (0.01, 0.06)
+"""Of a task beside what its host does."""
+REGISTERS_S = (0.2, 1.5)
+HEARS_S = (0.05, 1.0)
+"""Until the driver's Spark knows that an executor is dead."""
+
+
+@dataclass(eq=False)
+class Executor:
+    """An executor's process with its host."""
+
+    process: Process
+    machine: Machine
+    host: Host
+    lock: Lock
+    known_dead: bool = False
+
+
+@dataclass(eq=False)
+class _Task:
+    """A task of a stage; `error` or `answer` when it is over."""
+
+    over: Signal
+    answer: tuple[Bundles, Report | None] | None = None
+    error: str = ""
+
+
+class Application:
+    """The executors of one driver, by the address of their node."""
+
+    def __init__(self, world: World, driver: Process, folder: Path) -> None:
+        self.world, self.driver, self._folder = world, driver, folder
+        self.executors: dict[str, Executor] = {}
+        self.link = 0
+        self._made = 0
+        driver.on_death.append(self.end)
+
+    def offer(self, machine: Machine) -> None:
+        """A worker has registered: an executor will be started there."""
+        self.world.call(self.world.between(*REGISTERS_S), lambda: self._start(machine, machine.worker_number))
+
+    def _start(self, machine: Machine, number: int) -> None:
+        if not (self.driver.alive and machine.worker_lives(number)) or machine.name in self.executors:
+            return
+        self._made += 1
+        name = f"host-{self.driver.name}-{machine.name}-{self._made}"
+        process = self.world.process(name)
+        host = Host(name, self._folder / name, platform=self.world.platform(process))
+        executor = Executor(process, machine, host, Lock(self.world))
+        self.executors[machine.name] = executor
+        machine.executors.append(process)
+        if machine.stopped:
+            self.world.stop(process)
+        process.on_death.append(lambda: self._died(executor))
+
+    def _died(self, executor: Executor) -> None:
+        """Spark hears of it, and starts another one where the worker lives."""
+
+        def heard() -> None:
+            executor.known_dead = True
+            if self.executors.get(executor.machine.name) is executor:
+                del self.executors[executor.machine.name]
+                self.offer(executor.machine)
+
+        self.world.call(self.world.between(*HEARS_S), heard)
+
+    def end(self) -> None:
+        """The driver has ended: its executors end, too, each when it hears of that."""
+        for executor in self.executors.values():
+            process = executor.process
+            self.world.call(self.world.between(*HEARS_S), lambda process=process: self.world.kill(process))  # type: ignore[misc]
+
+    def connect(self, hosts: Sequence[str]) -> WorldJobs:
+        return WorldJobs(self, hosts)
+
+
+class WorldJobs:
+    """Jobs over a list of hosts."""
+
+    link = 0
+
+    def __init__(self, application: Application, hosts: Sequence[str]) -> None:
+        self._application, self._hosts, self._world = application, hosts, application.world
+
+    def close(self) -> None:
+        """It holds nothing."""
+
+    def run(
+        self, job: Order, orders: Sequence[bytes], stages: int, cancelled: threading.Event, patience_s: float
+    ) -> list[Report]:
+        """See `Chain.run`."""
+        ends = self._world.now + patience_s
+        inboxes: list[list[bytes]] = [[] for _ in orders]
+        reports: list[Report] = []
+        for stage in range(stages):
+            last, moved = stage == stages - 1, Signal(self._world)
+            tasks = [
+                self._begin(slot, job, stage, orders[slot], inboxes[slot], last, moved)
+                for slot in range(len(orders))
+            ]
+            while not all(task.over.is_set() for task in tasks):
+                if cancelled.is_set() or self._world.now >= ends:
+                    raise ChainError(
+                        "cancelled: a node was lost" if cancelled.is_set() else "cancelled: no end in time"
+                    )
+                moved.clear()
+                moved.wait(0.1)
+                self._fail_where_dead(tasks)
+            for slot, task in enumerate(tasks):
+                if task.error or task.answer is None:
+                    raise ChainError(task.error or "no answer", slot)
+            inboxes = [[] for _ in orders]
+            for task in tasks:
+                assert task.answer is not None
+                bundles, report = task.answer
+                for target, bundle in bundles:
+                    inboxes[target].append(bundle)
+                if report is not None:
+                    reports.append(Report.decode(report.encode()))
+        return reports
+
+    def _fail_where_dead(self, tasks: Sequence[_Task]) -> None:
+        for slot, task in enumerate(tasks):
+            executor = self._application.executors.get(self._hosts[slot])
+            if not task.over.is_set() and executor is None:
+                task.error = f"ExecutorLost: {self._hosts[slot]}"
+                task.over.set()
+
+    def _begin(
+        self,
+        slot: int,
+        job: Order,
+        stage: int,
+        order: bytes,
+        inbox: Sequence[bytes],
+        last: bool,
+        moved: Signal,
+    ) -> _Task:
+        task = _Task(Signal(self._world))
+        executor = self._application.executors.get(self._hosts[slot])
+        if executor is None:
+            task.error = f"no executor at {self._hosts[slot]}"
+            task.over.set()
+            return task
+
+        def run() -> None:
+            try:
+                with executor.lock:
+                    if stage == 0:
+                        executor.host.begin(executor.host.orders.read(order))
+                    task.answer = executor.host.stage(job, stage, inbox, last)
+                self._world.sleep(self._world.between(*TASK_S))
+            except Exception as error:
+                task.error = f"{type(error).__name__}: {error}"
+            task.over.set()
+            moved.set()
+
+        late = self._world.dice.random() < SLOW_TASKS
+        after = self._world.between(*(SLOW_TASK_S if late else TASK_S))
+        self._world.begin(executor.process, run, f"job {job[1]} stage {stage}", after)
+        return task
+
+
+class WorldNodes:
+    """The nodes that the application can run tasks on, as `reprise.controller.driver.nodes` finds them."""
+
+    def __init__(
+        self, world: World, application: Application, channel: Channel, starts: NodeStarts, platform: Platform
+    ) -> None:
+        self._world, self._application, self._channel, self._platform = world, application, channel, platform
+        self.starts = starts
+        self.say: Callable[[str], None] = world.note
+        self.tell: Callable[[], None] = lambda: None
+        self._warming: set[str] = set()
+        self._warm: set[str] = set()
+
+    def usable(self) -> Mapping[str, str]:
+        nodes = self._channel.read_nodes()
+        present = {key: r.host for key, r in sorted(nodes.items()) if r.host in self._application.executors}
+        for key, host in present.items():
+            if key not in self._warming:
+                self._warming.add(key)
+                self.starts.saw(key, StartPhase.EXECUTOR)
+                self._platform.begin(lambda key=key, host=host: self._warm_up(key, host), f"warm {key}")  # type: ignore[misc]
+        return {key: host for key, host in present.items() if key in self._warm}
+
+    def registered(self, host: str) -> bool:
+        return host in self._application.executors
+
+    def alive(self) -> bool:
+        return True
+
+    def _warm_up(self, key: str, host: str) -> None:
+        began = self._world.now
+        executor = self._application.executors.get(host)
+        while executor is not None and executor.process.alive and executor.process.stopped:
+            self._world.sleep(0.2)
+        self._world.sleep(self._world.between(*TASK_S))
+        if executor is None or not executor.process.alive:
+            self._warming.discard(key)
+        else:
+            self.starts.saw(key, StartPhase.READY, EPOCH + began)
+            self._warm.add(key)
+            self.tell()
+        self._channel.changed.set()

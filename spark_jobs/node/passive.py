@@ -1,0 +1,211 @@
+"""Passive standbys on a node: a copy of a partition's state and output, which steps nothing.
+
+The partition sends what has changed every few batches, as a message to the node of its standby (Hwang et al.,
+"High-Availability Algorithms for Distributed Stream Processing", section 5.1).  When the standby is promoted, its state is
+restored out of memory, and what followed is stepped again.  Where arbitrary operators of Hwang et al. wait for an answer
+before output leaves the primary, it leaves here at once: operators are deterministic, so what is stepped again is the
+same, and its readers skip it.  docs/decisions/0041-passive-standbys.md.
+
+Invariants: a delta is made of a partition as it is between two batches, and all of whose output up to there is shown; a
+standby takes one whole or not at all; and no trouble here ends the partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from polars.exceptions import PanicException
+
+from reprise.spark_jobs.errors import LostOutputError, WireError
+from reprise.spark_jobs.node.buffers import Budget, EdgeBuffer
+from reprise.spark_jobs.node.busy import Activity, Note
+from reprise.spark_jobs.node.command import Command, Order, Shadow
+from reprise.spark_jobs.node.deltas import Delta, Entry, Outputs, Seen, StateCopy, describe
+from reprise.spark_jobs.node.runtime import OperatorRuntime, Runtime
+from reprise.spark_jobs.node.wire import Message, encode_table
+from reprise.spark_jobs.pages import Parts
+from reprise.spark_jobs.topology import Partition
+
+
+class PassiveStandby(Runtime):
+    """The copy of a partition.  Its buffers hold what the partition keeps of its output, and are those of the partition when
+    it is promoted."""
+
+    def __init__(self, partition: Partition, installation: str, budget: Budget) -> None:
+        super().__init__(partition, 0, budget)
+        self._installation, self.copy = installation, StateCopy()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no delta has come yet."""
+        return self.copy.position < 0
+
+    @property
+    def settled(self) -> int:
+        return self.copy.position
+
+    def advance(self, wanted: Callable[[str], bool]) -> bool:
+        return False
+
+    def freeze(self, loops: Mapping[str, bytes]) -> Callable[[], Parts] | None:
+        return None
+
+    def restore(self, tables: Mapping[str, object]) -> None:
+        raise NotImplementedError("a passive standby begins with what its partition sends")
+
+    def take(self, message: Message) -> list[str]:
+        """Take in a delta; what is in the way, if something is: then the next one holds what it would have brought."""
+        if message.source != self.partition.id:
+            return []
+        began = self.cpu_clock()
+        try:
+            delta = Delta.decode(message.table)
+            # one for an earlier standby of the partition, or that another one has overtaken
+            if delta.installation != self._installation or not self.copy.fits(delta):
+                return []
+            self._take(delta)
+        except (Exception, PanicException) as error:  # or the job would fail, again and again, for everybody
+            foreseen = isinstance(error, (WireError, BufferError, OSError))
+            said = str(error) if foreseen else f"{type(error).__name__}: {error}"
+            return [f"{self.partition.id}: its standby waits for the next delta: {said}"]
+        finally:
+            self.cpu_s += self.cpu_clock() - began
+        self.position = delta.position
+        self.input_bytes += sum(map(len, delta.blobs))
+        return []
+
+    def _take(self, delta: Delta) -> None:
+        found = [(self.buffers[t], outputs) for t, outputs in delta.outputs.items() if t in self.buffers]
+        if delta.base is None:
+            self.copy = StateCopy()  # whatever fails from here on, what was here is not whole any more
+            for buffer, outputs in found:
+                buffer.clear()
+                buffer.floor = outputs.floor
+        for buffer, outputs in found:
+            for batch, watermark, body in outputs.entries:
+                if batch >= buffer.floor:
+                    buffer.put(batch, watermark, body)
+        self.copy.take(delta)
+        for buffer, outputs in found:
+            if delta.base is not None and outputs.floor > delta.base + 1:
+                buffer.lack(outputs.floor - 1)  # of what followed the base not all is there
+
+
+def unready(runtimes: Mapping[str, Runtime]) -> set[str]:
+    """Passive standbys to which nothing has come yet: they have no position."""
+    return {p for p, r in runtimes.items() if isinstance(r, PassiveStandby) and r.is_empty}
+
+
+LONGEST_PAUSE = 64
+"""Jobs between two deltas of which nothing comes: some twenty seconds of a stream that is busy."""
+
+
+@dataclass(slots=True)
+class _Sent:
+    """What was sent to one standby: by position, the pages as they were then."""
+
+    installation: str
+    by_position: dict[int, Seen] = field(default_factory=dict)
+    last: tuple[Order, int | None] = ((0, 0), -1)
+    """The job with which something was sent last, and up to where: what was sent before may be lost.  None: it could not be
+    made."""
+    known: int = -1
+    """How far the standby is known to be."""
+    tries: int = 0
+    """Jobs in which something was sent, or was to be, since it has come there."""
+
+    def waits(self, command: Command, known: int) -> bool:
+        """Whether nothing is sent now: what was sent last, or was to be, came to nothing, and the pause after that is not
+        over.  There is none after the first two, as a delta may have been late."""
+        if known != self.known:
+            self.known, self.tries = known, 0
+        (epoch, job), pause = self.last[0], min(2 ** (self.tries - 2), LONGEST_PAUSE)
+        return self.tries > 1 and epoch == command.epoch and job < command.job < job + pause
+
+    def tried(self, order: Order, position: int | None) -> None:
+        """Something is sent up to a position; None: it could not be made."""
+        self.tries += order != self.last[0]
+        self.last = order, position
+
+
+@dataclass(slots=True)
+class DeltaSender:
+    """Makes the deltas of the partitions of one node."""
+
+    say: Callable[[str], None]
+    busy: Note
+    _sent: dict[str, _Sent] = field(default_factory=dict)
+
+    def outgoing(
+        self, runtimes: Mapping[str, Runtime], command: Command
+    ) -> Iterator[tuple[int, Message, bytes]]:
+        """What is to be sent now, with the slot of each."""
+        passive = {p: s for p, s in command.standbys.items() if s.every and s.slot != command.slot}
+        for gone in self._sent.keys() - passive.keys():
+            del self._sent[gone]
+        for partition, shadow in passive.items():
+            runtime = runtimes.get(partition)
+            if not isinstance(runtime, OperatorRuntime):
+                continue
+            sent = self._sent.get(partition)
+            if sent is None or sent.installation != shadow.installation:
+                sent = self._sent[partition] = _Sent(shadow.installation)
+            there = -1 if shadow.again else shadow.position
+            if sent.waits(command, there):
+                continue
+            if sent.last[0] == command.order:
+                if shadow.again or sent.last[1] is None:
+                    continue  # all of it is on its way, or cannot be made now
+                there = max(there, sent.last[1])
+            if not _due(runtime, there, shadow.every, command):
+                continue
+            self.busy.begin(Activity.FREEZE, partition, runtime.position)
+            began = runtime.cpu_clock()
+            try:
+                body = _made(runtime, shadow, sent)
+            except (Exception, PanicException) as error:  # of user code, or a disk: the partition goes on
+                self.say(f"{partition}: nothing is sent to its standby: {type(error).__name__}: {error}")
+                sent.tried(command.order, None)
+                continue
+            finally:
+                runtime.cpu_s += runtime.cpu_clock() - began
+            sent.tried(command.order, runtime.position)
+            yield shadow.slot, Message(partition, partition, runtime.position, None, None), body
+
+
+def _due(runtime: OperatorRuntime, there: int, every: int, command: Command) -> bool:
+    """Whether it is time to send more than what is `there`, and the partition is between two batches, with all of its output
+    shown."""
+    position = runtime.position
+    if runtime.unfinished is not None or runtime.settled < position:
+        return False
+    if there < 0 or position - there >= every:
+        return True
+    # a standby that a checkpoint is ahead of is of no use
+    return any(there < k <= position for k in (command.published, *command.punctuations))
+
+
+def _made(runtime: OperatorRuntime, shadow: Shadow, sent: _Sent) -> bytes:
+    for old in [k for k in sent.by_position if k < shadow.position]:
+        del sent.by_position[old]
+    seen = None if shadow.again else sent.by_position.get(shadow.position)
+    base = None if seen is None else shadow.position
+    outputs = {target: _outputs(buffer, base) for target, buffer in runtime.buffers.items()}
+    delta = Delta(shadow.installation, base, runtime.position, outputs)
+    encode = runtime.freeze({})
+    now = describe(delta, encode(), seen) if encode is not None else {}
+    body = encode_table(delta.encode())
+    sent.by_position[runtime.position] = now
+    return body
+
+
+def _outputs(buffer: EdgeBuffer, base: int | None) -> Outputs:
+    """What is kept for a target of the batches behind `base`.  OSError: not now."""
+    floor, entries = buffer.floor, list[Entry]()
+    for batch in sorted(b for b in buffer.entries if b >= floor and (base is None or b > base)):
+        try:
+            entries.append(Entry(batch, buffer.entries[batch].watermark, buffer.body(batch)))
+        except LostOutputError:  # who asks for it will hear that it is not there
+            floor, entries = batch + 1, []
+    return Outputs(floor, entries)

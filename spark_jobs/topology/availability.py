@@ -1,0 +1,165 @@
+"""Which modes of availability an operator may have: those that are built, and where they were built and tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.topology.class_path import of_library
+from reprise.spark_jobs.topology.graph import Topology
+from reprise.spark_jobs.topology.guarantees import behind
+from reprise.spark_jobs.topology.resource import InputSpec, OperatorSpec, StreamTopology
+
+MOST_STANDBYS = 200
+"""Standbys of one topology: each node is told of all of them with each job."""
+
+
+MOST_BACKED = 200
+"""Partitions of one topology with upstream backup: each node is told with each job what each of them needs."""
+
+
+def with_standbys(resource: StreamTopology, topology: Topology) -> frozenset[str]:
+    """Partitions that are to have a standby."""
+    named = {o.name for o in resource.operators if o.has_standby}
+    partitions = topology.partitions.values() if named else ()
+    return frozenset(p.id for p in partitions if p.place.operator in named)
+
+
+def passive_standbys(resource: StreamTopology, topology: Topology) -> dict[str, int]:
+    """Partitions of which these are passive, with the batches between what each is sent."""
+    every = {o.name: o.standby_every for o in resource.operators if o.passive}
+    partitions = topology.partitions.values() if every else ()
+    return {p.id: every[p.place.operator] for p in partitions if p.place.operator in every}
+
+
+def standby_domains(resource: StreamTopology, topology: Topology) -> dict[str, str]:
+    """Partitions of which a failure domain is named for their standbys, with the label of nodes."""
+    label = {
+        o.name: o.standby.failure_domain
+        for o in resource.operators
+        if o.has_standby and o.standby is not None and o.standby.failure_domain is not None
+    }
+    partitions = topology.partitions.values() if label else ()
+    return {p.id: label[p.place.operator] for p in partitions if p.place.operator in label}
+
+
+def availability_fits(topology: StreamTopology) -> Iterator[SpecError]:
+    """Whether what is asked for is built, and could ever be used."""
+    for operator in topology.operators:
+        field = f"spec.operators[{operator.name}].availability"
+        yield from _unused(operator)
+        if operator.availability == "checkpoint":
+            continue
+        yield from _where_it_was_tried(topology, operator, field)
+        yield from _FITS[operator.availability](topology, operator, field)
+    standbys = sum(o.parallelism for o in topology.operators if o.has_standby)
+    if standbys > MOST_STANDBYS:
+        reason = f"at most {MOST_STANDBYS} partitions of a topology may have standbys; here are {standbys}"
+        yield SpecError("spec.operators", reason)
+    backed = sum(o.parallelism for o in topology.operators if o.backed_upstream)
+    if backed > MOST_BACKED:
+        reason = f"at most {MOST_BACKED} partitions of a topology may have upstream backup; here are {backed}"
+        yield SpecError("spec.operators", reason)
+
+
+def _unused(operator: OperatorSpec) -> Iterator[SpecError]:
+    if operator.standby is None:
+        return
+    field = f"spec.operators[{operator.name}].standby"
+    if not operator.has_standby:
+        yield SpecError(field, f"has no effect with `availability: {operator.availability}`")
+    elif operator.standby.every is not None and not operator.passive:
+        yield SpecError(f"{field}.every", "has no effect: an active standby steps every batch by itself")
+
+
+def _where_it_was_tried(topology: StreamTopology, operator: OperatorSpec, field: str) -> Iterator[SpecError]:
+    mode = repr(operator.availability)
+    if (protocol := topology.checkpoint.protocol) != "coordinated":
+        yield SpecError(field, f"{mode} is not built for `checkpoint.protocol: {protocol}`")
+    if (state := topology.checkpoint.state) != "arrays" and not operator.passive:
+        yield SpecError(field, f"{mode} is not built for `checkpoint.state: {state}`")
+    if (exchange := topology.spark.exchange) != "chained":
+        yield SpecError(field, f"{mode} is not built for `spark.exchange: {exchange}`")
+
+
+def _forgetful(topology: StreamTopology, operator: OperatorSpec, field: str) -> Iterator[SpecError]:
+    policy = topology.recovery
+    if policy.scope == "global" or policy.strategy in ("blocking", "operator-centric"):
+        which = "scope: global" if policy.scope == "global" else f"strategy: {policy.strategy}"
+        reason = f"with `recovery.{which}` everything goes back at each failure and nothing is ever skipped"
+        yield SpecError(field, f"'amnesia' has no effect: {reason}")
+    reached = behind(topology, operator.name)
+    for reader, spec in _feedback(topology):
+        if reader.name in reached or spec.source in reached:
+            reason = f"{reader.name!r} reads {spec.source!r} over a feedback edge, so a gap would never end"
+            yield SpecError(field, f"'amnesia' is not for what is on or before a cycle: {reason}")
+
+
+def _with_standbys(topology: StreamTopology, operator: OperatorSpec, field: str) -> Iterator[SpecError]:
+    yield from _where_outputs_are_kept(topology, operator, field)
+    yield from _without_other_modes(topology, operator, field)
+    mode = repr(operator.availability)
+    if topology.recovery.recommend_only:
+        reason = (
+            "is not built for `recovery.mode: recommend`: a standby is promoted at once, or it is of no use"
+        )
+        yield SpecError(field, f"{mode} {reason}")
+    if topology.nodes.count < 2:
+        reason = f"needs another node, and `nodes.count` is {topology.nodes.count}"
+        yield SpecError(field, f"{mode} {reason}")
+
+
+def _backed_upstream(topology: StreamTopology, operator: OperatorSpec, field: str) -> Iterator[SpecError]:
+    yield from _where_outputs_are_kept(topology, operator, field)
+    yield from _without_other_modes(topology, operator, field)
+
+
+def _where_outputs_are_kept(
+    topology: StreamTopology, operator: OperatorSpec, field: str
+) -> Iterator[SpecError]:
+    policy, mode = topology.recovery, repr(operator.availability)
+    if policy.scope != "auto" or policy.strategy not in ("incremental", "best-case"):
+        which = f"scope: {policy.scope}" if policy.scope != "auto" else f"strategy: {policy.strategy}"
+        yield SpecError(field, f"{mode} needs outputs that are kept, and `recovery.{which}` keeps none")
+
+
+def _without_other_modes(topology: StreamTopology, operator: OperatorSpec, field: str) -> Iterator[SpecError]:
+    mode = repr(operator.availability)
+    if silent := next((o.name for o in topology.operators if _is_silent(o)), None):
+        reason = (
+            f"{silent!r} is deterministic: its class is not of the library, which the operator cannot ask"
+        )
+        yield SpecError(field, f"{mode} needs to be told by `deterministic: true` that {reason}")
+    if operator.output is not None and operator.output.sink is not None:
+        reason = f"was not tried with a sink other than files: {operator.output.sink.class_path}"
+        yield SpecError(field, f"{mode} {reason}")
+    alone = ("checkpoint", operator.availability)
+    if other := next((o for o in topology.operators if o.availability not in alone), None):
+        reason = f"is not built beside `{other.availability}`, which operator {other.name!r} has"
+        yield SpecError(field, f"{mode} {reason}")
+    for reader, spec in _feedback(topology):
+        cycle = {reader.name, spec.source}
+        around = operator.name in behind(topology, reader.name) and reader.name in behind(
+            topology, operator.name
+        )
+        if operator.name in cycle or around:
+            reason = f"{reader.name!r} reads {spec.source!r} over a feedback edge"
+            yield SpecError(field, f"{mode} was not tried on a cycle: {reason}")
+
+
+def _is_silent(operator: OperatorSpec) -> bool:
+    """Whether only its class, which may not be there, could say that it is deterministic: nobody would be promoted."""
+    return operator.deterministic is None and not of_library(operator.class_path)
+
+
+_FITS = {
+    "amnesia": _forgetful,
+    "upstream-backup": _backed_upstream,
+    "active-standby": _with_standbys,
+    "passive-standby": _with_standbys,
+}
+
+
+def _feedback(topology: StreamTopology) -> Iterator[tuple[OperatorSpec, InputSpec]]:
+    for reader in topology.operators:
+        yield from ((reader, spec) for spec in reader.inputs if spec.feedback)

@@ -1,0 +1,54 @@
+"""Operators with `availability: amnesia` on a real cluster: SIGKILL of a node, what is lost begins anew, each batch that
+lacks rows is marked and no other differs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from reprise.controller.cli import exits, main
+from reprise.controller.local.cluster import EmbeddedCluster
+from reprise.controller.local.report.compare import compare
+from reprise.controller.local.run.config import Outcome
+from reprise.spark_jobs.topology import load_text
+from tests.e2e import scenario
+from tests.support.hashtags import SKIPPED, at_pace
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        pytest.param([], id="a node"),
+        pytest.param(
+            [{"on": "closed", "crash": "driver"}], marks=pytest.mark.soak, id="a node, then the driver"
+        ),
+    ],
+)
+def test_what_lacks_rows_is_marked_and_nothing_else_differs(
+    large_nodes: EmbeddedCluster, tmp_path: Path, later: list[dict[str, Any]]
+) -> None:
+    sizes = {"operators[window].with.size": "1400ms", "operators[window].with.interval": "200ms"}
+    forgetful = {f"operators[{name}].availability": "amnesia" for name in ("parse", "window", "best", "all")}
+    resource = load_text(SKIPPED, changes={**at_pace("200ms", 400, 60, 10), **sizes, **forgetful})
+    expected = scenario.write_expected(resource, tmp_path / "expected")
+    faults = [{"batch": 20, "kill": ["@parse.0"]}, {"on": "plan", "add": 1}, *later]
+    result = scenario.run(resource, large_nodes, tmp_path / "out", faults)
+    assert result.outcome is Outcome.DONE, f"{result.outcome}: {result.reason}; logs in {result.out / 'logs'}"
+    assert result.record["unfired"] == []
+    found = compare(expected, result.out)
+    assert not found.unexplained, (found.missing[:5], found.extra[:5], found.different[:5], found.twice[:5])
+    assert found.equal > 0
+    first = result.incident["incidents"][0]
+    assert "parse.0" in first["skipped"], "it was restored with its state"
+    assert not any(plan["rollback"] for plan in first["plans"]), "everything went back"
+    allowed = {(o, b) for o, (start, end) in first["marked"].items() for b in range(start, end + 1)}
+    assert set(found.marked) <= allowed, "marked, and the incident does not say so"
+    assert found.marked, "nothing was skipped"
+    assert "batches-skipped" in {line["what"] for line in result.incident["timeline"]}
+    said = CliRunner().invoke(main, ["compare", str(expected), str(result.out)])
+    assert said.exit_code == exits.MARKED, said.output

@@ -1,0 +1,43 @@
+"""Sources whose batches can be held back, or that end when a test says so, for tests of what waits for a slow input and what
+does not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from reprise.spark_jobs.contract import Place, Range
+from reprise.spark_jobs.errors import NotYetError
+from reprise.spark_jobs.sources import HashtagSource
+
+
+class Straggler(HashtagSource):
+    """Hashtags; batches behind `upto` cannot be read yet."""
+
+    upto: ClassVar[int | None] = None
+
+    def read(self, place: Place, batch: int, span: Range) -> pa.Table:
+        if self.upto is not None and batch > self.upto:
+            raise NotYetError(f"batch {batch} is held back")
+        return super().read(place, batch, span)
+
+
+class EndsWhenTold(HashtagSource):
+    """Hashtags without an end until `file` is there.  It holds the last batch, or the end offset of each partition."""
+
+    def __init__(self, *, file: str, rate: int, tags: int, seed: int) -> None:
+        super().__init__(rate=rate, tags=tags, seed=seed)
+        self.file = Path(file)
+
+    def advance(self, place: Place, batch: int, start: int) -> int | None:
+        end: Any = json.loads(self.file.read_text()) if self.file.exists() else batch
+        if isinstance(end, int):
+            return None if batch > end else super().advance(place, batch, start)
+        last: int = end[place.partition]
+        if start >= last:
+            return None
+        usual = super().advance(place, batch, start)
+        return last if usual is None else min(usual, last)

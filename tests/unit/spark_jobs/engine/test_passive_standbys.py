@@ -1,0 +1,572 @@
+"""Passive standbys: whatever is lost, all is shown once and as without a failure; the copy of a state is the state; and no
+trouble with it touches the partition."""
+
+# ruff: noqa: F811 - fixtures of the tests of active standbys, which hold here as well
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from reprise.algorithms.failure import FailureKind
+from reprise.spark_jobs.engine.chain import ChainError
+from reprise.spark_jobs.engine.engine import Engine
+from reprise.spark_jobs.errors import SinkError
+from reprise.spark_jobs.node import deltas
+from reprise.spark_jobs.node.buffers import EdgeBuffer
+from reprise.spark_jobs.node.deltas import Delta, StateCopy
+from reprise.spark_jobs.node.passive import DeltaSender, PassiveStandby
+from reprise.spark_jobs.node.wire import Message, decode_table, encode_table
+from reprise.spark_jobs.operators import RunningAggregate
+from reprise.spark_jobs.sinks import FileSink
+from tests.support.hashtags import WITH_STANDBYS
+from tests.support.local_engine import World, past, tick
+from tests.unit.spark_jobs.engine import test_standbys as active
+from tests.unit.spark_jobs.engine.test_standbys import (
+    AT,
+    NODES,
+    STANDBYS,
+    Watch,
+    all_ready,
+    back,
+    expected,  # noqa: F401 - the output without a failure, which is the same
+    few_batches_ahead,  # noqa: F401
+    finish,
+    recover,
+    watch,  # noqa: F401 - H1 and H2 in every job here, too
+)
+
+EVERY = 4
+ARRAYS = WITH_STANDBYS.replace(
+    "availability: active-standby", f"availability: passive-standby\n      standby: {{every: {EVERY}}}"
+)
+PAGED = ARRAYS.replace("checkpoint: {everyBatches: 10}", "checkpoint: {everyBatches: 10, state: paged}")
+assert ARRAYS.count("passive-standby") == 2
+assert PAGED != ARRAYS
+
+Expected = dict[str, bytes]
+
+
+@pytest.fixture(autouse=True)
+def copies(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> list[int]:
+    """H2 for copies: what a standby holds is the state of its partition after that batch.  How many were compared."""
+    compared, take = [0], StateCopy.take
+
+    def taken(copy: StateCopy, delta: Delta) -> None:
+        take(copy, delta)
+        states = {key[0]: state for key, state in watch.states.items() if key[1] == delta.position}
+        tables = {name: table.to_pylist() for name, table in (copy.tables() or {}).items()}
+        same = [p for p, state in states.items() if state == tables]
+        # initial states, and those that were restored, were not stepped to
+        assert same or not states, f"H2: no partition has this state at batch {delta.position}"
+        compared[0] += bool(same)
+
+    monkeypatch.setattr(StateCopy, "take", taken)
+    return compared
+
+
+def world_of(folder: Path, standbys: dict[str, str] = STANDBYS, text: str = ARRAYS) -> World:
+    return active.world_of(folder, standbys, text)
+
+
+def ready_at(batch: int) -> Callable[[Engine], bool]:
+    """All have come to a batch, and no checkpoint is ahead of a standby."""
+    return lambda e: past(batch)(e) and all_ready(e)
+
+
+def sent(world: World, node: str, partition: str) -> PassiveStandby:
+    standby = world.nodes.hosts[node].runtimes[partition]
+    assert isinstance(standby, PassiveStandby)
+    return standby
+
+
+@pytest.mark.parametrize("text", [ARRAYS, PAGED], ids=["arrays", "paged"])
+def test_a_standby_has_the_state_of_its_partition_and_steps_nothing(
+    tmp_path: Path,
+    expected: Expected,
+    copies: list[int],
+    text: str,
+) -> None:
+    world = world_of(tmp_path, text=text)
+    world.run(ready_at(25))
+    assert copies[0] > 15
+    for partition, node in STANDBYS.items():
+        standby = sent(world, node, partition)
+        assert standby.position >= 25 - EVERY - 8
+        assert standby.inbox == {u: {} for u in standby.inbox}, "it is sent no rows to step"
+    finish(world, expected)
+    assert world.engine.figures.failed_jobs == 0
+
+
+@pytest.mark.parametrize("text", [ARRAYS, PAGED], ids=["arrays", "paged"])
+@pytest.mark.parametrize("stage", [0, 1, 2])
+@pytest.mark.parametrize("node", NODES)
+def test_a_node_is_lost_at_any_stage(
+    tmp_path: Path,
+    expected: Expected,
+    node: str,
+    stage: int,
+    text: str,
+) -> None:
+    """Also in the middle of sending what has changed: who has a standby goes on behind the last of it; nobody goes back."""
+    world = world_of(tmp_path, text=text)
+    world.run(ready_at(25))
+    slot = NODES.index(node)
+
+    def dies(job: int, at: int, of: int) -> None:
+        if (at, of) == (stage, slot) and node in world.nodes.hosts:
+            world.nodes.lose(node)
+
+    world.nodes.interrupt = dies
+    tick(world)
+    world.nodes.interrupt = lambda *_: None
+    tick(world)
+    before = dict(world.engine.progress.standbys)
+    newest = world.engine.punctuations.newest
+    lost = {p for p, n in AT.items() if n == node}
+    assert {p for p, f in world.engine.failed.items() if f.kind is FailureKind.NODE_LOST} == lost
+    promoted = recover(world)
+    assert promoted == lost & before.keys()
+    for partition in promoted:
+        assert world.engine.positions[partition] == before[partition] >= newest
+    finish(world, expected)
+    assert world.engine.desired.generation == 1
+    assert world.engine.figures.restored <= len(lost - promoted)
+
+
+def test_both_are_lost_and_the_partition_comes_from_its_checkpoint(
+    tmp_path: Path,
+    expected: Expected,
+) -> None:
+    world = world_of(tmp_path)
+    world.run(ready_at(25))
+    world.nodes.lose("a", "d")  # `parse.0` and its standby
+    tick(world, 2)
+    assert "parse.0" not in world.engine.progress.standbys
+    newest = world.engine.punctuations.newest
+    assert "parse.0" not in recover(world)
+    assert world.engine.positions["parse.0"] == newest
+    finish(world, expected)
+
+
+def test_a_standby_is_lost_and_another_one_is_sent_everything(
+    tmp_path: Path,
+    expected: Expected,
+) -> None:
+    world = world_of(tmp_path, {"count.0": "d"})
+    world.run(ready_at(15))
+    assert all_ready(world.engine)
+    world.nodes.lose("d")
+    tick(world, 2)
+    assert world.engine.progress.standbys == {}
+    world.nodes.start("e")
+    recover(world, {"count.0": "e"})
+    world.run(all_ready, limit=10)
+    world.nodes.lose("c")
+    tick(world, 2)
+    assert recover(world) == {"count.0"}
+    finish(world, expected)
+
+
+def through(
+    patch: pytest.MonkeyPatch, change: object
+) -> None:  # `change`: (slot, message, body) -> the same or None
+    outgoing = DeltaSender.outgoing
+
+    def changed(self: DeltaSender, *rest: object) -> Iterator[tuple[int, Message, bytes]]:
+        for one in outgoing(self, *rest):  # type: ignore[arg-type]
+            if (other := change(*one)) is not None:  # type: ignore[operator]
+                yield other
+
+    patch.setattr(DeltaSender, "outgoing", changed)
+
+
+def test_what_is_lost_on_its_way_is_in_the_next_delta(tmp_path: Path, expected: Expected) -> None:
+    """The base of each is what the standby is known to have."""
+    world = world_of(tmp_path, {"count.0": "d"}, PAGED)
+    world.run(ready_at(12))
+    was, dropped = world.engine.progress.standbys["count.0"], []
+    with pytest.MonkeyPatch.context() as patch:
+        through(patch, lambda slot, message, body: dropped.append(message.batch))
+        world.run(past(26))
+        assert len(dropped) > 2
+        assert sent(world, "d", "count.0").position == was
+        assert world.engine.punctuations.newest > was
+        assert world.engine.progress.standbys == {}, "a checkpoint is ahead of it"
+    world.run(all_ready, limit=10)
+    world.nodes.lose("c")
+    tick(world, 2)
+    assert recover(world) == {"count.0"}
+    finish(world, expected)
+
+
+def torn(body: bytes) -> bytes:
+    table = decode_table(body)
+    assert table is not None
+    rows = table["bytes"].to_pylist()
+    longest = max(range(1, len(rows)), key=lambda i: len(rows[i]))
+    rows[longest] = rows[longest][:-1] + bytes([rows[longest][-1] ^ 1])
+    return encode_table(pa.table({"bytes": pa.array(rows, pa.large_binary())}))
+
+
+def test_a_delta_that_is_damaged_is_not_taken(tmp_path: Path, expected: Expected) -> None:
+    world = world_of(tmp_path, {"count.0": "d"})
+    world.run(ready_at(12))
+    was = world.engine.progress.standbys["count.0"]
+    with pytest.MonkeyPatch.context() as patch:
+        through(patch, lambda slot, message, body: (slot, message, torn(body)))
+        world.run(past(18))
+        assert sent(world, "d", "count.0").position == was
+    assert any("does not have its checksum" in said for said in world.engine.problems)
+    world.run(all_ready, limit=10)
+    world.nodes.lose("c")
+    tick(world, 2)
+    assert recover(world) == {"count.0"}
+    finish(world, expected)
+
+
+def test_a_delta_that_comes_late_twice_or_for_another_standby_is_not_taken(
+    tmp_path: Path,
+    expected: Expected,
+) -> None:
+    world = world_of(tmp_path, {"count.0": "d"}, PAGED)
+    seen = list[Message]()
+    take = PassiveStandby.take
+
+    def taken(standby: PassiveStandby, message: Message) -> list[str]:
+        seen.append(message)
+        return take(standby, message)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PassiveStandby, "take", taken)
+        world.run(ready_at(20))
+    standby, old = sent(world, "d", "count.0"), seen[-3:]
+    before = (standby.position, standby.copy.tables())
+    for message in old:
+        assert standby.take(message) == []
+    assert (standby.position, standby.copy.tables()) == before
+    # everything goes back: what the partition had sent to the standby before is of another history
+    back(world)
+    recover(world, {"count.0": next(n for n in NODES if n != world.engine.desired.assignment["count.0"])})
+    world.run(lambda e: "count.0" in e.progress.standbys)
+    node = world.engine.standbys.there["count.0"].node
+    fresh = sent(world, node, "count.0")
+    assert fresh is not standby
+    at = fresh.position
+    for message in old:
+        assert fresh.take(message) == []
+    assert fresh.position == at
+    finish(world, expected)
+
+
+def test_a_partition_that_is_promoted_stores_itself_and_the_next_checkpoint_is_complete(
+    tmp_path: Path,
+    expected: Expected,
+) -> None:
+    world = world_of(tmp_path)
+    world.run(lambda e: bool(e.punctuations.open) and past(15)(e))
+    announced = world.engine.punctuations.open
+    world.nodes.lose("c")
+    tick(world, 2)
+    assert recover(world) == {"count.0"}
+    world.run(lambda e: e.punctuations.newest > max(announced))
+    finish(world, expected)
+
+
+def test_at_the_end_of_the_stream_the_last_checkpoint_is_complete(
+    tmp_path: Path,
+    expected: Expected,
+) -> None:
+    """The last delta is of the last batch: the standby has nothing to step, and stores itself all the same."""
+    world = world_of(tmp_path)
+    write = FileSink.write
+
+    def slow(sink: FileSink, batch: int, table: object) -> None:
+        if "best" in str(sink.folder) and batch > 55:
+            raise SinkError("no answer")
+        write(sink, batch, table)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FileSink, "write", slow)
+        world.run(lambda e: e.progress.standbys.get("count.0") == 61)
+        world.nodes.lose("c")
+        tick(world, 2)
+        assert recover(world) == {"count.0"}
+        tick(world, 2)
+    finish(world, expected)
+
+
+def test_a_partition_that_still_runs_where_it_was_adds_nothing(
+    tmp_path: Path,
+    expected: Expected,
+) -> None:
+    """It was given up and lives: it steps on, shows what its successor shows, and what it sends reaches nobody."""
+    world = world_of(tmp_path)
+    world.run(ready_at(25))
+    zombie = world.nodes.hosts["c"]
+    world.nodes.lose("c")
+    tick(world, 2)
+    assert recover(world) == {"count.0"}
+    tick(world)
+    assert zombie.command is not None
+    zombie.run(1.0)
+    sending = [message for slot in zombie.sender.outgoing(zombie.command).values() for message, _ in slot]
+    assert all(message.source == "count.0" for message in sending)
+    promoted = world.nodes.hosts["a"]
+    position = promoted.runtimes["count.0"].position
+    for message, body in (one for slot in zombie.sender.outgoing(zombie.command).values() for one in slot):
+        promoted.deliver(Message(message.source, message.target, message.batch, None, decode_table(body)))
+    assert promoted.runtimes["count.0"].position == position
+    finish(world, expected)
+
+
+def test_where_buffers_are_full_a_standby_is_not_ready_until_it_is_sent_more(
+    tmp_path: Path,
+    expected: Expected,
+) -> None:
+    """What it would need is dropped before the stream waits; one delta later that does not matter."""
+    text = ARRAYS.replace("bufferMemory: 1Mi", "bufferMemory: 4Ki, bufferDisk: 4Ki")
+    assert text != ARRAYS
+    world = world_of(tmp_path, {"count.0": "d"}, text)
+    world.run(ready_at(12))
+    with pytest.MonkeyPatch.context() as patch:
+        through(patch, lambda *_: None)
+        world.run(lambda e: past(45)(e) and not e.progress.standbys, limit=200)
+    world.run(all_ready, limit=20)
+    world.nodes.lose("c")
+    tick(world, 2)
+    assert recover(world) == {"count.0"}
+    finish(world, expected)
+
+
+def test_a_partition_goes_on_though_nothing_can_be_sent_to_its_standby(
+    tmp_path: Path,
+    expected: Expected,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Too large, or user code that raises: it is said, and the standby counts as missing."""
+    monkeypatch.setattr(deltas, "MOST_BYTES", 100)
+    world = world_of(tmp_path, {"count.0": "d"})
+    finish(world, expected)
+    assert any("DeltaTooLargeError" in said for said in world.engine.problems)
+    assert world.engine.progress.standbys == {}
+
+
+def test_a_state_that_cannot_be_frozen_for_a_standby_harms_nobody(
+    tmp_path: Path,
+    expected: Expected,
+) -> None:
+    world = world_of(tmp_path, {"count.0": "d"})
+    made = DeltaSender.outgoing
+
+    def raising(*_: object) -> object:
+        raise ValueError("no")
+
+    def sends(self: DeltaSender, *rest: object) -> Iterator[tuple[int, Message, bytes]]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(RunningAggregate, "freeze", raising)
+            yield from made(self, *rest)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DeltaSender, "outgoing", sends)
+        world.run(past(15))
+    assert any("nothing is sent to its standby: ValueError: no" in said for said in world.engine.problems)
+    assert not world.engine.failed
+    world.run(all_ready, limit=10)
+    finish(world, expected)
+
+
+def test_a_standby_without_room_for_output_waits_for_the_next_delta(
+    tmp_path: Path,
+    expected: Expected,
+) -> None:
+    world = world_of(tmp_path, {"count.0": "d"})
+    world.run(ready_at(12))
+    standby = sent(world, "d", "count.0")
+    put, was = EdgeBuffer.put, standby.position
+
+    def full(buffer: EdgeBuffer, *rest: object, **more: object) -> None:
+        if any(buffer is one for one in standby.buffers.values()):
+            raise BufferError("buffers of this node are full")
+        put(buffer, *rest, **more)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EdgeBuffer, "put", full)
+        world.run(past(18))
+        assert standby.position == was
+    assert any("waits for the next delta: buffers" in said for said in world.engine.problems)
+    world.run(lambda e: e.progress.standbys.get("count.0", 0) > was, limit=10)
+    world.nodes.lose("c")
+    tick(world, 2)
+    assert recover(world) == {"count.0"}
+    finish(world, expected)
+
+
+def test_everything_is_sent_once_and_then_what_has_changed(tmp_path: Path) -> None:
+    world = world_of(tmp_path, {"count.0": "d"}, PAGED)
+    bases = list[int | None]()
+    encode = Delta.encode
+
+    def encoded(delta: Delta) -> pa.Table:
+        bases.append(delta.base)
+        return encode(delta)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Delta, "encode", encoded)
+        world.run(ready_at(20))
+    assert len(bases) > 3
+    assert [at for at, base in enumerate(bases) if base is None] == [0]
+
+
+def test_what_was_made_for_another_standby_is_not_taken(tmp_path: Path) -> None:
+    """Also if it is newer, and holds everything."""
+    world = world_of(tmp_path, {"count.0": "d"})
+    world.run(ready_at(12))
+    standby = sent(world, "d", "count.0")
+    was = standby.position
+    for installation, position in (("1.0.99", was), (standby._installation, was + 1)):
+        delta = Delta(installation, None, was + 1, {})
+        message = Message("count.0", "count.0", was + 1, None, delta.encode())
+        assert standby.take(message) == []
+        assert standby.position == position
+
+
+def test_nothing_is_sent_of_a_batch_that_is_stepped_and_not_shown(tmp_path: Path, expected: Expected) -> None:
+    """Its state is ahead of its position until the sink takes what came of it."""
+    world = world_of(tmp_path, {})
+    world.run(past(12))
+    write, held = FileSink.write, [True]
+
+    def slow(sink: FileSink, batch: int, table: object) -> None:
+        if sink.folder.parts[-2:] == ("count", "0") and held[0]:
+            raise SinkError("no answer")
+        write(sink, batch, table)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FileSink, "write", slow)
+        tick(world, 2)
+        assert world.nodes.hosts["c"].runtimes["count.0"].unfinished is not None
+        recover(world, {"count.0": "d"})
+        tick(world, 3)
+        assert sent(world, "d", "count.0").is_empty
+        held[0] = False
+        world.run(all_ready, limit=20)
+    world.nodes.lose("c")
+    tick(world, 2)
+    assert recover(world) == {"count.0"}
+    finish(world, expected)
+
+
+def test_a_reader_that_is_lost_too_is_fed_with_what_the_copy_keeps(
+    tmp_path: Path, expected: Expected
+) -> None:
+    """It begins at the checkpoint, behind which its upstream is promoted: nobody goes back."""
+    world = world_of(tmp_path, {"count.0": "a", "count.1": "a"})
+    world.run(lambda e: ready_at(25)(e) and e.progress.standbys["count.0"] > e.punctuations.newest)
+    world.nodes.lose("c", "d")  # `count.0`, and `best.0` that reads it
+    tick(world, 2)
+    assert recover(world) == {"count.0"}
+    tick(world, 2)
+    assert not world.engine.gaps
+    finish(world, expected)
+    assert world.engine.desired.generation == 1
+
+
+def test_a_copy_whose_input_was_dropped_is_not_ready(tmp_path: Path, expected: Expected) -> None:
+    """No checkpoint is ahead of it, and yet somebody could not send what follows."""
+    text = ARRAYS.replace("bufferMemory: 1Mi", "bufferMemory: 4Ki, bufferDisk: 4Ki")
+    late = text.replace("everyBatches: 10", "everyBatches: 1000")
+    assert ARRAYS != text != late
+    world = world_of(tmp_path, {"count.0": "d"}, late)
+    world.run(ready_at(8))
+    with pytest.MonkeyPatch.context() as patch:
+        through(patch, lambda *_: None)
+        world.run(lambda e: not e.progress.standbys, limit=60)
+        assert world.engine.punctuations.newest == 0
+        assert world.engine.standbys.there["count.0"].at_work
+    world.run(all_ready, limit=20)
+    finish(world, expected)
+
+
+def test_a_copy_that_is_gone_is_sent_everything_again(tmp_path: Path, expected: Expected) -> None:
+    world = world_of(tmp_path, {"count.0": "d"})
+    world.run(ready_at(12))
+    sent(world, "d", "count.0").copy = StateCopy()
+    tick(world)
+    assert world.engine.progress.standbys == {}
+    world.run(all_ready, limit=10)
+    world.nodes.lose("c")
+    tick(world, 2)
+    assert recover(world) == {"count.0"}
+    finish(world, expected)
+
+
+def test_a_host_that_began_anew_cannot_promote_what_it_had(
+    tmp_path: Path,
+    expected: Expected,
+) -> None:
+    world = world_of(tmp_path)
+    world.run(ready_at(25))
+    world.nodes.lose("c")
+    tick(world, 2)
+    world.nodes.start("a", "e")  # another process of node `a`, with nothing
+    assert recover(world) == {"count.0"}
+    tick(world, 2)
+    assert world.engine.failed["count.0"].kind is FailureKind.STATE_LOST
+    world.nodes.lose("a")
+    tick(world, 2)
+    assert "count.0" not in recover(world)
+    finish(world, expected)
+
+
+@pytest.mark.parametrize("text", [ARRAYS, PAGED], ids=["arrays", "paged"])
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(s, marks=pytest.mark.wide) for s in range(4, 30)),
+             *(pytest.param(s, marks=pytest.mark.soak) for s in range(30, 200))],
+)  # fmt: skip
+def test_nodes_are_lost_at_any_moment(
+    tmp_path: Path,
+    expected: Expected,
+    seed: int,
+    text: str,
+) -> None:
+    """Nodes, jobs and drivers are lost at any stage, plans come early and late, and some take everything back."""
+    rng = random.Random(seed)
+    world = world_of(tmp_path, text=text)
+    fresh = iter(f"n{i}" for i in range(100))
+    shown: Expected = {}
+
+    def fails(job: int, stage: int, slot: int) -> None:
+        if rng.random() < 0.02:
+            raise ChainError("power cut")
+
+    world.nodes.interrupt = fails
+    for _ in range(rng.randint(3, 6)):
+        tick(world, rng.randint(1, 12))
+        if world.engine.done:
+            break
+        lost = rng.sample(sorted(world.nodes.hosts), rng.choice([1, 1, 1, 2]))
+        world.nodes.lose(*lost)
+        world.nodes.start(*(next(fresh) for _ in lost))
+        tick(world, rng.randint(0, 3))
+        living = sorted(world.nodes.hosts)
+        kind = rng.random()
+        if kind < 0.12:
+            newest = world.engine.punctuations.newest
+            world.driver()
+            world.engine.begin(newest)
+            world.want(rng.randint(1, 3), newest, world.spread(*living), retain=True)
+        elif kind < 0.24 or world.engine.gaps:
+            back(world)
+        else:
+            recover(world, {p: rng.choice(living) for p in STANDBYS} if rng.random() < 0.6 else None)
+        now = world.output()
+        assert {n: now[n] for n in shown} == shown
+        shown = now
+    world.nodes.interrupt = lambda *_: None
+    tick(world, 1)
+    recover(world)
+    finish(world, expected)

@@ -1,0 +1,90 @@
+"""Output that waits for a checkpoint is not shown, whatever the position of its partition is: who loses it makes it again,
+or says that it is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reprise.algorithms.failure import FailureKind
+from reprise.algorithms.positions import Origin
+from reprise.spark_jobs.engine import engine as engine_module
+from reprise.spark_jobs.node.runtime import OperatorRuntime
+from reprise.spark_jobs.topology import load_text
+from tests.support.hashtags import SKIPPED
+from tests.support.local_engine import World, past, tick
+
+NODES = ("a", "b", "c", "d")
+AT = {
+    "tweets.0": "a", "tweets.1": "b", "parse.0": "c", "parse.1": "b",
+    "window.0": "d", "window.1": "b", "window.2": "a", "best.0": "b", "all.0": "a",
+}  # fmt: skip
+NAMES = ("parse", "window", "best", "all")
+
+
+@pytest.fixture(autouse=True)
+def few_batches_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stream has not been released as a whole when something is lost."""
+    monkeypatch.setattr(engine_module, "WINDOW", 8)
+
+
+def world_of(folder: Path, changes: dict[str, object]) -> World:
+    world = World(load_text(SKIPPED, changes=changes), folder, "w")
+    world.engine.begin(0)
+    world.nodes.start(*NODES)
+    world.want(1, 0, AT)
+    return world
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    world = world_of(tmp_path_factory.mktemp("fault-free"), {})
+    world.run(lambda e: e.done)
+    output = world.output()
+    assert len(output) == 61 * 5
+    return output
+
+
+@pytest.mark.parametrize("placed", ["where it was", "elsewhere"])
+@pytest.mark.parametrize("kind", [FailureKind.STATE_LOST, FailureKind.NODE_LOST])
+@pytest.mark.parametrize("availability", ["checkpoint", "upstream-backup", "amnesia"])
+def test_output_that_waits_for_a_checkpoint_is_made_again_or_marked(
+    tmp_path: Path, expected: dict[str, bytes], availability: str, kind: FailureKind, placed: str
+) -> None:
+    """The code was arbitrary when the checkpoint was taken, so what goes on from there stages its output, under code and an
+    availability that would let it begin anew."""
+    world = world_of(tmp_path, {"operators[window].deterministic": False})
+    world.run(lambda e: e.punctuations.newest >= 20 and past(22)(e))
+    newest = world.engine.punctuations.newest
+    world.resource = load_text(
+        SKIPPED, changes={f"operators[{name}].availability": availability for name in NAMES}
+    )
+    world.driver()
+    world.engine.begin(newest)
+    world.nodes.lose(*NODES)
+    world.nodes.start(*NODES)
+    world.want(5, newest, AT)
+    world.run(past(newest + 5))
+    runtime = world.nodes.hosts["d"].runtimes["window.0"]
+    assert isinstance(runtime, OperatorRuntime)
+    assert runtime.staged, "output waits for the checkpoint"
+    assert world.engine.punctuations.newest == newest
+    assert "window.0" not in world.engine.progress.backed
+    world.nodes.lose("d")
+    if kind is FailureKind.STATE_LOST:  # the process of its host begins anew on a node that lives
+        world.nodes.start("d")
+    tick(world, 4)  # one fails, one finds out, and one asks the readers what they have applied
+    engine = world.engine
+    assert engine.failed["window.0"].kind is kind
+    assert engine.punctuations.newest == newest
+    if placed == "elsewhere":
+        world.want(5, newest, {**AT, "window.0": "a"}, retain=True)
+    else:  # another generation tells the new try from the old one
+        world.nodes.start("d")
+        world.want(5, newest, AT, retain=True, lines={"window.0": Origin(6, newest)})
+    assert engine.upstream.install("window.0") is None
+    assert engine.skipping.install("window.0") is None
+    world.run(lambda e: e.done or bool(e.gaps))
+    assert engine.done
+    assert world.output() == expected
