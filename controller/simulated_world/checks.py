@@ -26,6 +26,7 @@ class Checks:
         self.cluster, self.reference = cluster, Reference(cluster.resource)
         self._found: Violation | None = None
         self._seen: dict[str, int] = {}
+        self._looked = -1
         self._desired: Mapping[str, Any] | None = None
         self._shown: set[str] = set()
         self._sink, self._ledger = f"{cluster.store.name}/sink/", f"{cluster.store.name}/{LEDGER}"
@@ -43,15 +44,17 @@ class Checks:
 
     def look(self) -> None:
         """After an event."""
-        for name, check in _RECORDS.items():
-            znode = self.cluster.ensemble.tree.znodes.get(f"{self.cluster.root}/{name}")
-            written = 0 if znode is None else znode.written
-            if self._seen.get(name, 0) != written:
-                self._seen[name] = written
-                check(self)
-        for process in self.cluster.world.processes:
-            if process.problem is not None and not isinstance(process.problem, SystemExit):
-                self.breaks("unforeseen", f"{process.name} has ended with {process.problem!r}")
+        tree = self.cluster.ensemble.tree
+        if self._looked != tree.written:
+            self._looked = tree.written
+            for name, check in _RECORDS.items():
+                znode = tree.znodes.get(f"{self.cluster.root}/{name}")
+                written = 0 if znode is None else znode.written
+                if self._seen.get(name, 0) != written:
+                    self._seen[name] = written
+                    check(self)
+        for name, problem in self.cluster.world.problems:
+            self.breaks("unforeseen", f"{name} has ended with {problem!r}")
         if self._found is not None:
             raise self._found
 

@@ -66,8 +66,6 @@ class Process:
     parked: list[Task] = field(default_factory=list)
     """Threads that would run if it were not stopped."""
     on_death: list[Callable[[], None]] = field(default_factory=list)
-    problem: BaseException | None = None
-    """What a thread of it has raised and nobody has caught."""
     cpu: itertools.count[int] = field(default_factory=itertools.count)
 
 
@@ -103,8 +101,8 @@ class Task:
         except Ended:
             pass
         except BaseException as error:
-            self.process.problem = self.process.problem or error
             if not isinstance(error, SystemExit):
+                self.world.problems.append((self.process.name, error))
                 self.world.note(f"{self.process.name}/{self.name} raised {type(error).__name__}: {error}")
         self.done = True
         if not self.world.closed:
@@ -212,7 +210,8 @@ class World:
         """What has happened, a line each with its virtual time."""
         self.watchers: list[Callable[[], None]] = []
         """Called after each event; what they raise ends the run."""
-        self.processes: list[Process] = []
+        self.problems: list[tuple[str, BaseException]] = []
+        """What threads have raised and nobody has caught, with the names of their processes."""
         self._numbers = itertools.count()
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._tasks: list[Task] = []
@@ -228,9 +227,7 @@ class World:
     # -- processes ---------------------------------------------------------------------------------------------------
 
     def process(self, name: str) -> Process:
-        made = Process(name)
-        self.processes.append(made)
-        return made
+        return Process(name)
 
     def begin(self, process: Process, run: Callable[[], object], name: str, after: float = 0.0) -> Task:
         """Run a thread of a process."""

@@ -13,7 +13,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any, cast
 
@@ -40,8 +40,10 @@ from reprise.controller.zookeeper.session import SessionState, ZooKeeperSession
 Watch = Callable[[Any], None] | None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Znode:
+    """As of one transaction: the next that changes it puts another in its place, so who copies a tree copies no znode."""
+
     data: bytes
     owner: int
     created: int
@@ -78,9 +80,7 @@ class Tree:
         return [watch for key in changed for watch in self.watches.pop(key, [])]
 
     def copy(self) -> dict[str, Znode]:
-        return {
-            path: Znode(*(getattr(z, name) for name in Znode.__slots__)) for path, z in self.znodes.items()
-        }
+        return dict(self.znodes)
 
 
 class MemoryServer(Tree):
@@ -166,14 +166,15 @@ class MemoryServer(Tree):
             raise NodeExistsError
         owner, now = session if ephemeral else 0, int(self.wall() * 1000)
         self.znodes[path] = Znode(data, owner, number, number, number, time_ms=now)
-        parent.cversion, parent.children = parent.cversion + 1, number
+        self.znodes[folder] = replace(parent, cversion=parent.cversion + 1, children=number)
         fired += [("data", path), ("children", folder)]
         return path
 
     def _set(self, session: int, number: int, fired: Any, path: str, data: bytes, version: int) -> ZnodeStat:
         found = self._there(path, version)
-        found.data, found.version, found.written = data, found.version + 1, number
-        found.time_ms = int(self.wall() * 1000)
+        self.znodes[path] = replace(
+            found, data=data, version=found.version + 1, written=number, time_ms=int(self.wall() * 1000)
+        )
         fired += [("data", path)]
         return self.stat(path)
 
@@ -183,7 +184,7 @@ class MemoryServer(Tree):
             raise NotEmptyError
         folder, parent = self._parent(path)
         del self.znodes[path]
-        parent.cversion, parent.children = parent.cversion + 1, number
+        self.znodes[folder] = replace(parent, cversion=parent.cversion + 1, children=number)
         fired += [("data", path), ("children", path), ("children", folder)]
         return True
 

@@ -57,6 +57,8 @@ class RestorePoint:
     _why: CheckpointError = field(default_factory=CheckpointError)
     _asked: int = 0
     _ask_again: float = 0.0
+    _replays: tuple[StreamTopology, bool] | None = None
+    """Whether a replay of this resource gives the same again.  Each report asks, and to answer all operators are made."""
 
     def find(self, positions: Positions, back: bool) -> Mapping[str, Install]:
         """What each partition is installed from at its position; nothing has changed yet.
@@ -120,7 +122,10 @@ class RestorePoint:
     @property
     def deterministic(self) -> bool:
         """A replay gives the same again."""
-        return not self.resource.arrival and all(map(is_deterministic, self.resource.operators))
+        if self._replays is None or self._replays[0] is not self.resource:
+            same = not self.resource.arrival and all(map(is_deterministic, self.resource.operators))
+            self._replays = self.resource, same
+        return self._replays[1]
 
     def _require_replayable(self, position: int) -> None:
         """A coordinator that has not heard of the newest checkpoint may ask for the one before.  Output up to the newest may

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
 from reprise.algorithms.failure import Failure, FailureKind
@@ -264,7 +264,9 @@ class Report:
 
     def encode(self) -> bytes:
         """JSON bytes."""
-        return json.dumps(asdict(self), separators=(",", ":")).encode()
+        # `asdict` would copy everything in it, with each job anew
+        report = {f.name: getattr(self, f.name) for f in fields(self)}
+        return json.dumps(report, separators=(",", ":"), default=asdict).encode()
 
     @staticmethod
     def decode(data: bytes) -> Report:

@@ -56,7 +56,7 @@ def test_events_queues_and_locks_are_waited_for_in_virtual_time(world: World) ->
     platform.begin(writes, "writes")
     world.run(100.0)
     world.close()
-    assert process.problem is None
+    assert not world.problems
     assert said == ["there", "locked at 13"]
 
 

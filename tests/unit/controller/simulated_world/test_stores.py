@@ -18,10 +18,11 @@ def world() -> World:
 
 
 def does(world: World, what: Callable[[], object]) -> BaseException | None:
-    process = world.process("p")
-    world.begin(process, what, "does")
+    """What it raises."""
+    before = len(world.problems)
+    world.begin(world.process("p"), what, "does")
     world.run(world.now + 100.0)
-    return process.problem
+    return next((error for _, error in world.problems[before:]), None)
 
 
 def test_files_are_written_once_listed_and_removed(world: World) -> None:

@@ -161,7 +161,7 @@ def in_a_world(seed: int) -> Iterator[list[Any]]:
     world.begin(process, lambda: said.extend(Script(seed, site, "/r").run()), "script")
     world.run(1000.0)
     try:
-        assert process.problem is None, repr(process.problem)
+        assert not world.problems, repr(world.problems)
         yield said
     finally:
         world.close()
