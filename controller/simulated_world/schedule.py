@@ -36,6 +36,8 @@ EVENTUAL = (
     ", protocol: eventual, log: checkpointed, eventual: {extent: 8, replay: 12, spend: 10ms, every: 10ms}"
 )
 """So little that slots are stored again all the time."""
+AVAILABILITIES = (0.37, "active-standby"), (0.45, "passive-standby"), (0.55, "upstream-backup")
+"""For the seeds whose draw is below these numbers, and not below the one before."""
 RECOVERIES = (
     "",
     ", scope: global",
@@ -74,10 +76,9 @@ class Schedule:
         if (kind := states.random()) < 0.25:
             made = replace(plain, checkpoint=EVENTUAL, recovery=states.choice(RECOVERIES))
             return made if made.allowed else replace(made, recovery="")
-        if kind < 0.4:
-            return replace(plain, availability="active-standby")
-        if kind < 0.5:
-            return replace(plain, availability="upstream-backup")
+        for below, availability in AVAILABILITIES:
+            if kind < below:
+                return replace(plain, availability=availability)
         if dice.random() < 0.5:
             return plain
         checkpoint, recovery = dice.choice(CHECKPOINTS), dice.choice(RECOVERIES)
