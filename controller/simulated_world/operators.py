@@ -12,24 +12,32 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from reprise.spark_jobs.contract import Inbox, Kind, Place, Range, Source, Tables
+from reprise.spark_jobs.contract import Inbox, Kind, Operator, Place, Range, Source, Tables
+from reprise.spark_jobs.errors import NotYetError
 from reprise.spark_jobs.operators.frames import END_OF_TIME
 from reprise.spark_jobs.operators.slotted import Changes, Slotted
 
 
 class Numbers(Source):
     """`batches` batches of one to three rows a partition: a number, and one of `keys` keys.  How many rows a batch has is
-    drawn whenever somebody asks, as with a queue that fills meanwhile."""
+    drawn whenever somebody asks, as with a queue that fills meanwhile.  `late`: how often the rows of the first partition
+    are not there yet when they are asked for."""
 
     dice: ClassVar[random.Random] = random.Random(0)
 
-    def __init__(self, *, batches: int, keys: int = 5) -> None:
-        self.batches, self.keys = batches, keys
+    def __init__(self, *, batches: int, keys: int = 5, late: float = 0.0) -> None:
+        self.batches, self.keys, self.late = batches, keys, late
 
     def advance(self, place: Place, batch: int, start: int) -> int | None:
         return start + self.dice.randint(1, 3) if batch <= self.batches else None
 
     def read(self, place: Place, batch: int, span: Range) -> pa.Table:
+        if place.index == 0 and self.late and self.dice.random() < self.late:
+            raise NotYetError(f"the rows of batch {batch} are not there yet")
+        return self.rows(place, span)
+
+    def rows(self, place: Place, span: Range) -> pa.Table:
+        """What is at these offsets, always."""
         numbers = range(span.start, span.end)
         return pa.table({"key": [(n * 7 + place.index * 3) % self.keys for n in numbers], "n": list(numbers)})
 
@@ -45,6 +53,9 @@ class Recorded(Numbers):
 
     def plan(self, place: Place, batch: int, before: Range) -> Range | None:
         return self.ranges.get(f"{place.operator}.{place.index}", {}).get(batch)
+
+    def read(self, place: Place, batch: int, span: Range) -> pa.Table:
+        return self.rows(place, span)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +120,30 @@ class Chained(Slotted):
 
     def slots_of(self, table: pa.Table) -> pa.Table:
         return table.select(["key"])
+
+
+class Counting(Operator):
+    """Gives each row with how many of its key there were so far (`seen`): in whatever order rows come, each of them is there
+    once, and each count once."""
+
+    def initial(self, place: Place) -> dict[int, int]:
+        return {}
+
+    def step(self, state: dict[int, int], inbox: Inbox) -> tuple[dict[int, int], pa.Table | None]:
+        counts, given = dict(state), list[tuple[int, int, int]]()
+        for one in inbox.inputs:
+            for key, n in zip(one.table["key"].to_pylist(), one.table["n"].to_pylist(), strict=True):
+                counts[key] = counts.get(key, 0) + 1
+                given.append((key, n, counts[key]))
+        columns = zip(*given, strict=True)
+        return counts, pa.table(dict(zip(("key", "n", "seen"), columns, strict=True))) if given else None
+
+    def freeze(self, state: dict[int, int]) -> Callable[[], Tables]:
+        return lambda: {"counts": pa.table({"key": list(state), "seen": list(state.values())})}
+
+    def restore(self, place: Place, tables: Tables) -> dict[int, int]:
+        columns: dict[str, list[Any]] = tables["counts"].to_pydict()
+        return dict(zip(columns["key"], columns["seen"], strict=True))
 
 
 class Windowed(Chained):

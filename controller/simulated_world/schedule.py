@@ -38,6 +38,8 @@ EVENTUAL = (
 """So little that slots are stored again all the time."""
 AVAILABILITIES = (0.37, "active-standby"), (0.45, "passive-standby"), (0.55, "upstream-backup")
 """For the seeds whose draw is below these numbers, and not below the one before."""
+ARRIVAL = 0.63
+"""Those below this, and not below the last of these, take input in the order of its arrival."""
 RECOVERIES = (
     "",
     ", scope: global",
@@ -65,6 +67,7 @@ class Schedule:
     availability: str = "checkpoint"
     cpu: str = CPUS[0]
     feedback: bool = False
+    order: str = "aligned"
 
     @staticmethod
     def of(seed: int) -> Schedule:
@@ -79,6 +82,8 @@ class Schedule:
         for below, availability in AVAILABILITIES:
             if kind < below:
                 return replace(plain, availability=availability)
+        if kind < ARRIVAL:
+            return plain.in_arrival()
         if dice.random() < 0.5:
             return plain
         checkpoint, recovery = dice.choice(CHECKPOINTS), dice.choice(RECOVERIES)
@@ -89,6 +94,14 @@ class Schedule:
             feedback="induced" in checkpoint or dice.random() < 0.3,
         )
         return made if made.allowed else plain
+
+    def in_arrival(self) -> Schedule:
+        """The same, with input in the order of its arrival.  No checkpoint is damaged then, as outputs would wait for a
+        person."""
+        kept = tuple(fault for fault in self.faults if fault.kind != "state-torn")
+        return Schedule(
+            self.seed, kept, self.nodes, self.coordinators, self.batches, cpu=self.cpu, order="arrival"
+        )
 
     @property
     def resource(self) -> StreamTopology:
@@ -101,6 +114,7 @@ class Schedule:
             self.availability,
             self.cpu,
             self.feedback,
+            self.order,
         )
 
     @property

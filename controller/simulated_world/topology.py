@@ -18,6 +18,10 @@ from reprise.spark_jobs.topology import StreamTopology, expand, from_json, load_
 
 CHAINED = 'class: "reprise.controller.simulated_world.operators:Chained"'
 CLOSING = f"{CHAINED}\n      with: {{closes: 7}}"
+COUNTING = 'class: "reprise.controller.simulated_world.operators:Counting"'
+"""Input in the order of its arrival is for operators whose answers do not follow from that order."""
+LATE = 0.4
+"""How often the rows of the first source partition are late then."""
 WINDOWED = 'class: "reprise.controller.simulated_world.operators:Windowed"\n      with: {size: 4}'
 """Upstream backup is for operators that do not depend on all of their input."""
 TEXT = """
@@ -25,12 +29,12 @@ apiVersion: reprise.dev/v1alpha1
 kind: StreamTopology
 metadata: {{name: simulated, namespace: world}}
 spec:
-  batch: {{interval: 500ms}}
+  batch: {{interval: 500ms, order: {order}}}
   sources:
     - name: in
       class: "reprise.controller.simulated_world.operators:Numbers"
       parallelism: 2
-      with: {{batches: {batches}}}
+      with: {{batches: {batches}, late: {late}}}
       resources: {{cpu: 60m}}
   operators:
     - name: left
@@ -49,7 +53,7 @@ spec:
       inputs: [{{from: left, by: [key]}}]
       output: {{priority: 3, format: parquet}}
     - name: best
-      class: "reprise.controller.simulated_world.operators:Chained"
+      {best}
       deterministic: true
       resources: {{cpu: 60m}}
       inputs: [{{from: count, by: [key]}}{feedback}]
@@ -72,18 +76,23 @@ def topology(
     availability: str = "checkpoint",
     cpu: str = "300m",
     feedback: bool = False,
+    order: str = "aligned",
 ) -> StreamTopology:
     """`checkpoint`, `recovery`: more of these parts of the resource, as YAML that begins with a comma.
     `availability`: of the operators `left` and `count`; `cpu`: of a node; `feedback`: `best` reads its own output of the
     batch before."""
     loop = ", {from: best, feedback: true, by: [key]}" if feedback else ""
-    fed = availability == "upstream-backup"
+    fed, arrival = availability == "upstream-backup", order == "arrival"
+    usual = COUNTING if arrival else CHAINED
     more = {
+        "order": order,
+        "late": LATE if arrival else 0.0,
         "checkpoint": checkpoint,
         "recovery": recovery,
         "availability": availability,
-        "operator": WINDOWED if fed else CHAINED,
-        "counting": WINDOWED if fed else CLOSING,
+        "operator": WINDOWED if fed else usual,
+        "counting": WINDOWED if fed else COUNTING if arrival else CLOSING,
+        "best": usual,
         "feedback": loop,
         "cpu": cpu,
     }

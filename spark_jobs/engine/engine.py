@@ -169,7 +169,6 @@ class Engine:
         promoted = self.standbys.promotable(desired, before, back, self.punctuations.newest)
         installs = {p for p, n in desired.assignment.items() if p not in stays or before.assignment[p] != n}
         installs -= promoted
-        self.arrival.require_all(desired, installs)
         going_back = rollback or self._went_back_alone
         if not (before if installs else desired).retain:
             self.lines.restored.clear()  # of what failed before

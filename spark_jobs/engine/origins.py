@@ -29,7 +29,8 @@ def find_origins(
 ) -> Collection[str]:
     """Find what partitions are restored from; who goes back with them beside `back`.  Raises what `Engine.want` raises, and
     has changed nothing then."""
-    lines = engine.lines
+    lines, begins = engine.lines, installs - _tried(engine, desired, back)
+    engine.arrival.require_all(desired, begins)
     if not lines.active:
         try:
             found = engine.restore_point.find(desired.restored_from, bool(back) or going_back)
@@ -42,12 +43,16 @@ def find_origins(
             return ()
     lines.begin(engine.punctuations.newest)
     stay = engine.positions.keys() & desired.assignment.keys() - installs - back
-    before = engine.desired.assignment
-    tried = {p for p in engine.failed if before.get(p) == desired.assignment.get(p)} - back
-    more = lines.take(installs - tried, {p: engine.positions[p] for p in stay}, going_back)
+    more = lines.take(begins, {p: engine.positions[p] for p in stay}, going_back)
     point = engine.restore_point
     point.installs = valued(point.installs, installs | more, engine.topology)
     return more
+
+
+def _tried(engine: Engine, desired: EngineSpec, back: Set[str]) -> set[str]:
+    """What has failed where `desired` has it, too: it is not installed there again, unless it goes `back`."""
+    before = engine.desired.assignment
+    return {p for p in engine.failed if before.get(p) == desired.assignment.get(p)} - back
 
 
 def begins_at(engine: Engine, partition: str) -> int:

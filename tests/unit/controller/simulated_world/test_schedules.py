@@ -7,22 +7,26 @@ One that breaks something is printed shorter, as it can be pasted into a test.  
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from reprise.controller.coordinator import transaction
 from reprise.controller.simulated_world import faults
+from reprise.controller.simulated_world.checks import Violation, require_equal_rows
 from reprise.controller.simulated_world.cluster import Cluster
 from reprise.controller.simulated_world.faults import KINDS, Fault, draw
 from reprise.controller.simulated_world.schedule import EVENTUAL, Schedule, run, shrink
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.engine.standbys import Standbys
 from reprise.spark_jobs.engine.upstream_backup import UpstreamBackup
+from reprise.spark_jobs.node.arrival import Frontier
 from reprise.spark_jobs.node.command import Install
 from reprise.spark_jobs.node.logged import LoggedRuntime
 from reprise.spark_jobs.node.partition_log import EventualCheckpoint
+from reprise.spark_jobs.sinks.files import encoded
 from reprise.spark_jobs.state.ledger import RANGES, Block, Ledger
 
 
@@ -112,6 +116,59 @@ def test_a_lost_partition_is_fed_again_by_what_the_coordinator_plans() -> None:
     with fed_again() as seen:
         holds(Schedule(3, (Fault(14.0, "node-dies", 1, 60.0),), availability="upstream-backup"))
     assert seen
+
+
+@pytest.mark.parametrize(
+    "seed", [3, *(pytest.param(s, marks=pytest.mark.wide) for s in range(80, 95)),
+             *(pytest.param(s, marks=pytest.mark.soak) for s in range(6000, 6300))],
+)  # fmt: skip
+def test_nothing_breaks_in_the_order_of_arrival(seed: int) -> None:
+    holds(Schedule.of(seed).in_arrival())
+
+
+def test_an_executor_that_dies_alone_takes_everything_back_in_the_order_of_arrival() -> None:
+    """Its node goes on with another one, so the next desired state still has its partitions there."""
+    holds(Schedule(1059, (Fault(10.3, "executor-dies", 39),), order="arrival"))
+
+
+def test_a_slow_source_makes_inputs_come_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    early = list[int]()
+    take = Frontier.take
+    monkeypatch.setattr(
+        Frontier, "take", lambda self, messages: early.append(take(self, messages)) or early[-1]
+    )  # type: ignore[func-returns-value]
+    holds(Schedule(1, (), order="arrival"))
+    assert sum(early) > 10
+
+
+def file_of(rows: list[tuple[int, int, int]]) -> bytes:
+    columns = zip(*rows, strict=True)
+    return encoded("parquet", pa.table(dict(zip(("key", "n", "seen"), columns, strict=True))))
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ([[(1, 7, 1)], [(1, 9, 2)]], ""),
+        ([[(1, 9, 1)], [(1, 7, 2)]], ""),
+        ([[(1, 7, 1), (1, 9, 2)], []], ""),
+        ([[(1, 7, 1)], []], "1 rows are missing, 0 too many"),
+        ([[(1, 7, 1)], [(1, 9, 2), (1, 9, 3)]], "0 rows are missing, 1 too many"),
+        ([[(1, 7, 1)], [(1, 9, 3)]], "key 1 counts 3 in place of 2"),
+        ([[(1, 7, 1)], [(1, 9, 1)]], "key 1 counts 1 in place of 2"),
+        ([[(1, 7, 1), (1, 9, 2)]], "files are missing"),
+    ],
+)
+def test_rows_in_another_order_are_all_there_and_counted_once(
+    given: list[list[tuple[int, int, int]]], why: str
+) -> None:
+    wanted = [[(1, 7, 1)], [(1, 9, 2)]]
+    found, expected = (
+        {f"count/0/batch-{n}.parquet": file_of(rows) if rows else b"" for n, rows in enumerate(batches)}
+        for batches in (given, wanted)
+    )
+    with pytest.raises(Violation, match=why) if why else nullcontext():
+        require_equal_rows(found, expected)
 
 
 def test_an_executor_that_dies_while_it_is_stopped_keeps_no_node_away() -> None:
@@ -232,11 +289,12 @@ def test_what_goes_back_is_installed_anew_also_where_nothing_of_it_was_forgotten
     assert kept, "it was to go back while it was at work"
 
 
-def test_seeds_run_eventual_checkpoints_standbys_and_upstream_backup_too() -> None:
+def test_seeds_run_eventual_checkpoints_standbys_upstream_backup_and_arrival_too() -> None:
     drawn = [Schedule.of(seed) for seed in range(100)]
     assert 10 < sum(schedule.checkpoint == EVENTUAL for schedule in drawn) < 50
-    for mode in ("active-standby", "upstream-backup"):
-        assert 5 < sum(schedule.availability == mode for schedule in drawn) < 30, mode
+    for mode in ("active-standby", "passive-standby", "upstream-backup"):
+        assert 3 < sum(schedule.availability == mode for schedule in drawn) < 30, mode
+    assert 3 < sum(schedule.order == "arrival" for schedule in drawn) < 30
     assert all(schedule.allowed for schedule in drawn)
 
 

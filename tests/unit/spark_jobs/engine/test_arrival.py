@@ -293,6 +293,26 @@ def test_nobody_goes_back_alone(resource: StreamTopology, expected: Rows, tmp_pa
     assert shown(world) == expected
 
 
+def test_what_failed_on_a_node_that_goes_on_waits_until_all_go_back(
+    resource: StreamTopology, expected: Rows, tmp_path: Path
+) -> None:
+    """As when an executor dies alone: the next desired state has its partitions on the same node, and must be taken over,
+    as the coordinator decides nothing before that is said."""
+    world = started(resource, tmp_path, "a", "b", "c", "d")
+    world.run(lambda e: e.punctuations.newest >= 20)
+    k, same = world.engine.punctuations.newest, dict(world.engine.desired.assignment)
+    lost = {p for p, node in same.items() if node == "b"}
+    world.nodes.lose("b")
+    tick(world)
+    world.nodes.start("b")
+    world.want(1, 0, same)
+    tick(world, 3)
+    assert world.engine.failed.keys() == lost and not lost & world.engine.positions.keys()
+    world.want(2, k, same)
+    world.run(lambda e: e.done)
+    assert shown(world) == expected
+
+
 def test_a_late_partition_begins_at_the_checkpoint_of_its_generation(
     resource: StreamTopology, expected: Rows, tmp_path: Path
 ) -> None:
