@@ -14,7 +14,11 @@ from functools import partial
 
 from reprise.controller.simulated_world.cluster import Cluster
 from reprise.controller.simulated_world.core import Process
+from reprise.controller.simulated_world.nodes import GRACE_S
+from reprise.controller.zookeeper.leaving import encode_leaving
+from reprise.controller.zookeeper.node_record import leaving_path
 from reprise.controller.zookeeper.paths import COORDINATOR
+from reprise.scheduler.model import Leaving
 
 _COMPLETE = re.compile(r"/checkpoints/cp-\d+/COMPLETE\.[^/]+$")
 """Manifests (`reprise.spark_jobs.state.checkpoints`)."""
@@ -72,6 +76,33 @@ def executor_dies(cluster: Cluster, fault: Fault) -> bool:
     if living:
         cluster.world.kill(living[fault.which % len(living)])
     return bool(living)
+
+
+def node_drains(cluster: Cluster, fault: Fault) -> bool:
+    """Somebody asks for a node to be emptied, and takes the wish back after a while."""
+    name = _name(cluster, fault.which)
+    path = leaving_path(cluster.root, name)
+    if path in cluster.ensemble.tree.znodes:
+        return False
+    cluster.world.note(f"{name} is to be emptied")
+    cluster.ensemble.tree.put(path, encode_leaving(Leaving("reprise drain")))
+    cluster.world.call(fault.seconds, partial(_undrain, cluster, name))
+    return True
+
+
+def _undrain(cluster: Cluster, name: str) -> None:
+    if (path := leaving_path(cluster.root, name)) in cluster.ensemble.tree.znodes:
+        cluster.world.note(f"{name} may be used again")
+        cluster.ensemble.tree.remove(path)
+
+
+def node_leaves(cluster: Cluster, fault: Fault) -> bool:
+    """A node has notice of its end, which comes, and boots again after a while."""
+    machine = cluster.machines[_name(cluster, fault.which)]
+    left = machine.leave()
+    if left:
+        cluster.world.call(GRACE_S + fault.seconds, partial(_boot, cluster, machine.name))
+    return left
 
 
 def driver_dies(cluster: Cluster, fault: Fault) -> bool:
@@ -250,14 +281,16 @@ def _go_on(cluster: Cluster, process: Process) -> None:
 KINDS: Mapping[str, Callable[[Cluster, Fault], bool]] = {
     function.__name__.replace("_", "-"): function
     for function in (
-        node_dies, rack_dies, node_stops, executor_dies, driver_dies, driver_stops, driver_given_up, second_driver,
+        node_dies, rack_dies, node_stops, node_drains, node_leaves, executor_dies,
+        driver_dies, driver_stops, driver_given_up, second_driver,
         coordinator_dies, coordinator_stops, coordinator_displaced, coordinator_overtaken, zookeeper_away,
         connection_breaks, cut_off, falls_behind, store_slow, store_refuses, state_torn,
     )
 }  # fmt: skip
 """What can happen, by name; each says whether it has done anything."""
 LASTS_S = {
-    "node-dies": (1.0, 15.0), "rack-dies": (1.0, 12.0), "node-stops": (0.5, 12.0), "driver-stops": (0.5, 25.0),
+    "node-drains": (1.0, 12.0), "node-leaves": (1.0, 12.0), "node-dies": (1.0, 15.0), "rack-dies": (1.0, 12.0),
+    "node-stops": (0.5, 12.0), "driver-stops": (0.5, 25.0),
     "driver-given-up": (1.0, 14.0), "coordinator-stops": (0.2, 15.0), "zookeeper-away": (0.2, 12.0),
     "cut-off": (0.2, 15.0), "falls-behind": (1.0, 12.0),
     "coordinator-overtaken": (0.5, 5.0), "store-slow": (1.0, 8.0), "store-refuses": (0.5, 8.0),
@@ -286,6 +319,8 @@ def heal(cluster: Cluster) -> None:
         cluster.ensemble.heal(process)
     for client in cluster.ensemble.clients:
         client.be_up_to_date()
+    for name in cluster.machines:
+        _undrain(cluster, name)
     for machine in cluster.machines.values():
         if machine.alive:
             machine.thaw_all()

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 WORKER_S = (0.3, 1.2)
 """Until the master has accepted a worker."""
+GRACE_S = 4.0
+"""How long a machine that is told to leave works on."""
 
 
 class Machine:
@@ -28,6 +30,8 @@ class Machine:
         self.agent: Process = world.process(f"agent-{name}")
         self.agent.alive = False
         self.session: WorldSession | None = None
+        self.node_agent: NodeAgent | None = None
+        """What runs in `agent`, once it has begun."""
         self.executors: list[Process] = []
         """Processes below the worker, of whichever driver."""
         self.worker_number, self.registered_at = 0, None  # type: int, float | None
@@ -43,13 +47,15 @@ class Machine:
         self.session = self.ensemble.session(self.agent, SESSION_S)
         options = argparse.Namespace(
             node=self.name, host=self.name, zk="", cpu_milli=cpu_milli, session_timeout_ms=SESSION_S * 1000,
-            requested=EPOCH + self.world.now, label=[],
+            requested=EPOCH + self.world.now, label=[], grace=GRACE_S,
         )  # fmt: skip
         platform, session = self.world.platform(self.agent), self.session
 
         def run() -> None:
-            NodeAgent(options, self, platform, session)._run()
+            self.node_agent = NodeAgent(options, self, platform, session)
+            self.node_agent._run()
 
+        self.node_agent = None
         self.world.begin(self.agent, run, "agent")
         self.world.note(f"{self.name} boots")
 
@@ -58,6 +64,19 @@ class Machine:
         self.alive = False
         self.world.kill(self.agent)
         self._end_below()
+
+    def leave(self) -> bool:
+        """SIGTERM to the agent, and the end when its grace is over; whether there is anything that it could hand over."""
+        agent = self.agent
+        if not self.alive or self.stopped or self.node_agent is None:
+            return False
+        try:
+            self.node_agent._told_to_leave()
+        except SystemExit:
+            return False
+        self.world.note(f"{self.name} is told to leave")
+        self.world.call(GRACE_S, lambda: self.die() if self.agent is agent and self.alive else None)
+        return True
 
     def freeze_all(self) -> None:
         """SIGSTOP to everything."""

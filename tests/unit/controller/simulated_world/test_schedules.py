@@ -90,7 +90,7 @@ def test_nothing_breaks_in_many(seed: int) -> None:
 )  # fmt: skip
 def test_nothing_breaks_with_standbys(seed: int) -> None:
     plain = replace(
-        Schedule.of(seed), checkpoint="", recovery="", feedback=False
+        Schedule.of(seed), checkpoint="", recovery="", feedback=False, order="aligned"
     )  # the others refuse standbys
     holds(replace(plain, availability=("active-standby", "passive-standby")[seed % 2]))
 
@@ -108,7 +108,9 @@ def test_a_standby_is_promoted_by_the_coordinator_and_nothing_goes_back(availabi
              *(pytest.param(s, marks=pytest.mark.soak) for s in range(5000, 5300))],
 )  # fmt: skip
 def test_nothing_breaks_with_upstream_backup(seed: int) -> None:
-    plain = replace(Schedule.of(seed), checkpoint="", recovery="", feedback=False)  # the others refuse it
+    plain = replace(
+        Schedule.of(seed), checkpoint="", recovery="", feedback=False, order="aligned"
+    )  # the others refuse it
     holds(replace(plain, availability="upstream-backup"))
 
 
