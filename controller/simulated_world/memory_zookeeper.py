@@ -42,7 +42,7 @@ Watch = Callable[[Any], None] | None
 
 @dataclass(frozen=True, slots=True)
 class Znode:
-    """As of one transaction: the next that changes it puts another in its place, so who copies a tree copies no znode."""
+    """It never changes: a transaction puts another in its place, so who copies a tree copies no znode."""
 
     data: bytes
     owner: int
