@@ -8,6 +8,7 @@ from reprise.spark_jobs.operators.pairs import Join
 from reprise.spark_jobs.operators.paths import ExtendPath, PathJoin
 from reprise.spark_jobs.operators.rowwise import Filter, FlatMap, Map, Sink, Union
 from reprise.spark_jobs.operators.running import RunningAggregate
+from reprise.spark_jobs.operators.sessions import SessionWindow
 from reprise.spark_jobs.operators.topk import TopK
 from reprise.spark_jobs.operators.windows import SlidingWindow, TumblingWindow
 
@@ -24,6 +25,7 @@ __all__ = [
     "Map",
     "PathJoin",
     "RunningAggregate",
+    "SessionWindow",
     "Sink",
     "SlidingWindow",
     "StreamTableJoin",

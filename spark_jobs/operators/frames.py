@@ -106,6 +106,18 @@ def inbox_table(inbox: Inbox, operator: str | None = None) -> pa.Table | None:
         raise ColumnError(f"inputs do not have the same columns: {error}") from error
 
 
+def in_time(table: pa.Table | None, name: str, closed: int | None) -> tuple[pa.Table | None, int]:
+    """The rows that are not before a time, by their time column, and how many others there are.  None where there are none,
+    or where there were none."""
+    if table is None or closed is None:
+        return table, 0
+    keep = times(table, name) >= closed
+    late = int(len(keep) - np.count_nonzero(keep))
+    if not late:
+        return table, 0
+    return (table.filter(pa.array(keep)) if late < len(keep) else None), late
+
+
 def rows(columns: dict[str, Any]) -> pa.Table | None:
     """A table of named arrays; None when it would have no rows."""
     table = pa.table(columns)

@@ -45,6 +45,10 @@ FINAL: dict[str, tuple[Callable[[], Operator], tuple[str, ...]]] = {
         lambda: lib.SlidingWindow(size="3s", slide="1s", keys=["zone"], aggregate=AGGREGATES, lateness="1s"),
         (),
     ),
+    "sessions": (
+        lambda: lib.SessionWindow(gap="1s", keys=["zone"], aggregate=AGGREGATES, lateness="1s"),
+        (),
+    ),
     "join": (
         lambda: lib.WindowedJoin(left="left", right="right", keys=["key"], within="1s", lateness="1s"),
         (),
@@ -130,7 +134,7 @@ def test_who_keeps_the_last_row_of_each_key_holds_the_same_in_the_end(name: str,
 @examples(25)
 @given(drawn=case)
 def test_dropped_rows_are_counted_alike_wherever_batches_are_cut(drawn: Any) -> None:
-    for name in ("tumbling", "sliding", "join"):
+    for name in ("tumbling", "sliding", "sessions", "join"):
         counts = []
         for cut in (False, True):
             operator = FINAL[name][0]()

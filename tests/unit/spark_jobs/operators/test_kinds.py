@@ -65,6 +65,7 @@ def test_longer_paths_are_made_row_by_row() -> None:
     [
         "tumbling",
         "sliding",
+        "sessions",
         "aggregate",
         "count",
         "top",

@@ -46,6 +46,12 @@ OPERATORS: dict[str, Callable[[], Operator]] = {
         size="2s", slide="1s", keys=["key"], aggregate={"n": "count()", "s": "sum(value)"}, emit="updates"
     ),
     "sliding-global": lambda: lib.SlidingWindow(size="2s", slide="1s", aggregate={"n": "count()"}),
+    "sessions": lambda: lib.SessionWindow(
+        gap="1s",
+        keys=["key"],
+        aggregate={"n": "count()", "s": "sum(value)", "m": "mean(value)"},
+        lateness="1s",
+    ),
     "aggregate": lambda: lib.KeyedAggregate(keys=["key"], aggregate={"s": "sum(value)", "z": "max(zone)"}),
     "count": lambda: lib.KeyedCount(keys=["key", "zone"]),
     "count-window": lambda: lib.CountWindow(
