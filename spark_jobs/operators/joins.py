@@ -6,8 +6,8 @@ from the input's alone (left row order, then right row order), whatever the join
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
@@ -17,12 +17,17 @@ import pyarrow.compute as pc
 from reprise.spark_jobs.contract import LATE_ROWS, Columns, Inbox, Operator, Place, Tables
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators.frames import (
+    Bools,
+    ColumnError,
     Ints,
+    canonical,
     column,
     concat,
+    in_time,
     inbox_table,
     later,
     one_row,
+    select,
     times,
     to_arrow,
     to_polars,
@@ -32,17 +37,26 @@ from reprise.spark_jobs.operators.latest import LatestRows, LatestRowsOperator
 from reprise.spark_jobs.operators.parameters import choice, duration_us, names
 from reprise.spark_jobs.topology.columns import input_of, require
 
-_TIME = "__time"
+_TIME, _LEFT, _RIGHT = "__time", "__left", "__right"
+"""Names inside of a join: time of the right row, and numbers of both rows."""
+
+ColumnTypes = dict[str, pa.DataType]
+
+
+def _no_rows() -> Bools:
+    return np.zeros(0, np.bool_)
 
 
 @dataclass(slots=True)
 class JoinState:
-    """Rows of both sides that may still meet a partner."""
+    """Rows of both sides that may still meet a partner; for other joins than inner ones also which of them have met one."""
 
     left: pa.Table | None = None
     right: pa.Table | None = None
     closed: int | None = None
     late: int = 0
+    left_met: Bools = field(default_factory=_no_rows)
+    right_met: Bools = field(default_factory=_no_rows)
 
 
 class WindowedJoin(Operator):
@@ -52,6 +66,10 @@ class WindowedJoin(Operator):
     Emits the keys, `time` (the later of the two), then the other columns of both sides; right ones that are
     also on the left get `suffix`.  Rows older than the watermark less `lateness` when they come are dropped
     and counted.  Null keys match nothing.
+
+    `how: left`, `right` or `full` also gives the rows of that side, or of both, that have met nobody, once, when
+    the watermark less `lateness` is so far that nobody can come any more; the columns of the other side are null
+    then.  It may have had no row so far: `left_columns` and `right_columns` say its columns and their types.
     """
 
     def __init__(
@@ -64,6 +82,9 @@ class WindowedJoin(Operator):
         time: str = "time",
         lateness: str = "0s",
         suffix: str = "_right",
+        how: str = "inner",
+        left_columns: Mapping[str, str] | None = None,
+        right_columns: Mapping[str, str] | None = None,
     ) -> None:
         self.left, self.right = left, right
         if left == right:
@@ -73,12 +94,28 @@ class WindowedJoin(Operator):
         self.time = time
         self.lateness = duration_us(lateness, "lateness", least=0)
         self.suffix = suffix
+        how = choice(how, "how", ("inner", "left", "right", "full"))
+        self.keeps_left, self.keeps_right = how in ("left", "full"), how in ("right", "full")
+        own = {*self.keys, self.time}
+        self.left_columns = _types_of(left_columns, "left_columns", self.keeps_right, own)
+        self.right_columns = _types_of(right_columns, "right_columns", self.keeps_left, own)
+        if self.left_columns is not None and self.right_columns is not None:
+            self._right_names(self.left_columns, self.right_columns)
+
+    @property
+    def outer(self) -> bool:
+        """Whether rows without a partner are given."""
+        return self.keeps_left or self.keeps_right
 
     def output_columns(self, inputs: Mapping[str, Columns]) -> Columns:
         left, right = input_of(inputs, self.left, "left"), input_of(inputs, self.right, "right")
         for columns in (left, right):
             require(columns, self.keys, "keys")
             require(columns, [self.time], "time")
+        require(left, self.left_columns or (), "left_columns")
+        require(right, self.right_columns or (), "right_columns")
+        left = left if self.left_columns is None else tuple(self.left_columns)
+        right = right if self.right_columns is None else tuple(self.right_columns)
         if left is None or right is None:
             return None
         known = {*self.keys, self.time}
@@ -89,71 +126,204 @@ class WindowedJoin(Operator):
         return JoinState()
 
     def step(self, state: JoinState, inbox: Inbox) -> tuple[JoinState, pa.Table | None]:
-        new_left = self._in_time(state, inbox_table(inbox, self.left))
-        new_right = self._in_time(state, inbox_table(inbox, self.right))
-        old_left, state.right = state.left, concat([state.right, new_right])
-        out = concat([self._pairs(old_left, new_right), self._pairs(new_left, state.right)])
-        state.left = concat([old_left, new_left])
+        new_left = self._arrived(state, inbox_table(inbox, self.left), self.left_columns)
+        new_right = self._arrived(state, inbox_table(inbox, self.right), self.right_columns)
+        old_left, lefts, rights = state.left, _size(state.left), _size(state.right)
+        state.left, state.right = concat([old_left, new_left]), concat([state.right, new_right])
+        if self.outer:
+            state.left_met = np.append(state.left_met, np.zeros(_size(new_left), np.bool_))
+            state.right_met = np.append(state.right_met, np.zeros(_size(new_right), np.bool_))
+        pieces = [
+            self._pairs(state, old_left, new_right, (0, rights)),
+            self._pairs(state, new_left, state.right, (lefts, 0)),
+        ]
         if inbox.watermark is not None:
             state.closed = later(state.closed, inbox.watermark - self.lateness)
-            state.left, state.right = (
-                self._needed(state.left, state.closed),
-                self._needed(state.right, state.closed),
-            )
-        return state, out
+            pieces += self._let_go(state, state.closed)
+        return state, concat(pieces)
 
-    def _in_time(self, state: JoinState, table: pa.Table | None) -> pa.Table | None:
-        if table is None or state.closed is None:
+    def _arrived(
+        self, state: JoinState, table: pa.Table | None, types: ColumnTypes | None
+    ) -> pa.Table | None:
+        """Rows of one side that are in time, with the columns that are declared."""
+        table, late = in_time(table, self.time, state.closed)
+        state.late += late
+        return self._declared(table, types)
+
+    def _declared(self, table: pa.Table | None, types: ColumnTypes | None) -> pa.Table | None:
+        if table is None or types is None:
             return table
-        keep = times(table, self.time) >= state.closed
-        state.late += int(len(keep) - np.count_nonzero(keep))
-        return table if keep.all() else table.filter(pa.array(keep))
+        table = select(table, [*dict.fromkeys([*self.keys, self.time]), *types])
+        return _typed(table, {n: kind for n, kind in types.items() if table.schema.field(n).type != kind})
 
-    def _needed(self, table: pa.Table | None, closed: int) -> pa.Table | None:
-        """Rows that a row from now on can still meet."""
+    def _let_go(self, state: JoinState, closed: int) -> list[pa.Table | None]:
+        """Keeps the rows that a row from now on can still meet; gives those of the others that met nobody."""
+        given: list[pa.Table | None] = []
+        state.left, state.left_met, alone = self._parted(state.left, state.left_met, closed)
+        if self.keeps_left and alone is not None:
+            given.append(self._alone(alone, left=True))
+        state.right, state.right_met, alone = self._parted(state.right, state.right_met, closed)
+        if self.keeps_right and alone is not None:
+            given.append(self._alone(alone, left=False))
+        return given
+
+    def _parted(
+        self, table: pa.Table | None, met: Bools, closed: int
+    ) -> tuple[pa.Table | None, Bools, pa.Table | None]:
+        """Rows that stay, whether they have met another, and those that go and have not."""
         if table is None:
-            return None
-        keep = times(table, self.time) >= closed - self.within
-        if keep.all():
-            return table
-        return table.filter(pa.array(keep)) if keep.any() else None
+            return None, met, None
+        stays = times(table, self.time) >= closed - self.within
+        if stays.all():
+            return table, met, None
+        kept = table.filter(pa.array(stays)) if stays.any() else None
+        if not self.outer:
+            return kept, met, None
+        return kept, met[stays], table.filter(pa.array(~stays & ~met))
 
-    def _pairs(self, left: pa.Table | None, right: pa.Table | None) -> pa.Table | None:
+    def _alone(self, rows: pa.Table, left: bool) -> pa.Table | None:
+        """Rows of one side with nulls for the columns of the other."""
+        if not rows.num_rows:
+            return None
+        head = list(dict.fromkeys([*self.keys, self.time]))
+        rest = [n for n in rows.column_names if n not in head]
+        table = to_arrow(self._frame(rows).select([*head, *rest]))
+        table = _typed(table, (self.left_columns if left else self.right_columns) or {})
+        others = (self.right_columns if left else self.left_columns) or {}
+        nulls = {n: pa.nulls(table.num_rows, kind) for n, kind in others.items()}
+        own = {n: table.column(n) for n in rest}
+        lefts, rights = (own, nulls) if left else (nulls, own)
+        renamed = self._renamed(lefts, rights)
+        return canonical(
+            pa.table(
+                {
+                    **{n: table.column(n) for n in head},
+                    **lefts,
+                    **{renamed[n]: values for n, values in rights.items()},
+                }
+            )
+        )
+
+    def _right_names(self, left: Collection[str], right: Collection[str]) -> dict[str, str]:
+        """What the columns of the right side are called in the output.  SpecError for two alike."""
+        found = {n: n + self.suffix if n in left else n for n in right}
+        every = [*self.keys, self.time, *left, *found.values()]
+        twice = next((n for n in found.values() if every.count(n) > 1), None)
+        if twice is not None:
+            raise SpecError("suffix", f"two columns of the output would be called {twice!r}")
+        return found
+
+    def _renamed(self, left: Collection[str], right: Collection[str]) -> dict[str, str]:
+        try:
+            return self._right_names(left, right)
+        except SpecError as error:
+            raise ColumnError(error.reason) from None
+
+    def _pairs(
+        self, state: JoinState, left: pa.Table | None, right: pa.Table | None, before: tuple[int, int]
+    ) -> pa.Table | None:
+        """The pairs of some rows of both sides; `before`: how many rows of each side are in the state before them."""
         if left is None or right is None or not (left.num_rows and right.num_rows):
             return None
         near = (pl.col(self.time) - pl.col(_TIME)).abs() <= self.within
+        one, other = self._frame(left), self._frame(right).rename({self.time: _TIME})
+        if self.outer:
+            one, other = one.with_row_index(_LEFT), other.with_row_index(_RIGHT)
         joined = (
-            self._frame(left)
-            .join(
-                self._frame(right).rename({self.time: _TIME}),
-                on=list(self.keys),
-                how="inner",
-                suffix=self.suffix,
-                maintain_order="left_right",
-            )
+            one.join(other, on=list(self.keys), how="inner", suffix=self.suffix, maintain_order="left_right")
             .filter(near)
             .with_columns(pl.max_horizontal(self.time, _TIME).alias(self.time))
             .drop(_TIME)
         )
+        if self.outer:
+            state.left_met[joined[_LEFT].to_numpy().astype(np.int64) + before[0]] = True
+            state.right_met[joined[_RIGHT].to_numpy().astype(np.int64) + before[1]] = True
+            joined = joined.drop(_LEFT, _RIGHT)
         rest = [c for c in joined.columns if c not in (*self.keys, self.time)]
-        return to_arrow(joined.select([*self.keys, self.time, *rest])) if joined.height else None
+        if not joined.height:
+            return None
+        table = to_arrow(joined.select([*self.keys, self.time, *rest]))
+        if not self.outer:
+            return table
+        lefts = [n for n in left.column_names if n not in (*self.keys, self.time)]
+        renamed = self._renamed(lefts, self.right_columns or ())
+        rights = {renamed[n]: kind for n, kind in (self.right_columns or {}).items()}
+        return canonical(_typed(table, {**(self.left_columns or {}), **rights}))
 
     def _frame(self, table: pa.Table) -> pl.DataFrame:
         return to_polars(table).with_columns(pl.Series(self.time, times(table, self.time)))
 
     def counters(self, state: JoinState) -> Mapping[str, int]:
         """See `Operator.counters`."""
-        sides = {"left_rows": state.left, "right_rows": state.right}
-        return {LATE_ROWS: state.late, **{n: t.num_rows if t is not None else 0 for n, t in sides.items()}}
+        return {LATE_ROWS: state.late, "left_rows": _size(state.left), "right_rows": _size(state.right)}
 
     def freeze(self, state: JoinState) -> Callable[[], Tables]:
         sides = {n: t for n, t in (("left", state.left), ("right", state.right)) if t is not None}
         meta = pa.table({"closed": pa.array([state.closed], pa.int64()), "late": [state.late]})
-        return lambda: {**sides, "meta": meta}
+        if not self.outer:
+            return lambda: {**sides, "meta": meta}
+        left, right = state.left_met.copy(), state.right_met.copy()
+        met = {"left_met": pa.table({"met": left}), "right_met": pa.table({"met": right})}
+        return lambda: {**sides, **met, "meta": meta}
 
     def restore(self, place: Place, tables: Tables) -> JoinState:
         meta = one_row(tables["meta"])
-        return JoinState(tables.get("left"), tables.get("right"), meta["closed"], meta["late"])
+        left = self._declared(tables.get("left"), self.left_columns)
+        right = self._declared(tables.get("right"), self.right_columns)
+        state = JoinState(left, right, meta["closed"], meta["late"])
+        if self.outer:
+            if "left_met" not in tables:
+                raise SpecError(
+                    "how",
+                    "the state is that of an inner join, which does not know what its rows have met; give the operator "
+                    "another name, so that it begins anew",
+                )
+            state.left_met, state.right_met = (
+                tables[n].column("met").to_numpy().copy() for n in ("left_met", "right_met")
+            )
+        return state
+
+
+def _size(table: pa.Table | None) -> int:
+    return 0 if table is None else int(table.num_rows)
+
+
+def _typed(table: pa.Table, types: ColumnTypes) -> pa.Table:
+    """The table with these columns as these types.  ColumnError for values that are none of the type."""
+    for name, kind in types.items():
+        at = table.column_names.index(name)
+        try:
+            table = table.set_column(at, name, table.column(at).cast(kind))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            held = table.column(at).type
+            raise ColumnError(f"column {name!r} holds {held} and is declared as {kind}: {error}") from None
+    return table
+
+
+def _types_of(
+    columns: Mapping[str, str] | None, parameter: str, needed: bool, own: Collection[str]
+) -> ColumnTypes | None:
+    """The columns of a side that may be missing.  SpecError unless they are given where that can be, and only there."""
+    if columns is None and not needed:
+        return None
+    if not needed:
+        raise SpecError(parameter, "is for a side that rows may come without; with this `how` they never do")
+    if not isinstance(columns, Mapping):
+        raise SpecError(
+            parameter,
+            "say the other columns of this side, with their types, as in {price: int64, channel: string}: rows may come out "
+            "without it before its first row is there",
+        )
+    found = {}
+    for name, kind in columns.items():
+        if name in own:
+            raise SpecError(f"{parameter}.{name}", "is a key or the time, which every row has")
+        try:
+            found[str(name)] = pa.type_for_alias(str(kind))
+        except ValueError:
+            example = "int64, float64, string, bool or timestamp[us]"
+            raise SpecError(f"{parameter}.{name}", f"{kind!r} is not a type; write {example}") from None
+    return found
 
 
 class StreamTableJoin(LatestRowsOperator):

@@ -53,6 +53,19 @@ FINAL: dict[str, tuple[Callable[[], Operator], tuple[str, ...]]] = {
         lambda: lib.WindowedJoin(left="left", right="right", keys=["key"], within="1s", lateness="1s"),
         (),
     ),
+    "join-full": (
+        lambda: lib.WindowedJoin(
+            left="left",
+            right="right",
+            keys=["key"],
+            within="1s",
+            lateness="1s",
+            how="full",
+            left_columns={"value": "int64"},
+            right_columns={"zone": "float64", "value": "int64"},
+        ),
+        (),
+    ),
     "map": (lambda: lib.Map(select=["*", "value * 2 AS twice"], where="value > 0"), ()),
 }
 CHANGES: dict[str, tuple[Callable[[], Operator], tuple[str, ...]]] = {
@@ -113,7 +126,7 @@ def stream(operator: Operator, drawn: Any, cut: bool, two_sided: bool) -> list[p
 @given(drawn=case)
 def test_complete_results_are_the_same_rows_wherever_batches_are_cut(name: str, drawn: Any) -> None:
     make, _ = FINAL[name]
-    whole, pieces = (told(stream(make(), drawn, cut, name == "join")) for cut in (False, True))
+    whole, pieces = (told(stream(make(), drawn, cut, name.startswith("join"))) for cut in (False, True))
     if name == "map":
         assert pieces == whole
     else:
@@ -134,7 +147,7 @@ def test_who_keeps_the_last_row_of_each_key_holds_the_same_in_the_end(name: str,
 @examples(25)
 @given(drawn=case)
 def test_dropped_rows_are_counted_alike_wherever_batches_are_cut(drawn: Any) -> None:
-    for name in ("tumbling", "sliding", "sessions", "join"):
+    for name in ("tumbling", "sliding", "sessions", "join", "join-full"):
         counts = []
         for cut in (False, True):
             operator = FINAL[name][0]()

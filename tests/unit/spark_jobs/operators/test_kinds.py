@@ -70,6 +70,7 @@ def test_longer_paths_are_made_row_by_row() -> None:
         "count",
         "top",
         "join",
+        "join-full",
         "pairs",
         "running",
         "lookup",

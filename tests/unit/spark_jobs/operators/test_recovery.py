@@ -62,6 +62,15 @@ OPERATORS: dict[str, Callable[[], Operator]] = {
     "top-per": lambda: lib.TopK(k=1, by="zone", keys=["key"], per=["value"], positive=False),
     "top-of-batch": lambda: lib.TopK(k=2, by="value", keys=["key"], per=["zone"], scope="batch"),
     "join": lambda: lib.WindowedJoin(left="input", right="other", keys=["key"], within="1s"),
+    "join-full": lambda: lib.WindowedJoin(
+        left="input",
+        right="other",
+        keys=["key"],
+        within="1s",
+        how="full",
+        left_columns={"zone": "int64", "value": "float64"},
+        right_columns={"value": "float64"},
+    ),
     "pairs": lambda: lib.Join(left="input", right="other", keys=["key", "zone"]),
     "pairs-windowed": lambda: lib.Join(
         left="input", right="other", keys=["key"], size="3s", interval="1s", first="2s"

@@ -128,7 +128,7 @@ def test_sessions_are_those_of_the_sql_in_the_batch_that_completes_them(
 
 
 @pytest.mark.wide
-@examples(120)
+@examples(80)
 @given(stream, st.integers(1, 8).map(lambda half: half * S // 2), st.integers(0, 3).map(lambda s: s * S))
 def test_many_more_streams(batches: Batches, gap: int, lateness: int) -> None:
     compared(batches, gap, lateness)
