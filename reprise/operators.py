@@ -6,6 +6,7 @@ These names are promised to stay (docs/stability.md).
 from reprise.spark_jobs.operators import (
     ColumnError,
     CountWindow,
+    Deduplicate,
     ExtendPath,
     Filter,
     FlatMap,
@@ -29,6 +30,7 @@ from reprise.spark_jobs.operators import (
 __all__ = [
     "ColumnError",
     "CountWindow",
+    "Deduplicate",
     "ExtendPath",
     "Filter",
     "FlatMap",

@@ -1,6 +1,7 @@
 """The operator library: what a topology can say without own code.  Reference: docs/operators.md."""
 
 from reprise.spark_jobs.operators.count_windows import CountWindow
+from reprise.spark_jobs.operators.deduplicate import Deduplicate
 from reprise.spark_jobs.operators.frames import ColumnError
 from reprise.spark_jobs.operators.joins import StreamTableJoin, WindowedJoin
 from reprise.spark_jobs.operators.keyed import KeyedAggregate, KeyedCount, Latest
@@ -15,6 +16,7 @@ from reprise.spark_jobs.operators.windows import SlidingWindow, TumblingWindow
 __all__ = [
     "ColumnError",
     "CountWindow",
+    "Deduplicate",
     "ExtendPath",
     "Filter",
     "FlatMap",

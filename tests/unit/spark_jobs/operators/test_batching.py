@@ -66,6 +66,7 @@ FINAL: dict[str, tuple[Callable[[], Operator], tuple[str, ...]]] = {
         ),
         (),
     ),
+    "deduplicate": (lambda: lib.Deduplicate(keys=["zone"], within="1s", lateness="1s"), ()),
     "map": (lambda: lib.Map(select=["*", "value * 2 AS twice"], where="value > 0"), ()),
 }
 CHANGES: dict[str, tuple[Callable[[], Operator], tuple[str, ...]]] = {
@@ -127,7 +128,7 @@ def stream(operator: Operator, drawn: Any, cut: bool, two_sided: bool) -> list[p
 def test_complete_results_are_the_same_rows_wherever_batches_are_cut(name: str, drawn: Any) -> None:
     make, _ = FINAL[name]
     whole, pieces = (told(stream(make(), drawn, cut, name.startswith("join"))) for cut in (False, True))
-    if name == "map":
+    if name in ("map", "deduplicate"):
         assert pieces == whole
     else:
         assert sorted(map(str, pieces)) == sorted(map(str, whole))
@@ -147,7 +148,7 @@ def test_who_keeps_the_last_row_of_each_key_holds_the_same_in_the_end(name: str,
 @examples(25)
 @given(drawn=case)
 def test_dropped_rows_are_counted_alike_wherever_batches_are_cut(drawn: Any) -> None:
-    for name in ("tumbling", "sliding", "sessions", "join", "join-full"):
+    for name in ("tumbling", "sliding", "sessions", "join", "join-full", "deduplicate"):
         counts = []
         for cut in (False, True):
             operator = FINAL[name][0]()

@@ -66,6 +66,7 @@ def test_longer_paths_are_made_row_by_row() -> None:
         "tumbling",
         "sliding",
         "sessions",
+        "deduplicate",
         "aggregate",
         "count",
         "top",

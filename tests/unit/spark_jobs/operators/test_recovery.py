@@ -57,6 +57,7 @@ OPERATORS: dict[str, Callable[[], Operator]] = {
     "count-window": lambda: lib.CountWindow(
         size=3, keys=["key"], aggregate={"s": "sum(value)", "n": "count()"}
     ),
+    "deduplicate": lambda: lib.Deduplicate(keys=["key", "zone"], within="1s", lateness="1s"),
     "latest": lambda: lib.Latest(keys=["key"]),
     "top": lambda: lib.TopK(k=2, by="value", keys=["key"]),
     "top-per": lambda: lib.TopK(k=1, by="zone", keys=["key"], per=["value"], positive=False),
