@@ -16,6 +16,8 @@ from reprise.spark_jobs.contract import (
     Tables,
 )
 from reprise.spark_jobs.errors import EncodeError, NotYetError, SourceError, SpecError
+from reprise.spark_jobs.operators.parameters import duration_us
+from reprise.spark_jobs.operators.timers import Timers
 
 __all__ = [
     "LATE_ROWS",
@@ -32,4 +34,6 @@ __all__ = [
     "SourceError",
     "SpecError",
     "Tables",
+    "Timers",
+    "duration_us",
 ]

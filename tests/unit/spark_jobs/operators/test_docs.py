@@ -24,13 +24,16 @@ SECTION = re.compile(r"^### (.*?)\n(.*?)(?=^##|\Z)", re.DOTALL | re.MULTILINE)
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
-def test_the_operator_of_the_guide_passes_its_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("module", "test"), [("busiest", "test_record"), ("silent", "test_silence")])
+def test_the_operators_of_the_guide_pass_their_tests(
+    module: str, test: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for block in BLOCK.findall(OPERATORS):
         name = block.partition("\n")[0].removeprefix("# ")
         (tmp_path / name).write_text(block)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "busiest", raising=False)
-    runpy.run_path(str(tmp_path / "test_busiest.py"))["test_record"]()
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    runpy.run_path(str(tmp_path / f"test_{module}.py"))[test]()
 
 
 def test_the_python_of_the_topology_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:
