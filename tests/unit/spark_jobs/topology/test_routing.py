@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import zlib
 from decimal import Decimal
 
 import numpy as np
@@ -42,6 +43,30 @@ def test_a_split_keeps_rows_and_order_and_sends_equal_keys_together(
         for row in part.to_pylist():
             assert (row["a"], row["b"]) == rows[row["row"]]
             assert target_of.setdefault(tuple(row[k] for k in by), target) == target
+
+
+def finalizer(x: int) -> int:
+    x = (x + 0x9E3779B97F4A7C15) % 2**64
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB % 2**64
+    return x ^ (x >> 31)
+
+
+@examples(30)
+@given(rows)
+def test_the_hash_is_the_one_that_the_page_on_topologies_describes(
+    rows: list[tuple[str | None, int | None]],
+) -> None:
+    a, b = zip(*rows, strict=True)
+    table = pa.table({"a": pa.array(a, pa.string()), "b": pa.array(b, pa.int64())})
+    of_null = 0x9AE16A3B2F90404F
+    expected = []
+    for text, number in rows:
+        total = 0
+        for value in (None if text is None else zlib.crc32(text.encode()), number):
+            total = finalizer(31 * total + (of_null if value is None else finalizer(value % 2**64)))
+        expected.append(total)
+    assert hash_rows(table, ["a", "b"]).tolist() == expected
 
 
 def test_hashes_never_change() -> None:
@@ -105,6 +130,15 @@ def test_routes_of_the_other_groupings() -> None:
     assert {k: p.to_pylist() for k, p in parts.items()} == {
         k: p.to_pylist() for k, p in split(table, ["k"], 4).items()
     }
+
+
+def test_null_is_a_key_and_an_integer_is_not_a_float() -> None:
+    table = pa.table({"k": pa.array([None, 1, None, 2, None], pa.int64())})
+    (of_nulls,) = (p for p in split(table, ["k"], 5).values() if p["k"].null_count)
+    assert of_nulls["k"].null_count == 3
+    as_float = pa.table({"k": table["k"].cast(pa.float64())})
+    alike = hash_rows(table, ["k"]) == hash_rows(as_float, ["k"])
+    assert alike.tolist() == [True, False, True, False, True]
 
 
 def test_what_cannot_be_routed_is_named() -> None:
