@@ -128,7 +128,7 @@ def _meta(state: DeduplicateState) -> pa.Table:
 
 
 def _near(held_by: Ints, held_at: Ints, owners: Ints, when: Ints, within: int) -> Bools:
-    """For each row (its key in `owners`, its time in `when`): whether something that is held of the key is that near.
+    """Whether something that is held is that near to each row, of which `owners` has the key and `when` the time.
 
     The nearest of its key are the last one that is held before it, and the first one after it, by time.
     """

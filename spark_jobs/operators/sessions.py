@@ -196,7 +196,7 @@ def _meta(state: SessionState) -> pa.Table:
 
 
 def _last_so_far(owner: Ints, last: Ints) -> Ints:
-    """For sessions sorted by key: the latest time of those of the same key up to and with each."""
+    """The latest time of the sessions of the same key up to and with each one, where they are sorted by key."""
     distinct, rank = np.unique(last, return_inverse=True)
     key = np.cumsum(np.diff(owner, prepend=owner[0]) != 0)
     highest = np.maximum.accumulate(key * len(distinct) + rank)

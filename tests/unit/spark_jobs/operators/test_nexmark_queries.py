@@ -82,6 +82,37 @@ WHEN_WINDOWS_END: dict[str, str] = {
                auctions
         FROM p JOIN a USING (w) WHERE id = seller""",
 }
+SESSIONS = """
+    WITH begun AS (SELECT *, coalesce(time - lag(time) OVER w >= {gap}, true)::INT AS begins FROM bids
+                   WINDOW w AS (PARTITION BY bidder ORDER BY time)),
+         numbered AS (SELECT *, sum(begins) OVER (PARTITION BY bidder ORDER BY time RANGE UNBOUNDED PRECEDING) AS session
+                      FROM begun)
+    SELECT min(time) AS window_start, max(time) + {gap} AS window_end, max(time) + {gap} - 1 AS time, bidder,
+           count(*) AS bids
+    FROM numbered GROUP BY bidder, session"""
+WHEN_WINDOWS_END["q11"] = SESSIONS.format(gap=10_000_000)
+SOLD = """
+    WITH later AS (SELECT time FROM auctions WHERE batch > {upto} UNION ALL SELECT time FROM bids WHERE batch > {upto}),
+         sold AS (SELECT a.id, seller, category, expires, max(price) AS price
+                  FROM auctions a JOIN bids b ON auction = a.id WHERE b.time BETWEEN a.time AND expires GROUP BY ALL),
+         closed AS (SELECT * FROM sold
+                    WHERE expires // 1000000 * 1000000 + 1000000
+                          <= coalesce((SELECT min(time) FROM later), 4611686018427387904))"""
+CLOSED: dict[str, tuple[tuple[str, ...], str]] = {
+    "q4": (
+        ("category",),
+        f"{SOLD} SELECT category, sum(price) / count(*) AS average, count(*) AS auctions FROM closed GROUP BY category",
+    ),
+    "q6": (
+        ("seller",),
+        f"""{SOLD}, ten AS (SELECT * FROM closed
+                            QUALIFY row_number() OVER (PARTITION BY seller ORDER BY expires DESC) <= 10)
+        SELECT seller, sum(price) / count(*) AS average, count(*) AS auctions FROM ten GROUP BY seller""",
+    ),
+}
+"""Queries over auctions that closed: the key whose last row counts, and the result after batch `upto`, when what closed is
+told by the least time that is still to come."""
+
 RANKS = ", ".join(
     f"{what} FILTER ({where}) AS {rank}_{name}"
     for what, name in (
@@ -208,6 +239,30 @@ def test_the_winner_of_an_auction_is_one_of_the_highest_valid_bids(
         assert winners.total() > 20
 
 
+@shapes
+@pytest.mark.parametrize("query", CLOSED)
+def test_what_auctions_sold_for_counts_once_they_have_closed(
+    query: str, parallelism: int, hot: float, seed: int
+) -> None:
+    found = played(stream(query, parallelism, hot, seed))
+    keys, sql = CLOSED[query]
+    for upto in (16, 37, 50):
+        expected = counted(found.sql(sql.format(upto=upto)))
+        assert latest(found.output, keys, upto) == expected
+        assert expected
+    if query == "q6" and hot:
+        assert max(row["auctions"] for row in found.output) == 10
+
+
+@shapes
+def test_sessions_end_where_a_bidder_pauses(parallelism: int, hot: float, seed: int) -> None:
+    """At these rates nobody pauses for 10 s; so the gap is shorter."""
+    resource = override(stream("q11", parallelism, hot, seed), {"operators[sink].with.gap": "700ms"})
+    found = played(resource)
+    assert len({row["bidder"] for row in found.output}) < len(found.output) / 2
+    assert counted(without_batch(found)) == counted(found.sql(SESSIONS.format(gap=700_000)))
+
+
 @pytest.mark.parametrize("query", ["q8", "q12"])
 def test_a_first_window_that_is_shorter_moves_the_others(query: str) -> None:
     operator = "join" if query == "q8" else "count"
@@ -284,6 +339,10 @@ WRONG: dict[str, tuple[str, dict[str, Any]]] = {
     "a wider window": ("q5", {"operators[count].with.size": "12s"}),
     "one of two winners": ("q5", {"operators[sink].with.where": "bids > most"}),
     "a window that is too short": ("q7", {"operators[highest].with.size": "5s"}),
+    "sessions that go on": ("q11", {"operators[sink].with.gap": "11s"}),
+    "bids after the end": ("q4", {"operators[valid].with.where": "time >= opens"}),
+    "prices that do not wait": ("q4", {"operators[sold].with.emit": "updates"}),
+    "nine auctions": ("q6", {"operators[ten].with.k": 9}),
     "bidders twice": ("q15", {"operators[sink].with.aggregate.bidders": "count()"}),
     "lists that are too short": ("q19", {"operators[sink].with.k": 9}),
 }  # fmt: skip
@@ -295,8 +354,8 @@ def test_the_check_notices_a_query_that_is_wrong(name: str) -> None:
     query, change = WRONG[name]
     found = played(override(stream(query, 2, 0.3, 1), change))
     ours, theirs = found.output, AT_ONCE.get(query) or WHEN_WINDOWS_END.get(query)
-    if query in HELD:
-        keys, sql = HELD[query]
+    if query in HELD | CLOSED:
+        keys, sql = (HELD | CLOSED)[query]
         assert latest(ours, keys, 50) != counted(found.sql(sql.format(upto=50)))
         return
     assert theirs is not None
