@@ -178,7 +178,7 @@ shapes = pytest.mark.parametrize(
 
 
 def stream(query: str, parallelism: int, hot: float, seed: int) -> StreamTopology:
-    """25 s of events, and so two whole windows and a half."""
+    """25 s of events, and so two whole windows and a half; of Q11 52 s."""
     batches = 13 if query in WHEN_WINDOWS_END else 50
     return example(query, parallelism, batches=batches, hot=hot, seed=seed)
 
