@@ -262,7 +262,7 @@ class WindowedJoin(Operator):
         meta = pa.table({"closed": pa.array([state.closed], pa.int64()), "late": [state.late]})
         if not self.outer:
             return lambda: {**sides, "meta": meta}
-        left, right = state.left_met.copy(), state.right_met.copy()
+        left, right = state.left_met, state.right_met  # a step puts others in their place before it writes
         met = {"left_met": pa.table({"met": left}), "right_met": pa.table({"met": right})}
         return lambda: {**sides, **met, "meta": meta}
 
@@ -279,7 +279,7 @@ class WindowedJoin(Operator):
                     "another name, so that it begins anew",
                 )
             state.left_met, state.right_met = (
-                tables[n].column("met").to_numpy().copy() for n in ("left_met", "right_met")
+                tables[n].column("met").to_numpy() for n in ("left_met", "right_met")
             )
         return state
 

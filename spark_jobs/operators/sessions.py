@@ -111,7 +111,7 @@ class SessionWindow(PagedOperator):
     def _collect(self, held: Entries, table: pa.Table) -> None:
         groups = group(table, self.keys)
         slots = held.index.slots(groups)
-        met = held.of(np.sort(slots))
+        met = held.of(slots)
         new = self._of_batch(held, table, groups.codes, slots)
         before = _Sessions(
             held.owners(met), held.value(met, _FIRST), held.value(met, _LAST), held.values(met, self._names)

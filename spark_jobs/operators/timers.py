@@ -73,13 +73,12 @@ class Timers:
         return found
 
     def freeze(self) -> Callable[[], pa.Table]:
-        """A function that gives the timers as a table, as of now."""
-        pending = dict(self._pending)
+        """A function that gives the timers as a table, as of now, in the order in which they were set."""
+        pending = list(self._pending)
 
         def encode() -> pa.Table:
-            timers = sorted((time, number, key) for (key, time), number in pending.items())
-            keys = [json.dumps(key) for _, _, key in timers]
-            times = [time for time, _, _ in timers]
+            keys = [json.dumps(key) for key, _ in pending]
+            times = [time for _, time in pending]
             return pa.table({"time": pa.array(times, pa.int64()), "key": pa.array(keys, pa.string())})
 
         return encode

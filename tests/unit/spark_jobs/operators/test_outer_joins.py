@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from reprise.spark_jobs.contract import Inbox
 from reprise.spark_jobs.errors import SpecError
-from reprise.spark_jobs.operators import WindowedJoin
+from reprise.spark_jobs.operators import TumblingWindow, WindowedJoin
 from reprise.spark_jobs.operators.frames import END_OF_TIME, ColumnError
 from reprise.spark_jobs.operators.testing import PLACE, check_recovery, inbox, run, stored
 from reprise.spark_jobs.topology.routing import split
@@ -144,6 +144,22 @@ def test_partitions_by_key_give_together_what_one_gives(batches: Stream) -> None
     for part in parts:
         together += told(run(join, part))
     assert together == told(run(join, inboxes))
+
+
+@examples(15)
+@given(stream, st.sampled_from([0, S]), st.sampled_from([0, S]))
+def test_a_window_behind_it_needs_the_lateness_that_the_page_names(
+    batches: Stream, within: int, lateness: int
+) -> None:
+    join, inboxes = joined("full", within, lateness), marked(batches)
+    window = TumblingWindow(size="1s", lateness=f"{within + lateness}us", aggregate={"n": "count()"})
+    outputs, state, counted_rows = run(join, inboxes), window.initial(PLACE), 0
+    for each, out in zip(inboxes, outputs, strict=True):
+        rows = {} if out is None else {"join": out}
+        state, closed = window.step(state, inbox(each.batch, rows, each.watermark))
+        counted_rows += 0 if closed is None else sum(closed["n"].to_pylist())
+    assert window.counters(state)["late_rows"] == 0
+    assert counted_rows == sum(out.num_rows for out in outputs if out is not None)
 
 
 def test_a_row_comes_out_alone_once_nobody_can_meet_it_any_more() -> None:

@@ -68,8 +68,9 @@ def marked(batches: Batches) -> list[Inbox]:
     return [*found, inbox(len(found) + 1, table([]), END_OF_TIME)]
 
 
-def by_sql(inboxes: list[Inbox], gap: int, lateness: int) -> tuple[list[Row], int]:
-    """The sessions of the rows that came in time, with the batch in which each is complete; and how many rows came late."""
+def by_sql(inboxes: list[Inbox], gap: int, lateness: int) -> tuple[list[Row], int, list[Any]]:
+    """The sessions of the rows that came in time, with the batch in which each is complete; how many rows came late; and the
+    keys of those in time, by first appearance."""
     closed, events, marks, late = None, [], [], 0
     for each in inboxes:
         for one in (each.table() or table([])).to_pylist():
@@ -84,7 +85,7 @@ def by_sql(inboxes: list[Inbox], gap: int, lateness: int) -> tuple[list[Row], in
         database.register("events", table(events))
         database.register("marks", pa.Table.from_pylist(marks))
         answer = database.execute(SQL.format(gap=gap)).to_arrow_table().to_pylist()
-    return answer, late
+    return answer, late, list(dict.fromkeys((each["key"], each["zone"]) for each in events))
 
 
 def told(outputs: list[pa.Table | None]) -> list[Row]:
@@ -111,12 +112,12 @@ def compared(batches: Batches, gap: int, lateness: int) -> None:
         gap=f"{gap}us", keys=["key", "zone"], aggregate=AGGREGATE, lateness=f"{lateness}us"
     )
     inboxes = marked(batches)
-    expected, late = by_sql(inboxes, gap, lateness)
+    expected, late, keys = by_sql(inboxes, gap, lateness)
     found = told(check_recovery(window, inboxes))
     assert counted(found) == counted(expected)
     assert late_rows(window, inboxes) == late
-    ends = [(each["batch"], each["window_end"]) for each in found]
-    assert ends == sorted(ends)
+    order = [(each["batch"], each["window_end"], keys.index((each["key"], each["zone"]))) for each in found]
+    assert order == sorted(order)
 
 
 @examples(25)
@@ -195,6 +196,16 @@ def test_a_row_between_two_sessions_makes_one_of_them() -> None:
     ]
 
 
+def test_rows_far_from_each_other_inside_an_open_session_belong_to_it() -> None:
+    window = SessionWindow(gap="1500ms", keys=["key"], aggregate={"n": "count()"})
+    batches = [inbox(1, rows_at(0, 1, 2, 3, 4), 0), inbox(2, rows_at(0.5, 3.5), END_OF_TIME)]
+    out = check_recovery(window, batches)[1]
+    assert out is not None
+    assert out.select(["window_start", "window_end", "n"]).to_pylist() == [
+        {"window_start": 0, "window_end": 5_500_000, "n": 7}
+    ]
+
+
 def test_late_rows_are_dropped_and_counted_also_where_a_session_is_open() -> None:
     window = SessionWindow(gap="5s", keys=["key"], aggregate={"n": "count()"}, lateness="1s")
     state = window.initial(PLACE)
@@ -229,6 +240,14 @@ def test_keys_that_come_and_go_do_not_grow_the_state(monkeypatch: pytest.MonkeyP
         state, _ = window.step(state, each)
         assert window.counters(state)["keys"] <= 12
         assert state.open._values.size <= 12
+
+
+def test_the_place_of_a_session_that_has_ended_is_taken_again() -> None:
+    window = SessionWindow(gap="1s", keys=["key"], aggregate={"n": "count()"})
+    state = window.initial(PLACE)
+    for second in range(50):
+        state, _ = window.step(state, inbox(second + 1, rows_at(2 * second, 2 * second + 1), 2 * second * S))
+    assert state.open._values.size <= 4
 
 
 def test_a_column_of_nulls_takes_its_type_when_values_come() -> None:

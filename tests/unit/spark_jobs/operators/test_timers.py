@@ -75,6 +75,16 @@ def test_a_timer_fires_once_and_not_before_the_watermark_is_there() -> None:
     assert timers.due(6) == [(5, "a")]
 
 
+def test_a_timer_that_is_set_again_fires_after_those_that_were_set_meanwhile() -> None:
+    timers = Timers()
+    for key in ("a", "b"):
+        timers.set(key, 5)
+    timers.cancel("a", 5)
+    timers.set("a", 5)
+    timers.set("b", 5)  # is waited for already
+    assert again(timers).due(5) == timers.due(5) == [(5, "b"), (5, "a")]
+
+
 def test_what_was_frozen_does_not_change() -> None:
     timers = Timers()
     timers.set("a", 5)
