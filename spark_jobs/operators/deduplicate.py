@@ -69,8 +69,10 @@ class Deduplicate(PagedOperator):
         if inbox.watermark is not None:
             state.closed = later(state.closed, inbox.watermark - self.lateness)
             places = state.given.all()
-            state.given.remove(places[state.given.value(places, _AT) < state.closed - self.within])
-            state.given.compact()
+            gone = places[state.given.value(places, _AT) < state.closed - self.within]
+            if len(gone):
+                state.given.remove(gone)
+                state.given.compact()
         return state, out
 
     def counters(self, state: DeduplicateState) -> Mapping[str, int]:

@@ -148,7 +148,22 @@ class WindowedJoin(Operator):
         """Rows of one side that are in time, with the columns that are declared."""
         table, late = in_time(table, self.time, state.closed)
         state.late += late
-        return self._declared(table, types)
+        table = self._declared(table, types)
+        if table is None or not self.outer:
+            return table
+        if own := [n for n in table.column_names if n in (_TIME, _LEFT, _RIGHT)]:
+            raise ColumnError(f"column {own[0]!r} has a name that the join uses for itself; rename it before")
+        return _typed(table, self._wide_keys(table))
+
+    def _wide_keys(self, table: pa.Table) -> ColumnTypes:
+        """Keys of other widths than those that all rows are given with: both sides name them, and may differ in that."""
+        held = {n: table.schema.field(n).type for n in self.keys}
+        wide = {
+            n: pa.int64() if pa.types.is_integer(kind) else pa.float64()
+            for n, kind in held.items()
+            if pa.types.is_integer(kind) or pa.types.is_floating(kind)
+        }
+        return {n: kind for n, kind in wide.items() if held[n] != kind}
 
     def _declared(self, table: pa.Table | None, types: ColumnTypes | None) -> pa.Table | None:
         if table is None or types is None:
@@ -296,7 +311,7 @@ def _typed(table: pa.Table, types: ColumnTypes) -> pa.Table:
             table = table.set_column(at, name, table.column(at).cast(kind))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             held = table.column(at).type
-            raise ColumnError(f"column {name!r} holds {held} and is declared as {kind}: {error}") from None
+            raise ColumnError(f"column {name!r} holds {held}, and is to be {kind}: {error}") from None
     return table
 
 
@@ -318,6 +333,10 @@ def _types_of(
     for name, kind in columns.items():
         if name in own:
             raise SpecError(f"{parameter}.{name}", "is a key or the time, which every row has")
+        if name in (_TIME, _LEFT, _RIGHT):
+            raise SpecError(
+                f"{parameter}.{name}", "is a name that the join uses for itself; rename it before"
+            )
         try:
             found[str(name)] = pa.type_for_alias(str(kind))
         except ValueError:

@@ -78,7 +78,10 @@ class SessionWindow(PagedOperator):
         self.aggregates = parse_aggregates(aggregate)
         self.time = time
         self.lateness = duration_us(lateness, "lateness", least=0)
-        own = {"window_start", "window_end", "time", *self.keys}
+        shown = ("window_start", "window_end", "time")
+        if taken := [name for name in self.keys if name in shown]:
+            raise SpecError("keys", f"{taken[0]!r} is the name of another output column; rename it before")
+        own = {*shown, *self.keys}
         for each in self.aggregates:
             if each.name in own:
                 raise SpecError(f"aggregate.{each.name}", "is the name of another output column")

@@ -209,7 +209,7 @@ def test_values_that_are_not_of_the_declared_type_are_an_error() -> None:
         left="l", right="r", keys=["key"], within="0s", how="left", right_columns={"y": "bool"}
     )
     texts = pa.table({"time": [0], "key": ["a"], "y": ["perhaps"]})
-    with pytest.raises(ColumnError, match="column 'y' holds string and is declared as bool"):
+    with pytest.raises(ColumnError, match="column 'y' holds string, and is to be bool"):
         run(wrong, [inbox(1, {"r": texts})])
     missing = WindowedJoin(
         left="l", right="r", keys=["key"], within="0s", how="left", right_columns={"z": "bool"}
@@ -278,3 +278,33 @@ def test_declared_columns_are_looked_for_in_the_inputs() -> None:
         *("key", "time", "x", "name"),
         *("x_right", "y"),
     )
+
+
+def test_keys_of_two_widths_come_out_with_one() -> None:
+    narrow = pa.table({"time": [0, 0], "key": pa.array([1, 2], pa.int32()), "x": [1, 2], "name": ["a", "b"]})
+    wide = pa.table(
+        {
+            "time": [0, 0],
+            "key": pa.array([1, 3], pa.int64()),
+            "x": [0.5, 1.5],
+            "y": pa.array([1, 3], pa.int32()),
+        }
+    )
+    outputs = check_recovery(
+        joined("full", 0), [inbox(1, {"l": narrow}), inbox(2, {"r": wide}), inbox(3, {}, END_OF_TIME)]
+    )
+    rows = [table for table in outputs if table is not None]
+    assert {table.schema.field("key").type for table in rows} == {pa.int64()}
+    assert sorted(row["key"] for table in rows for row in table.to_pylist()) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["__left", "__right", "__time"])
+def test_names_that_the_join_uses_for_itself_are_refused(name: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        WindowedJoin(
+            left="l", right="r", keys=["key"], within="1s", how="left", right_columns={name: "int64"}
+        )
+    assert caught.value.field == f"right_columns.{name}"
+    own = lefts([(0, "a")], 1).append_column(name, pa.array([1]))
+    with pytest.raises(ColumnError, match=f"column '{name}' has a name that the join uses for itself"):
+        run(joined("left", 0), [inbox(1, {"l": own})])

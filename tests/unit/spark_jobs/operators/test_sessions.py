@@ -266,6 +266,7 @@ def test_a_column_of_nulls_takes_its_type_when_values_come() -> None:
         ({"gap": "1s", "lateness": "-1s"}, "lateness"),
         ({"gap": "1s", "keys": ["a", "a"]}, "keys"),
         ({"gap": "1s", "keys": ["n"]}, "aggregate.n"),
+        ({"gap": "1s", "keys": ["zone", "window_start"]}, "keys"),
         ({"gap": "1s", "aggregate": {"time": "count()"}}, "aggregate.time"),
         ({"gap": "1s", "aggregate": {}}, "aggregate"),
     ],
