@@ -182,20 +182,34 @@ class SessionWindow(PagedOperator):
         return out
 
     def freeze(self, state: SessionState) -> Callable[[], Tables]:
-        held, meta = state.open.freeze(), _meta(state)
+        held, meta = state.open.freeze(), self._meta(state)
         return lambda: {**held(), "meta": meta}
 
     def freeze_pages(self, state: SessionState) -> Callable[[], Parts]:
-        held, meta = state.open.freeze_pages(), _meta(state)
+        held, meta = state.open.freeze_pages(), self._meta(state)
         return lambda: {**held(), "meta": meta}
 
     def restore(self, place: Place, tables: Tables) -> SessionState:
         meta = one_row(tables["meta"])
+        for parameter, stored, now in (
+            ("gap", meta["gap"], self.gap),
+            ("aggregate", meta["aggregates"], self._aggregated),
+        ):
+            if stored != now:
+                raise SpecError(
+                    parameter,
+                    "has changed, and sessions are open; give the operator another name, so that it begins anew",
+                )
         return SessionState(Entries.restore(self.keys, tables), meta["closed"], meta["late"])
 
+    @property
+    def _aggregated(self) -> str:
+        """What is kept of each session."""
+        return " ".join(self._names)
 
-def _meta(state: SessionState) -> pa.Table:
-    return pa.table({"closed": pa.array([state.closed], pa.int64()), "late": [state.late]})
+    def _meta(self, state: SessionState) -> pa.Table:
+        made_with = {"gap": [self.gap], "aggregates": [self._aggregated]}
+        return pa.table({"closed": pa.array([state.closed], pa.int64()), "late": [state.late], **made_with})
 
 
 def _last_so_far(owner: Ints, last: Ints) -> Ints:

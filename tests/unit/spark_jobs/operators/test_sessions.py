@@ -294,3 +294,21 @@ def test_a_time_column_with_nulls_is_an_error() -> None:
     rows = pa.table({"time": pa.array([None], pa.int64()), "key": ["a"]})
     with pytest.raises(ColumnError, match="has 1 nulls"):
         run(SessionWindow(gap="1s", keys=["key"], aggregate={"n": "count()"}), [inbox(1, rows)])
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [({"gap": "5s"}, "gap"), ({"aggregate": {"n": "count()", "s": "sum(value)"}}, "aggregate")],
+)
+def test_sessions_that_are_open_do_not_go_on_with_another_gap_or_other_aggregates(
+    changed: dict[str, Any], field: str
+) -> None:
+    """Two that are near each other by the new gap would come out apart, and what was not counted would be missing."""
+    asked: dict[str, Any] = {"gap": "1s", "keys": ["key"], "aggregate": {"n": "count()"}}
+    before = SessionWindow(**asked)
+    state, _ = before.step(before.initial(PLACE), inbox(1, rows_at(1), 0))
+    tables = before.freeze(state)()
+    assert len(before.restore(PLACE, tables).open.all()) == 1
+    with pytest.raises(SpecError, match="has changed, and sessions are open") as caught:
+        SessionWindow(**asked | changed).restore(PLACE, tables)
+    assert caught.value.field == field
