@@ -95,13 +95,15 @@ class Schedule:
         )
         return made if made.allowed else plain
 
+    def plain(self) -> Schedule:
+        """The same faults on the topology as it is where nothing else is drawn."""
+        return Schedule(self.seed, self.faults, self.nodes, self.coordinators, self.batches, cpu=self.cpu)
+
     def in_arrival(self) -> Schedule:
-        """The same, with input in the order of its arrival.  No checkpoint is damaged then, as outputs would wait for a
+        """The same faults with input in the order of its arrival; no checkpoint is damaged, as outputs would wait for a
         person."""
         kept = tuple(fault for fault in self.faults if fault.kind != "state-torn")
-        return Schedule(
-            self.seed, kept, self.nodes, self.coordinators, self.batches, cpu=self.cpu, order="arrival"
-        )
+        return replace(self.plain(), faults=kept, order="arrival")
 
     @property
     def resource(self) -> StreamTopology:

@@ -78,11 +78,18 @@ def parse_aggregates(forms: Mapping[str, str], field: str = "aggregate") -> tupl
     return tuple(parsed)
 
 
-def require_other_names(aggregates: Sequence[Aggregate], keys: Collection[str]) -> None:
-    """SpecError for an aggregate that is named as a key column is."""
+def require_other_names(
+    aggregates: Sequence[Aggregate], taken: Collection[str], of: str = "a key column"
+) -> None:
+    """SpecError for an aggregate that is named as something else is: one of `taken`, which are names `of` that."""
     for each in aggregates:
-        if each.name in keys:
-            raise SpecError(f"aggregate.{each.name}", "is the name of a key column")
+        if each.name in taken:
+            raise SpecError(f"aggregate.{each.name}", f"is the name of {of}")
+
+
+def accumulators_of(aggregates: Sequence[Aggregate]) -> tuple[str, ...]:
+    """Names of all arrays that are kept for these, each once; the first one counts rows."""
+    return tuple(dict.fromkeys([ROWS, *(name for each in aggregates for name in each.accumulators)]))
 
 
 def require_columns(columns: Columns, aggregates: Sequence[Aggregate]) -> None:

@@ -99,9 +99,8 @@ class Deduplicate(PagedOperator):
         of_key[codes[first]] = when[first]
         rest = rows[np.abs(when[rows] - of_key[codes[rows]]) > self.within]
         more = []
-        seen: dict[
-            int, list[int]
-        ] = {}  # one by one, as each depends on those before: few, where `within` is long
+        seen = dict[int, list[int]]()
+        # one by one, as each depends on those before; where `within` is long these are few
         for row, code, time in zip(rest.tolist(), codes[rest].tolist(), when[rest].tolist(), strict=True):
             others = seen.setdefault(code, [])
             after = bisect_left(others, time - self.within)
@@ -147,9 +146,8 @@ def _near(held_by: Ints, held_at: Ints, owners: Ints, when: Ints, within: int) -
         )
     )
     is_row = every >= len(keys)
-    before = np.empty(
-        len(owners), np.int64
-    )  # of each row: the number of the last one at or before it, by key and time
+    # of each row: the number of the last one that is held at or before it, by key and time
+    before = np.empty(len(owners), np.int64)
     before[every[is_row] - len(keys)] = np.cumsum(~is_row)[is_row] - 1
     for step in (0, 1):
         at = np.clip(before + step, 0, len(keys) - 1)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from reprise.spark_jobs.contract import Columns, Inbox, Place, Tables
 from reprise.spark_jobs.operators import slots as slotted
 from reprise.spark_jobs.operators.aggregates import (
-    ROWS,
+    accumulators_of,
     parse_aggregates,
     partials,
     require_columns,
@@ -50,7 +50,7 @@ class KeyedAggregate(PagedOperator, KeySlots):
         self.keys = names(keys, "keys")
         self.aggregates = parse_aggregates(aggregate)
         require_other_names(self.aggregates, self.keys)
-        self._names = tuple(dict.fromkeys([ROWS, *(n for a in self.aggregates for n in a.accumulators)]))
+        self._names = accumulators_of(self.aggregates)
 
     def output_columns(self, inputs: Mapping[str, Columns]) -> Columns:
         columns = merged(inputs)

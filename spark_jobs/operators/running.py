@@ -16,11 +16,12 @@ from reprise.spark_jobs.contract import Columns, Inbox, Kind, Place, Tables
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators import slots as slotted
 from reprise.spark_jobs.operators.aggregates import (
-    ROWS,
+    accumulators_of,
     combine,
     parse_aggregates,
     partials,
     require_columns,
+    require_other_names,
     running,
 )
 from reprise.spark_jobs.operators.batch_windows import parse_windows, stored_window
@@ -70,13 +71,11 @@ class RunningAggregate(PagedOperator):
             self.kind = Kind.CONVERGENT
         self._head = WINDOW if self.windows else ()
         taken = {*self._head, *self.keys}
-        for each in self.aggregates:
-            if each.name in taken:
-                raise SpecError(f"aggregate.{each.name}", "is the name of another output column")
+        require_other_names(self.aggregates, taken, "another output column")
         for name in self.keep:
             if name in taken | {a.name for a in self.aggregates}:
                 raise SpecError("keep", f"{name!r} is the name of another output column")
-        self._names = tuple(dict.fromkeys([ROWS, *(n for a in self.aggregates for n in a.accumulators)]))
+        self._names = accumulators_of(self.aggregates)
 
     def oldest_needed(self, batch: int) -> int | None:
         """See `Operator.oldest_needed`: the first batch of the window."""

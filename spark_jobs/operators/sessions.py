@@ -17,12 +17,13 @@ import pyarrow as pa
 from reprise.spark_jobs.contract import LATE_ROWS, Columns, Inbox, Place, Tables
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators.aggregates import (
-    ROWS,
     Partials,
+    accumulators_of,
     combine,
     parse_aggregates,
     partials,
     require_columns,
+    require_other_names,
 )
 from reprise.spark_jobs.operators.entries import Entries
 from reprise.spark_jobs.operators.frames import Ints, in_time, inbox_table, later, one_row, rows, times
@@ -82,10 +83,8 @@ class SessionWindow(PagedOperator):
         if taken := [name for name in self.keys if name in shown]:
             raise SpecError("keys", f"{taken[0]!r} is the name of another output column; rename it before")
         own = {*shown, *self.keys}
-        for each in self.aggregates:
-            if each.name in own:
-                raise SpecError(f"aggregate.{each.name}", "is the name of another output column")
-        self._names = tuple(dict.fromkeys([ROWS, *(n for a in self.aggregates for n in a.accumulators)]))
+        require_other_names(self.aggregates, own, "another output column")
+        self._names = accumulators_of(self.aggregates)
 
     def output_columns(self, inputs: Mapping[str, Columns]) -> Columns:
         columns = merged(inputs)

@@ -20,11 +20,12 @@ from reprise.spark_jobs.contract import LATE_ROWS, Columns, Inbox, Place, Tables
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators import slots as slotted
 from reprise.spark_jobs.operators.aggregates import (
-    ROWS,
     Partials,
+    accumulators_of,
     parse_aggregates,
     partials,
     require_columns,
+    require_other_names,
 )
 from reprise.spark_jobs.operators.frames import (
     END_OF_TIME,
@@ -85,10 +86,8 @@ class SlidingWindow(PagedOperator, WindowSlots):
         self.lateness = duration_us(lateness, "lateness", least=0)
         self.updates = choice(emit, "emit", ("final", "updates")) == "updates"
         own = {"window", "window_start", "window_end", "time", *self.keys}
-        for each in self.aggregates:
-            if each.name in own:
-                raise SpecError(f"aggregate.{each.name}", "is the name of another output column")
-        self._names = tuple(dict.fromkeys([ROWS, *(n for a in self.aggregates for n in a.accumulators)]))
+        require_other_names(self.aggregates, own, "another output column")
+        self._names = accumulators_of(self.aggregates)
 
     def output_columns(self, inputs: Mapping[str, Columns]) -> Columns:
         columns = merged(inputs)

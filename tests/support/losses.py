@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from reprise.spark_jobs.engine.chain import ChainError
 from tests.support.local_engine import World, tick
@@ -41,3 +42,49 @@ def lose_a_node_or_everything(world: World, dice: random.Random) -> None:
         world.nodes.lose(*world.nodes.hosts)
         world.driver()
         world.engine.begin(world.engine.punctuations.newest)
+
+
+def lose_nodes_at_any_moment(
+    world: World,
+    dice: random.Random,
+    back: Callable[[World], object],
+    restore: Callable[[Sequence[str]], object],
+    afterwards: Callable[[], object] = lambda: None,
+) -> None:
+    """Nodes, jobs and drivers are lost at any stage, and what was shown is not changed.
+
+    `back`: takes everything back; `restore`: plans for what failed, on these nodes that live; `afterwards`: each time.
+    """
+    fresh = (f"n{number}" for number in itertools.count())
+    shown: dict[str, bytes] = {}
+
+    def fails(_job: int, _stage: int, _slot: int) -> None:
+        if dice.random() < 0.02:
+            raise ChainError("power cut")
+
+    world.nodes.interrupt = fails
+    for _ in range(dice.randint(3, 6)):
+        tick(world, dice.randint(1, 12))
+        if world.engine.done:
+            break
+        lost = dice.sample(sorted(world.nodes.hosts), dice.choice([1, 1, 1, 2]))
+        world.nodes.lose(*lost)
+        world.nodes.start(*(next(fresh) for _ in lost))
+        tick(world, dice.randint(0, 3))
+        living = sorted(world.nodes.hosts)
+        kind = dice.random()
+        if kind < 0.12:
+            newest = world.engine.punctuations.newest
+            world.driver()
+            world.engine.begin(newest)
+            world.want(dice.randint(1, 3), newest, world.spread(*living), retain=True)
+        elif kind < 0.24 or world.engine.gaps:
+            back(world)
+        else:
+            restore(living)
+        now = world.output()
+        assert {name: now[name] for name in shown} == shown
+        shown = now
+        afterwards()
+    world.nodes.interrupt = lambda *_: None
+    tick(world, 1)

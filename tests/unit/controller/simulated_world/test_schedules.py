@@ -89,10 +89,8 @@ def test_nothing_breaks_in_many(seed: int) -> None:
              *(pytest.param(s, marks=pytest.mark.soak) for s in range(4000, 4300))],
 )  # fmt: skip
 def test_nothing_breaks_with_standbys(seed: int) -> None:
-    plain = replace(
-        Schedule.of(seed), checkpoint="", recovery="", feedback=False, order="aligned"
-    )  # the others refuse standbys
-    holds(replace(plain, availability=("active-standby", "passive-standby")[seed % 2]))
+    """On the plain topology: the others refuse them."""
+    holds(replace(Schedule.of(seed).plain(), availability=("active-standby", "passive-standby")[seed % 2]))
 
 
 @pytest.mark.parametrize("availability", ["active-standby", "passive-standby"])
@@ -108,10 +106,8 @@ def test_a_standby_is_promoted_by_the_coordinator_and_nothing_goes_back(availabi
              *(pytest.param(s, marks=pytest.mark.soak) for s in range(5000, 5300))],
 )  # fmt: skip
 def test_nothing_breaks_with_upstream_backup(seed: int) -> None:
-    plain = replace(
-        Schedule.of(seed), checkpoint="", recovery="", feedback=False, order="aligned"
-    )  # the others refuse it
-    holds(replace(plain, availability="upstream-backup"))
+    """On the plain topology: the others refuse it."""
+    holds(replace(Schedule.of(seed).plain(), availability="upstream-backup"))
 
 
 def test_a_lost_partition_is_fed_again_by_what_the_coordinator_plans() -> None:

@@ -5,14 +5,13 @@ trouble with it touches the partition."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from reprise.algorithms.failure import FailureKind
-from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.errors import SinkError
 from reprise.spark_jobs.node import deltas
@@ -24,6 +23,7 @@ from reprise.spark_jobs.operators import RunningAggregate
 from reprise.spark_jobs.sinks import FileSink
 from tests.support.hashtags import WITH_STANDBYS
 from tests.support.local_engine import World, past, tick
+from tests.support.losses import lose_nodes_at_any_moment
 from tests.unit.spark_jobs.engine import test_standbys as active
 from tests.unit.spark_jobs.engine.test_standbys import (
     AT,
@@ -536,37 +536,10 @@ def test_nodes_are_lost_at_any_moment(
     """Nodes, jobs and drivers are lost at any stage, plans come early and late, and some take everything back."""
     rng = random.Random(seed)
     world = world_of(tmp_path, text=text)
-    fresh = iter(f"n{i}" for i in range(100))
-    shown: Expected = {}
 
-    def fails(job: int, stage: int, slot: int) -> None:
-        if rng.random() < 0.02:
-            raise ChainError("power cut")
+    def planned(living: Sequence[str]) -> None:
+        recover(world, {p: rng.choice(living) for p in STANDBYS} if rng.random() < 0.6 else None)
 
-    world.nodes.interrupt = fails
-    for _ in range(rng.randint(3, 6)):
-        tick(world, rng.randint(1, 12))
-        if world.engine.done:
-            break
-        lost = rng.sample(sorted(world.nodes.hosts), rng.choice([1, 1, 1, 2]))
-        world.nodes.lose(*lost)
-        world.nodes.start(*(next(fresh) for _ in lost))
-        tick(world, rng.randint(0, 3))
-        living = sorted(world.nodes.hosts)
-        kind = rng.random()
-        if kind < 0.12:
-            newest = world.engine.punctuations.newest
-            world.driver()
-            world.engine.begin(newest)
-            world.want(rng.randint(1, 3), newest, world.spread(*living), retain=True)
-        elif kind < 0.24 or world.engine.gaps:
-            back(world)
-        else:
-            recover(world, {p: rng.choice(living) for p in STANDBYS} if rng.random() < 0.6 else None)
-        now = world.output()
-        assert {n: now[n] for n in shown} == shown
-        shown = now
-    world.nodes.interrupt = lambda *_: None
-    tick(world, 1)
+    lose_nodes_at_any_moment(world, rng, back, planned)
     recover(world)
     finish(world, expected)

@@ -26,6 +26,7 @@ from reprise.spark_jobs.state.snapshot import StateFile
 from reprise.spark_jobs.topology import load_text, make_operator
 from tests.support.hashtags import SKIPPED
 from tests.support.local_engine import World, past, tick
+from tests.support.losses import lose_nodes_at_any_moment
 
 NODES = ("a", "b", "c", "d")
 AT = {
@@ -542,43 +543,14 @@ def test_nodes_are_lost_at_any_moment(
     changes = {f"operators[{name}].availability": "upstream-backup" for name in names}
     memory = {"recovery.bufferMemory": "8Ki"} if rng.random() < 0.4 else {}
     world = world_of(tmp_path, changes | memory)
-    fresh = iter(f"n{i}" for i in range(100))
-    shown: dict[str, bytes] = {}
 
-    def fails(job: int, stage: int, slot: int) -> None:
-        if rng.random() < 0.02:
-            raise ChainError("power cut")
-
-    world.nodes.interrupt = fails
-    for _ in range(rng.randint(3, 6)):
-        tick(world, rng.randint(1, 12))
-        if world.engine.done:
-            break
-        lost = rng.sample(sorted(world.nodes.hosts), rng.choice([1, 1, 1, 2]))
-        world.nodes.lose(*lost)
-        world.nodes.start(*(next(fresh) for _ in lost))
-        tick(world, rng.randint(0, 3))
-        living = sorted(world.nodes.hosts)
-        kind = rng.random()
-        if kind < 0.12:
-            newest = world.engine.punctuations.newest
-            world.driver()
-            world.engine.begin(newest)
-            world.want(rng.randint(1, 3), newest, world.spread(*living), retain=True)
-        elif kind < 0.24 or world.engine.gaps:
-            back(world)
-        else:
-            restore(world, *rng.sample(living, 3))
-        now = world.output()
-        assert {n: now[n] for n in shown} == shown
-        shown = now
+    def asked_again() -> None:
         if rng.random() < 0.5:
-            world.want(
-                world.engine.desired.generation,
-                world.engine.punctuations.newest,
-                world.engine.desired.assignment,
-            )
-    world.nodes.interrupt = lambda *_: None
-    tick(world, 1)
+            desired = world.engine.desired
+            world.want(desired.generation, world.engine.punctuations.newest, desired.assignment)
+
+    lose_nodes_at_any_moment(
+        world, rng, back, lambda living: restore(world, *rng.sample(living, 3)), asked_again
+    )
     restore(world, *world.nodes.living())
     finish(world, expected)
