@@ -147,9 +147,14 @@ class Watched:
 
     def signal(self, module: str, number: signal.Signals) -> None:
         """To the run's process of this module, which is a child of the test's own process."""
-        (found,) = [
-            child
-            for child in psutil.Process().children()
-            if child.cmdline()[:3] == [sys.executable, "-m", module]
-        ]
+        command = [sys.executable, "-m", module]
+        (found,) = [child for child in psutil.Process().children() if _command_of(child)[:3] == command]
         found.send_signal(number)
+
+
+def _command_of(process: psutil.Process) -> list[str]:
+    """Nothing of one that has ended, also where nobody has waited for it yet, as with nodes that were just killed."""
+    try:
+        return list(process.cmdline())
+    except psutil.NoSuchProcess:  # also what a zombie raises
+        return []
