@@ -11,6 +11,10 @@ export PYTHONDONTWRITEBYTECODE :=
 # for a server, a session or a batch for much of its time.
 WITHOUT_CONTROL_PLANE := tests/unit tests/kafka
 
+# Tests that start no cluster write many thousand small files.  They are in memory where 1 GiB is free there, which saves a fifth
+# of the time.
+IN_MEMORY := $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 1048576 { print "PYTEST_DEBUG_TEMPROOT=/dev/shm" }')
+
 .PHONY: help setup lock sbom wheel demo demo-kafka test test-fast test-soak mutants control-plane lint generate \
 	bench-recovery bench-checkpoints bench-calm bench-notice bench-node-start bench-overhead bench-pace bench-width \
 	bench-exchange bench-planners bench-kafka bench-protocols bench-state bench-transfers bench-windows bench-ha-model \
@@ -53,13 +57,13 @@ lint: setup  ## style, types and layers
 # A file is one worker's: fault-free outputs that its tests are compared with are made once and not once a worker.  Three
 # workers on two cores, as one that waits leaves room for the others.
 test-fast: lint  ## lint and the tests that start no cluster; a quarter of the examples of each property
-	REPRISE_TEST_EXAMPLES=0.25 $(BIN)/python -m pytest -q -n 3 --dist loadfile -m "not slow and not soak and not wide"
+	$(IN_MEMORY) REPRISE_TEST_EXAMPLES=0.25 $(BIN)/python -m pytest -q -n 3 --dist loadfile -m "not slow and not soak and not wide"
 
 control-plane: setup  ## start to build Kubernetes' own servers in the background (once a machine, 15 CPU minutes)
 	$(BIN)/python -m tests.kubernetes.build --background
 
 test: control-plane lint  ## lint and all kinds of tests, on real Spark, ZooKeeper, nodes and a Kubernetes API server
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow and not soak"
+	$(IN_MEMORY) $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow and not soak"
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "slow and not soak" --durations=25 $(WITHOUT_CONTROL_PLANE)
 	$(BIN)/python -m tests.kubernetes.build   # waits for the build in the background, or says what is missing
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "slow and not soak" --durations=25 $(WITHOUT_CONTROL_PLANE:%=--ignore=%)

@@ -18,6 +18,7 @@ from reprise.algorithms.failure import Failure, FailureKind
 from reprise.controller.zookeeper import membership, paths
 from reprise.controller.zookeeper.client import make_client
 from reprise.controller.zookeeper.node_record import NodeRecord, encode_node
+from reprise.controller.zookeeper.process_records import encode_owner
 from reprise.controller.zookeeper.records import (
     CheckpointRecord,
     encode_checkpoint,
@@ -130,7 +131,7 @@ class Drivers:
         answers = [
             self._client.create_async(f"{root}/{name}", data)
             for name, data in (
-                (paths.OWNER, member.uid.encode()), (membership.FOLDER, b""), *((f, b"") for f in paths.FOLDERS),
+                (paths.OWNER, encode_owner(member.uid)), (membership.FOLDER, b""), *((f, b"") for f in paths.FOLDERS),
                 *((f"{membership.FOLDER}/{pod}", membership.joined()) for pod in pods),
                 _checkpoint(FIRST), (paths.DESIRED, encode_desired(desired)),
                 (paths.PROGRESS, driver.report()), (paths.STATS, statistics(member, 0)),

@@ -34,7 +34,14 @@ from reprise.controller.zookeeper.errors import (
 from reprise.controller.zookeeper.node_record import absence_counts_after_s
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.observer import Observer
-from reprise.controller.zookeeper.process_records import Spec, encode_drain, encode_spec, parse_spec
+from reprise.controller.zookeeper.process_records import (
+    Spec,
+    encode_drain,
+    encode_owner,
+    encode_spec,
+    parse_owner,
+    parse_spec,
+)
 from reprise.controller.zookeeper.session import SessionState, Stat, ZooKeeperSession
 from reprise.controller.zookeeper.znode import check, pack
 from reprise.scheduler import Decision, Snapshot
@@ -123,13 +130,13 @@ class Records:
         try:
             self._client.ensure_path(self.root)
             found = self._get(path)
-            if found is not None and found[0].decode() != self._uid:
-                log.info("event=records-removed root=%s uid=%s", self.root, found[0].decode())
+            if found is not None and (uid := parse_owner(found[0])) != self._uid:
+                log.info("event=records-removed root=%s uid=%s", self.root, uid)
                 self._remove_all()
                 self._client.ensure_path(self.root)
                 found = None
             if found is None:
-                self._client.create(path, self._uid.encode())
+                self._client.create(path, encode_owner(self._uid))
             self._client.ensure_path(f"{self.root}/{membership.FOLDER}")
         except ClientError as error:
             raise SessionError(f"{self.root}: {error!r}") from error
@@ -142,7 +149,7 @@ class Records:
             raise SessionError(f"{self.root}: not removed, no connection")
         try:
             found = self._get(f"{self.root}/{paths.OWNER}")
-            if found is not None and found[0].decode() == self._uid:
+            if found is not None and parse_owner(found[0]) == self._uid:
                 self._remove_all()
         except NoNodeError:
             return

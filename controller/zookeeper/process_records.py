@@ -98,6 +98,16 @@ def parse_drain(raw: bytes, path: str = paths.DRAIN) -> str:
     return loads(raw, path).text("driver")
 
 
+def encode_owner(uid: str) -> bytes:
+    """`owner`: the uid of the StreamTopology that the records belong to."""
+    return uid.encode()
+
+
+def parse_owner(raw: bytes, path: str = paths.OWNER) -> str:
+    """What is no text is nobody's uid, and says so: the records are then another's, which is what they are."""
+    return raw.decode(errors="replace")
+
+
 def encode_paused(paused: bool) -> bytes:
     return json.dumps(paused).encode()
 

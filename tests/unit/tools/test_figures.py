@@ -62,6 +62,7 @@ def test_a_circle_is_found_and_imports_for_types_are_none() -> None:
     assert cycles(files) == [("top.a", "top.b", "top.c")]
 
 
+@pytest.mark.slow
 def test_the_page_has_every_figure_that_is_counted() -> None:
     page = (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1].strip() for line in page.splitlines() if line.startswith("| ")][1:]

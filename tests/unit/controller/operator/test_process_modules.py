@@ -39,6 +39,7 @@ def test_no_cluster_of_one_machine_no_faults_and_no_plots_are_loaded_where_decis
     unwanted = (
         "reprise.controller.cli",
         "reprise.controller.local",
+        "reprise.controller.simulated_world",
         "matplotlib",
         "pyspark",
         "rich",

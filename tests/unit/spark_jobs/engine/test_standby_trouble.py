@@ -40,6 +40,7 @@ def with_checkpoint(folder: Path) -> World:
     return world
 
 
+@pytest.mark.slow
 def test_a_standby_that_raises_begins_anew_after_pauses_that_grow(tmp_path: Path) -> None:
     world = world_of(tmp_path, {"count.0": "d"}, OFTEN)
     installed, begun, now = Preparing.installed, list[float](), [1000.0]
