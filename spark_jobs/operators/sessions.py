@@ -148,12 +148,14 @@ class SessionWindow(PagedOperator):
         heads = np.flatnonzero(begins)
         number = np.cumsum(begins) - 1
         nth = np.arange(len(order)) - heads[number]
+        by_nth = np.argsort(nth, kind="stable")
+        ends = np.cumsum(np.bincount(nth))
         values = {}
         for name, fresh in new.values.items():
             every = np.concatenate([before.values.get(name, fresh[:0]), fresh])[order]
             found = every[heads]
-            for n in range(1, int(nth.max()) + 1):
-                at = np.flatnonzero(nth == n)
+            for n in range(1, len(ends)):
+                at = by_nth[ends[n - 1] : ends[n]]
                 found[number[at]] = combine(name, found[number[at]], every[at])
             values[name] = found
         return _Sessions(owner[heads], first[heads], np.maximum.reduceat(last, heads), values)

@@ -28,8 +28,9 @@ class Timers:
     __slots__ = ("_next", "_pending", "_queue")
 
     def __init__(self) -> None:
-        self._pending: dict[tuple[Any, int], int] = {}
-        """Key and time of each timer, and its number in the order in which they were set."""
+        self._pending: dict[tuple[str, int], tuple[int, Any]] = {}
+        """Of each timer by key, written out as True and 1 are two keys, and time: its number in the order in which they were
+        set, and the key."""
         self._queue: list[tuple[int, int, Any]] = []
         """A heap of time, number and key, also of timers that were cancelled since."""
         self._next = 0
@@ -47,16 +48,16 @@ class Timers:
             raise TypeError(f"the time of a timer must be an int, not {type(time).__name__}")
         if not -_LIMIT <= time < _LIMIT:
             raise ValueError(f"{time} is no time in 64 bits")
-        if (key, time) not in self._pending:
-            self._pending[key, time] = self._next
+        if (repr(key), time) not in self._pending:
+            self._pending[repr(key), time] = self._next, key
             heapq.heappush(self._queue, (time, self._next, key))
             self._next += 1
 
     def cancel(self, key: Any, time: int) -> None:
         """Do not wait for this time any more, where it was waited for."""
-        self._pending.pop((key, time), None)
+        self._pending.pop((repr(key), time), None)
         if len(self._queue) > 2 * len(self._pending) + _SPARE:
-            self._queue = [(at, number, each) for (each, at), number in self._pending.items()]
+            self._queue = [(at, number, each) for (_, at), (number, each) in self._pending.items()]
             heapq.heapify(self._queue)
 
     def due(self, watermark: int | None) -> list[tuple[int, Any]]:
@@ -67,18 +68,19 @@ class Timers:
         found = []
         while self._queue and watermark is not None and self._queue[0][0] <= watermark:
             time, number, key = heapq.heappop(self._queue)
-            if self._pending.get((key, time)) == number:
-                del self._pending[key, time]
+            named = repr(key), time
+            if self._pending.get(named, (None,))[0] == number:
+                del self._pending[named]
                 found.append((time, key))
         return found
 
     def freeze(self) -> Callable[[], pa.Table]:
         """A function that gives the timers as a table, as of now, in the order in which they were set."""
-        pending = list(self._pending)
+        pending = [(time, key) for (_, time), (_, key) in self._pending.items()]
 
         def encode() -> pa.Table:
-            keys = [json.dumps(key) for key, _ in pending]
-            times = [time for _, time in pending]
+            keys = [json.dumps(key) for _, key in pending]
+            times = [time for time, _ in pending]
             return pa.table({"time": pa.array(times, pa.int64()), "key": pa.array(keys, pa.string())})
 
         return encode

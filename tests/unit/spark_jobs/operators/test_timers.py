@@ -85,6 +85,16 @@ def test_a_timer_that_is_set_again_fires_after_those_that_were_set_meanwhile() -
     assert again(timers).due(5) == timers.due(5) == [(5, "b"), (5, "a")]
 
 
+def test_a_truth_value_and_a_number_are_two_keys() -> None:
+    """They are equal in Python, and two values in the stored state, where one of them would come back as the other."""
+    timers = Timers()
+    for key in (1, True, ("a", 0), ("a", False)):
+        timers.set(key, 5)
+    timers.cancel(True, 5)
+    fired = again(timers).due(5)
+    assert [(time, repr(key)) for time, key in fired] == [(5, "1"), (5, "('a', 0)"), (5, "('a', False)")]
+
+
 def test_what_was_frozen_does_not_change() -> None:
     timers = Timers()
     timers.set("a", 5)
