@@ -69,8 +69,9 @@ test: control-plane lint  ## lint and all kinds of tests, on real Spark, ZooKeep
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "slow and not soak" --durations=25 $(WITHOUT_CONTROL_PLANE:%=--ignore=%)
 
 test-soak: setup  ## the whole fault matrix and all random schedules
+	$(IN_MEMORY) $(BIN)/python -m pytest -q -n 2 --dist load -m soak --durations=30 tests/unit
 	$(BIN)/python -m tests.kubernetes.build
-	$(BIN)/python -m pytest -q -m soak --durations=30
+	$(BIN)/python -m pytest -q -m soak --durations=30 --ignore=tests/unit
 
 mutants: setup  ## which changes of the code no test notices (hours; OF="reprise.scheduler.costs*" takes a part)
 	$(BIN)/mutmut run $(OF)

@@ -82,7 +82,7 @@ def test_from_the_wheel_to_ones_own_topology_that_loses_half_of_its_nodes(newcom
     again = newcomer.run("reprise", "init")
     assert (again.returncode, "already" in again.stderr) == (2, True)
 
-    rate = ("--set", "sources[tweets].with.batches=30")
+    rate = ("--set", "sources[tweets].with.batches=60")
     told = newcomer.says("reprise", "up", "--kill", "2", "--no-web", *rate, seconds=300)
     assert "done" in told
     out = newcomer.work / "out" / "run-1"
@@ -92,7 +92,7 @@ def test_from_the_wheel_to_ones_own_topology_that_loses_half_of_its_nodes(newcom
     assert [action["action"] for action in json.loads((out / "run.json").read_text())["actions"]].count(
         "kill"
     ) == 1
-    assert "identical: 124 pieces" in newcomer.says("reprise", "verify", "--out", "out/run-1")
+    assert "identical: 244 pieces" in newcomer.says("reprise", "verify", "--out", "out/run-1")
     history = newcomer.says("reprise", "history", "--out", "out/run-1")
     assert report["timeline"]
     assert all(line["what"] in history for line in report["timeline"])
