@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from reprise.spark_jobs.topology import kubernetes as pods
 from reprise.spark_jobs.topology.limits import MAX_PARTITIONS
 
 
@@ -42,6 +43,26 @@ def _same_partitions(part: str, one: str, what: str) -> Rule:
         f"names and parallelism of {part} are immutable while the topology is running: {what} kept by partition; "
         "delete it and create it anew",
     )
+
+
+def _no_names_of_others(part: str, prefixes: tuple[str, ...], reason: str) -> Rule:
+    found = " || ".join(f"name.startsWith('{prefix}')" for prefix in prefixes)
+    return Rule(f"!has(self.{part}) || self.{part}.all(name, !({found}))", f"{part}: a name {reason}")
+
+
+_NAMES_OF_PODS = (
+    _no_names_of_others("labels", pods.RESERVED_LABELS, pods.LABELS_OF_OTHERS),
+    _no_names_of_others("annotations", pods.RESERVED_ANNOTATIONS, pods.ANNOTATIONS_OF_OTHERS),
+)
+_VARIABLES = (
+    Rule("has(self.value) != has(self.valueFrom)", pods.ONE_VALUE),
+    Rule(f"!self.name.matches('{pods.RESERVED_VARIABLES}')", f"a name {pods.VARIABLE_OF_OTHERS}"),
+)
+_TOLERATIONS = (
+    Rule("has(self.key) || self.operator == 'Exists'", "without `key` the operator must be Exists"),
+    Rule("!has(self.value) || self.operator == 'Equal'", "`value` goes with the operator Equal only"),
+)
+_PODS = ("spec.kubernetes", "spec.kubernetes.driver", "spec.kubernetes.executor")
 
 
 TOPOLOGY: dict[str, tuple[Rule, ...]] = {
@@ -114,15 +135,12 @@ TOPOLOGY: dict[str, tuple[Rule, ...]] = {
             "give only one of `interval` and `everyBatches`",
         ),
     ),
-    "spec.kubernetes.tolerations[]": (
-        Rule(
-            "has(self.key) || self.operator == 'Exists'",
-            "without `key` the operator must be Exists",
-        ),
-        Rule(
-            "!has(self.value) || self.operator == 'Equal'",
-            "`value` goes with the operator Equal only",
-        ),
+    **dict.fromkeys(_PODS, _NAMES_OF_PODS),
+    **{f"{part}.env[]": _VARIABLES for part in _PODS},
+    **{f"{part}.tolerations[]": _TOLERATIONS for part in _PODS},
+    "spec.kubernetes.volumes[]": (
+        Rule("has(self.claim) != has(self.secret)", pods.ONE_VOLUME),
+        Rule(f"!self.mountPath.matches('{pods.RESERVED_PATHS}')", f"mountPath {pods.PATH_OF_OTHERS}"),
     ),
 }
 
@@ -152,5 +170,6 @@ LIST_KEYS = {
     "spec.operators": ["name"],
     "spec.operators[].inputs": ["from"],
     "spec.kubernetes.volumes": ["mountPath"],
+    **{f"{part}.env": ["name"] for part in _PODS},
 }
 """Lists that merge by key, so that two field managers may own different items; keys are unique in them."""

@@ -9,10 +9,19 @@ from __future__ import annotations
 import os
 import sys
 
+from reprise.controller.agent import user_code
+from reprise.controller.errors import StartError
+
 
 def main() -> int:
     """Hands over to the process that was asked for."""
     role = sys.argv[1] if len(sys.argv) > 1 else ""
+    if role in ("driver", "executor"):
+        try:
+            user_code.take(os.environ)
+        except StartError as error:
+            print(f"refused: {error}", file=sys.stderr)
+            return 1
     if role == "executor":
         from reprise.controller.agent.pod_agent import main as executor
 

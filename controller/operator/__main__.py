@@ -155,6 +155,7 @@ def _settings(options: argparse.Namespace) -> OperatorSettings:
         own_secrets=_words(options.own_secrets), zk_keys=_zk_keys(),
         driver_account=options.driver_account, own_account=options.own_account,
         own_namespace=options.own_namespace, accounts=_words(options.accounts), secrets=_words(options.secrets),
+        config_maps=_words(options.config_maps),
         network_policies=options.network_policies,
         open_metrics=options.open_metrics,
         denied_egress=_words(options.denied_egress), api_ports=options.api_ports,
@@ -244,6 +245,10 @@ def _pod_options(add: _Add, base: OperatorSettings) -> None:
     add(
         "--secrets", default=",".join(base.secrets),
         help="Secrets that topologies may name, separated by commas; * for any part",
+    )  # fmt: skip
+    add(
+        "--config-maps", default=",".join(base.config_maps),
+        help="ConfigMaps that topologies may name as their code, separated by commas; * for any part",
     )  # fmt: skip
     add("--network-policies", action="store_true", help="make a NetworkPolicy for each topology")
     add("--open-metrics", action="store_true", help="let everybody scrape drivers (with --network-policies)")

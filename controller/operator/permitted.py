@@ -1,4 +1,4 @@
-"""What a spec may ask for where this operator works: namespaces, service accounts, Secrets, Spark properties.
+"""What a spec may ask for where this operator works: namespaces, service accounts, Secrets, ConfigMaps, Spark properties.
 
 Whoever may create a StreamTopology makes the operator's account create pods.  Without this list, "may create topologies"
 would mean "may use every account and read every Secret of the namespace".  What it cannot do is bind the code of a
@@ -11,7 +11,10 @@ asked for: a driver there could end the operator, or take its account through a 
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
+from typing import Any
 
 from reprise.controller.operator.pods import zk_mounts
 from reprise.controller.operator.settings import OperatorSettings
@@ -28,6 +31,19 @@ _PROPERTIES = (
     ("spark.kubernetes.*podtemplate*", "describes pods; use kubernetes"),
     ("spark.kubernetes.kerberos*", "names a Secret; use kubernetes.secrets"),
     ("spark.kubernetes.*pullsecrets", "names a Secret; use kubernetes.imagePullSecrets"),
+    (
+        "spark.kubernetes.executor.container.image",
+        "names an image; use kubernetes.image, which driver and executors share",
+    ),
+    (
+        "spark.kubernetes.executor.label.*",
+        "names a label of pods; use labels of kubernetes or kubernetes.executor",
+    ),
+    (
+        "spark.kubernetes.executor.annotation.*",
+        "names an annotation of pods; use annotations of kubernetes or kubernetes.executor",
+    ),
+    ("spark.executorenv.*", "names a variable of pods; use env of kubernetes or kubernetes.executor"),
 )
 """Ways round the fields below, in small letters; all else that a property says concerns the topology alone."""
 
@@ -36,9 +52,9 @@ def permit(resource: StreamTopology, settings: OperatorSettings) -> None:
     """SpecError with field and reason for what it asks for and may not have."""
     _namespace(resource, settings)
     _account(resource, settings)
-    kubernetes = resource.kubernetes
-    _secrets("secrets", kubernetes.secrets, settings)
-    _secrets("imagePullSecrets", kubernetes.image_pull_secrets, settings)
+    for field, name in _secrets_named(json.loads(resource.document)["spec"]["kubernetes"]):
+        _secret(field, name, settings)
+    _code(resource, settings)
     _properties(resource)
 
 
@@ -63,17 +79,42 @@ def _account(resource: StreamTopology, settings: OperatorSettings) -> None:
         )
 
 
-def _secrets(part: str, names: tuple[str, ...], settings: OperatorSettings) -> None:
-    for index, name in enumerate(names):
-        if name in settings.own_secrets:
-            raise SpecError(f"spec.kubernetes.{part}[{index}]", f"{name!r} is the control plane's own")
-        if name == settings.zk_tls_secret or name.startswith(zk_mounts.PREFIX):
-            raise SpecError(f"spec.kubernetes.{part}[{index}]", f"{name!r} is for the way to ZooKeeper alone")
-        if not _among(name, settings.secrets):
-            raise SpecError(
-                f"spec.kubernetes.{part}[{index}]",
-                f"{name!r} is not among the Secrets that topologies may have ({_list(settings.secrets)})",
-            )
+def _secrets_named(kubernetes: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Field and name of each Secret."""
+    for part in ("secrets", "imagePullSecrets"):
+        for index, name in enumerate(kubernetes[part]):
+            yield f"spec.kubernetes.{part}[{index}]", name
+    for index, volume in enumerate(kubernetes["volumes"]):
+        if "secret" in volume:
+            yield f"spec.kubernetes.volumes[{index}].secret", volume["secret"]
+    for part, of in (
+        ("", kubernetes),
+        (".driver", kubernetes["driver"]),
+        (".executor", kubernetes["executor"]),
+    ):
+        for variable in of["env"]:
+            if "valueFrom" in variable:
+                field = f"spec.kubernetes{part}.env[{variable['name']}].valueFrom.secretKeyRef.name"
+                yield field, variable["valueFrom"]["secretKeyRef"]["name"]
+
+
+def _secret(field: str, name: str, settings: OperatorSettings) -> None:
+    if name in settings.own_secrets:
+        raise SpecError(field, f"{name!r} is the control plane's own")
+    if name == settings.zk_tls_secret or name.startswith(zk_mounts.PREFIX):
+        raise SpecError(field, f"{name!r} is for the way to ZooKeeper alone")
+    if not _among(name, settings.secrets):
+        allowed = _list(settings.secrets)
+        raise SpecError(field, f"{name!r} is not among the Secrets that topologies may have ({allowed})")
+
+
+def _code(resource: StreamTopology, settings: OperatorSettings) -> None:
+    code = resource.kubernetes.code
+    if code is not None and not _among(code.config_map, settings.config_maps):
+        raise SpecError(
+            "spec.kubernetes.code.configMap",
+            f"{code.config_map!r} is not among the ConfigMaps that topologies may have ({_list(settings.config_maps)})",
+        )
 
 
 def _properties(resource: StreamTopology) -> None:

@@ -71,6 +71,9 @@ class OperatorSettings:
     """Secrets that topologies may name, written the same way. Default by their names: the operator reads no Secret, so
     it sees no labels of theirs."""
 
+    config_maps: tuple[str, ...] = ("topology-*",)
+    """ConfigMaps that topologies may name as their code, written the same way."""
+
     network_policies: bool = False
     """Whether a NetworkPolicy is made for each topology (needs the right to). Default no, as the chart says it: with a
     network that enforces none it would promise what does not hold."""

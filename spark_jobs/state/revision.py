@@ -46,13 +46,27 @@ class RevisionError(CheckpointError):
 
 def revision_of(resource: StreamTopology, image: str = "") -> str:
     """The revision of all that determines what is in a batch's output, and where: sources, operators, sink location, the
-    order of input, image by its name.  Code that changes below the same class and image name is not seen.  The batch
-    interval only decides when."""
+    order of input, image by its name, and, where there is an image, what `kubernetes` brings into its pods beside.  Code
+    that changes below the same class and image name is not seen.  The batch interval only decides when."""
     spec = json.loads(resource.document)["spec"]
     parts = [_effective(spec.get(name)) for name in EFFECTIVE]
     if resource.arrival:  # else revisions are those of before there were orders
         parts.append("arrival")
+    if image:
+        parts += _brought(resource)
     return hashlib.sha256(json.dumps([*parts, image], sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _brought(resource: StreamTopology) -> list[Any]:
+    """The hash of code out of a ConfigMap, variables, and Secrets as files: what code in pods may read.  Nothing where there
+    is nothing, so that revisions are those of before there were such fields."""
+    kubernetes = resource.kubernetes
+    found: list[Any] = [] if kubernetes.code is None else [["code", kubernetes.code.sha256]]
+    for role, pod in (("driver", kubernetes.driver), ("executor", kubernetes.executor)):
+        variables = sorted((v.name, v.value, v.secret, v.key) for v in pod.env)
+        found += [[f"env of {role}", variables]] if variables else []
+    files = sorted((v.secret, v.mount_path) for v in kubernetes.volumes if v.secret)
+    return found + ([["files", files]] if files else [])
 
 
 def _effective(value: Any) -> Any:

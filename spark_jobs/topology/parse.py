@@ -18,6 +18,7 @@ from reprise.spark_jobs.errors import SpecError, raise_all
 from reprise.spark_jobs.topology import resource as r
 from reprise.spark_jobs.topology import schema as s
 from reprise.spark_jobs.topology.class_path import of_library
+from reprise.spark_jobs.topology.pod_settings import kubernetes_settings, other_disk
 from reprise.spark_jobs.topology.quantity import parse_bytes, parse_cpu, parse_duration
 
 STEP = re.compile(r"\[([^\]]+)\]|([^.\[\]]+)")
@@ -228,7 +229,7 @@ def _resource(model: s.StreamTopologyModel) -> r.StreamTopology:
         paused=spec.paused,
         upgrade=spec.upgrade,
         sink_location=spec.sink.location,
-        kubernetes=_kubernetes(spec),
+        kubernetes=kubernetes_settings(spec),
         document=json.dumps(model.model_dump(mode="json", by_alias=True, exclude_none=True), sort_keys=True),
     )
 
@@ -283,7 +284,7 @@ def _checkpoint(spec: s.SpecModel) -> r.CheckpointPolicy:
         standby=tuple(x.standby),
         local_copies_bytes=min(
             parse_bytes(x.local_copies),
-            2**63 if storage is None else max(0, parse_bytes(storage) - _other_disk(spec)),
+            2**63 if storage is None else max(0, parse_bytes(storage) - other_disk(spec)),
         ),
         protocol=x.protocol,
         log=x.log,
@@ -314,41 +315,4 @@ def _recovery(x: s.RecoveryModel) -> r.RecoveryPolicy:
         time_limit_s=parse_duration(x.time_limit),
         buffer_memory_bytes=parse_bytes(x.buffer_memory),
         buffer_disk_bytes=parse_bytes(x.buffer_disk),
-    )
-
-
-EXECUTOR_OVERHEAD = 768 << 20
-"""Bytes of an executor's pod beyond heap and buffers: Python worker, partition host, JVM."""
-EXECUTOR_DISK = 2 << 30
-"""Bytes that it may write beyond spilled buffers and copies of states: Spark's shuffle, logs."""
-
-
-def _other_disk(spec: s.SpecModel) -> int:
-    return parse_bytes(spec.recovery.buffer_disk) + EXECUTOR_DISK
-
-
-def _kubernetes(spec: s.SpecModel) -> r.KubernetesSettings:
-    x = spec.kubernetes
-    parts = parse_bytes(spec.spark.executor_memory) + parse_bytes(spec.recovery.buffer_memory)
-    memory = x.executor.memory
-    return r.KubernetesSettings(
-        image=x.image,
-        image_pull_policy=x.image_pull_policy,
-        image_pull_secrets=tuple(x.image_pull_secrets),
-        service_account=x.service_account,
-        priority_class=x.priority_class,
-        node_selector=dict(x.node_selector),
-        tolerations=tuple(r.Toleration(**t.model_dump()) for t in x.tolerations),
-        secrets=tuple(x.secrets),
-        volumes=tuple(r.Volume(v.claim, v.mount_path, v.read_only) for v in x.volumes),
-        driver_cpu_cores=parse_cpu(x.driver.cpu),
-        driver_memory_bytes=parse_bytes(x.driver.memory),
-        executor_memory_bytes=parts + EXECUTOR_OVERHEAD if memory is None else parse_bytes(memory),
-        driver_storage_bytes=parse_bytes(x.driver.storage),
-        executor_storage_bytes=(
-            _other_disk(spec) + parse_bytes(spec.checkpoint.local_copies)
-            if x.executor.storage is None
-            else parse_bytes(x.executor.storage)
-        ),
-        spread=x.executor.spread,
     )

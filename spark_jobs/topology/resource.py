@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from reprise.spark_jobs.topology.pods import KubernetesSettings
+
 
 class Mode(StrEnum):
     """How an edge spreads the rows of one upstream partition over the downstream operator's."""
@@ -241,47 +243,6 @@ class SparkSettings:
 class NodeSettings:
     count: int
     cpu_cores: float
-
-
-@dataclass(frozen=True, slots=True)
-class Toleration:
-    """The field as Kubernetes has it."""
-
-    key: str | None
-    operator: str
-    value: str | None
-    effect: str | None
-    toleration_seconds: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Volume:
-    claim: str
-    mount_path: str
-    read_only: bool
-
-
-@dataclass(frozen=True, slots=True)
-class KubernetesSettings:
-    """How pods look; field meanings in `kubernetes.KubernetesModel`."""
-
-    image: str | None
-    image_pull_policy: str
-    image_pull_secrets: tuple[str, ...]
-    service_account: str | None
-    priority_class: str | None
-    node_selector: Mapping[str, str]
-    tolerations: tuple[Toleration, ...]
-    secrets: tuple[str, ...]
-    volumes: tuple[Volume, ...]
-    driver_cpu_cores: float
-    driver_memory_bytes: int
-    executor_memory_bytes: int
-    """Of the pod: the JVM's heap is a part of it."""
-    driver_storage_bytes: int
-    executor_storage_bytes: int
-    """Most that a pod may write to its machine's disk."""
-    spread: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar
 
 from pydantic import (
     AfterValidator,
@@ -186,6 +186,9 @@ class Closed(BaseModel):
         extra="forbid", frozen=True, alias_generator=to_camel, use_attribute_docstrings=True
     )
 
+    not_taken: ClassVar[Mapping[str, str]] = {}
+    """Fields that people look for here and that are refused, with the reason."""
+
     @model_validator(mode="before")
     @classmethod
     def _known_fields(cls, value: Any) -> Any:
@@ -194,6 +197,8 @@ class Closed(BaseModel):
             for key in value:
                 if key not in known:
                     reason = f"unknown field {key!r}{nearest(str(key), known)}"
+                    if why := cls.not_taken.get(str(key)):
+                        reason = f"is not for a topology to say: {why}"
                     context = {"reason": reason, "field": str(key), "meant": closest(str(key), known) or ""}
                     raise PydanticCustomError("unknown_field", "{reason}", context)
         return value

@@ -71,6 +71,37 @@ INCIDENT_STATUS = incident_status(INCIDENT_RECORD, "good", PLAN_RECORD, {"count.
 PLAN = plan_object(PLAN_RECORD, REFERENCE, NAMESPACE, {"count.1": 7})
 
 
+_TERM = {"matchExpressions": [{"key": "pool", "operator": "NotIn", "values": ["slow"]}]}
+_POD = {
+    "labels": {"team": "a", "example.com/team": "b"},
+    "annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"},
+    "env": [
+        {"name": "LEVEL", "value": "3"},
+        {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "topology-a", "key": "token"}}},
+    ],
+    "nodeSelector": {"pool": "a"},
+    "tolerations": [{"key": "spot", "operator": "Exists"}],
+}
+_AFFINITY = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [_TERM]},
+        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 5, "preference": _TERM}],
+    }
+}
+PODS: Object = {
+    **_POD,
+    "code": {"configMap": "topology-code", "sha256": "0" * 64},
+    "securityContext": {"runAsUser": 7, "fsGroup": 8, "fsGroupChangePolicy": "OnRootMismatch"},
+    "volumes": [
+        {"claim": "data", "mountPath": "/data"},
+        {"secret": "topology-tls", "mountPath": "/etc/kafka"},
+    ],
+    "driver": {**_POD, "affinity": _AFFINITY},
+    "executor": {**_POD, "affinity": _AFFINITY, "topologySpreadConstraints": [{"topologyKey": "zone"}]},
+}
+"""All that a topology may say of its pods."""
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     name: str
@@ -174,6 +205,46 @@ MISTAKES = [
         at("kubernetes.tolerations", [{"value": "x"}]),
         offline=False,
     ),
+    _bad("label-of-ours", "pods are found", at("kubernetes.labels", {"reprise.dev/role": "x"})),
+    _bad("label-of-spark", "pods are found", at("kubernetes.executor", {"labels": {"spark-role": "x"}})),
+    _bad(
+        "annotation-of-ours",
+        "the operator's",
+        at("kubernetes.driver", {"annotations": {"reprise.dev/a": "x"}}),
+    ),
+    _bad(
+        "variable-of-ours",
+        "set by the operator",
+        at("kubernetes.env", [{"name": "PYTHONPATH", "value": "x"}]),
+    ),
+    _bad("variable-twice", "Duplicate value", at("kubernetes.env", [{"name": "A", "value": "x"}] * 2)),
+    _bad(
+        "two-values",
+        "one of `value` and `valueFrom`",
+        at(
+            "kubernetes.executor",
+            {"env": [{"name": "A", "value": "x", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]},
+        ),
+    ),
+    _bad("no-value", "one of `value` and `valueFrom`", at("kubernetes.driver", {"env": [{"name": "A"}]})),
+    _bad(
+        "two-volumes-in-one",
+        "one of `claim` and `secret`",
+        at("kubernetes.volumes", [{"claim": "a", "secret": "b", "mountPath": "/a"}]),
+    ),
+    _bad("volume-of-nothing", "one of `claim` and `secret`", at("kubernetes.volumes", [{"mountPath": "/a"}])),
+    _bad(
+        "volume-over-the-image",
+        "use another folder",
+        at("kubernetes.volumes", [{"claim": "a", "mountPath": "/opt/reprise/lib"}]),
+    ),
+    _bad(
+        "volume-over-it-by-a-detour",
+        "use another folder",
+        at("kubernetes.volumes", [{"claim": "a", "mountPath": "/data/../opt/reprise"}]),
+    ),
+    _bad("root", "greater than or equal to 1", at("kubernetes.securityContext", {"runAsUser": 0})),
+    _bad("no-hash", "should match", at("kubernetes.code", {"configMap": "topology-code", "sha256": "1"})),
     _bad("long-name", "", at(".metadata.name", "x" * 41)),
 ]
 GOOD = [
@@ -181,6 +252,7 @@ GOOD = [
     _bad("integer-cpu", "", at("nodes.cpu", 2)),
     _bad("small-cpu", "", at("nodes.cpu", "0.25")),
     _bad("days", "", at("recovery", {"window": "1d12h"})),
+    _bad("own-pods", "", at("kubernetes", PODS)),
     _bad("free-parameters", "", at(f"{PARSE}.with.where", "hashtags IS NOT NULL")),
 ]
 TRANSITIONS = [

@@ -75,8 +75,8 @@ class CapacityForecaster:
 def demand_of(resource: StreamTopology) -> Demand:
     """The requests of one executor: what the topology says, and what its Spark settings say on top."""
     kubernetes = resource.kubernetes
-    tolerated = frozenset(t.key or "*" for t in kubernetes.tolerations)
-    labels = dict(kubernetes.node_selector)
+    tolerated = frozenset(t.key or "*" for t in kubernetes.executor.tolerations)
+    labels = dict(kubernetes.executor.node_selector)
     for prefix in _SELECTORS:
         labels |= {k.removeprefix(prefix): v for k, v in resource.spark.conf.items() if k.startswith(prefix)}
     return Demand(milli_cpu(resource.nodes.cpu_cores), labels, tolerated, kubernetes.spread == "required")

@@ -17,12 +17,13 @@ from reprise.controller import logs
 from reprise.controller.agent.spark_secret import AUTHENTICATION
 from reprise.controller.crd.convert import TOPOLOGY_LABEL
 from reprise.controller.crd.crds import GROUP
-from reprise.controller.kubernetes.pods import LOST_TAINTS, ROLE_LABEL
-from reprise.controller.operator.pods import network_policy, zk_mounts
+from reprise.controller.kubernetes.pods import ROLE_LABEL
+from reprise.controller.operator.pods import network_policy, pod_template, zk_mounts
 from reprise.controller.operator.settings import OperatorSettings
 from reprise.controller.zookeeper.paths import root_of
 from reprise.spark_jobs.state.revision import revision_of
 from reprise.spark_jobs.topology import StreamTopology
+from reprise.spark_jobs.topology.pods import PodSettings
 
 REVISION = f"{GROUP}/revision"
 OUTPUT = f"{GROUP}/output-revision"
@@ -40,7 +41,6 @@ _DISK_REQUEST = 1 << 30
 _ALIVE_S = 30
 """A touch of the agent's file older than this means that it is stuck; it touches several times a second."""
 _GRACE_S = 10
-_USER = 10001
 _CONTAINER_SECURITY = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
@@ -124,6 +124,7 @@ def driver_pod(
     ever."""
     name, kubernetes = driver_name(resource.name), resource.kubernetes
     meta = _meta(name, resource, "driver", belongs)
+    meta["labels"] = pod_template.names(kubernetes.driver.labels, meta["labels"])
     meta["annotations"] = {
         REVISION: revision(resource, settings),
         OUTPUT: output_revision(resource, settings),
@@ -131,6 +132,7 @@ def driver_pod(
     }
     if policy := network_policy.digest(resource, settings):
         meta["annotations"][network_policy.MARK] = policy
+    meta["annotations"] = pod_template.names(kubernetes.driver.annotations, meta["annotations"])
     memory, disk = kubernetes.driver_memory_bytes, _disk(kubernetes.driver_storage_bytes)
     container = {
         "name": "driver",
@@ -138,13 +140,17 @@ def driver_pod(
         "image": kubernetes.image or settings.image,
         "imagePullPolicy": kubernetes.image_pull_policy,
         "args": _driver_arguments(resource, settings, prefix, heap_mb=memory // 2 // 2**20),
-        "env": [
-            {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
-            {"name": "SPARK_LOCAL_IP", "value": "$(POD_IP)"},
-            {"name": "SPARK_LOCAL_DIRS", "value": _LOCAL},
-            *_log_format(settings),
-            *zk_mounts.environment(settings),
-        ],
+        "env": pod_template.environment(
+            kubernetes.driver,
+            [
+                {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+                {"name": "SPARK_LOCAL_IP", "value": "$(POD_IP)"},
+                {"name": "SPARK_LOCAL_DIRS", "value": _LOCAL},
+                *_log_format(settings),
+                *zk_mounts.environment(settings),
+            ],
+            resource,
+        ),
         "envFrom": _secrets(resource),
         "resources": {
             "requests": {"cpu": _cpu(kubernetes.driver_cpu_cores), "memory": str(memory)} | disk["requests"],
@@ -159,10 +165,12 @@ def driver_pod(
     }
     if settings.metrics_port:
         container["ports"] = [{"name": "metrics", "containerPort": settings.metrics_port}]
-    spec = _pod_spec(resource, settings, kubernetes.driver_storage_bytes, belongs["uid"]) | {
+    disk_bytes = kubernetes.driver_storage_bytes
+    spec = _pod_spec(resource, kubernetes.driver, settings, disk_bytes, belongs["uid"]) | {
         "restartPolicy": "Never",
         "serviceAccountName": kubernetes.service_account or settings.driver_account,
         "containers": [container],
+        "affinity": dict(kubernetes.driver.affinity),
     }
     local = {"name": "local", "emptyDir": {"sizeLimit": str(kubernetes.driver_storage_bytes)}}
     own = [{"name": "config", "configMap": {"name": name}}, local]
@@ -172,21 +180,30 @@ def driver_pod(
 
 def executor_template(resource: StreamTopology, settings: OperatorSettings, uid: str = "") -> dict[str, Any]:
     """Spark adds names, addresses, resources and its own variables.  `uid`: of the StreamTopology object."""
+    kubernetes = resource.kubernetes
     alive = f"test $(( $(date +%s) - $(stat -c %Y {_SCRATCH}/alive) )) -lt {_ALIVE_S}"
     container = {
         "name": "executor",
-        "env": [
-            {"name": "REPRISE_ZK", "value": settings.zk},
-            {"name": "REPRISE_ROOT", "value": root_of(resource.namespace, resource.name)},
-            {"name": "REPRISE_CPU_MILLI", "value": str(milli_cpu(resource.nodes.cpu_cores))},
-            {"name": "REPRISE_SESSION_TIMEOUT_MS", "value": str(round(settings.session_s * 1000))},
-            {"name": "REPRISE_SCRATCH", "value": _SCRATCH},
-            *([{"name": "REPRISE_GRACE_S", "value": str(settings.notice_s)}] if settings.notice_s else []),
-            *_log_format(settings),
-            *zk_mounts.environment(settings),
-        ],
+        "env": pod_template.environment(
+            kubernetes.executor,
+            [
+                {"name": "REPRISE_ZK", "value": settings.zk},
+                {"name": "REPRISE_ROOT", "value": root_of(resource.namespace, resource.name)},
+                {"name": "REPRISE_CPU_MILLI", "value": str(milli_cpu(resource.nodes.cpu_cores))},
+                {"name": "REPRISE_SESSION_TIMEOUT_MS", "value": str(round(settings.session_s * 1000))},
+                {"name": "REPRISE_SCRATCH", "value": _SCRATCH},
+                *(
+                    [{"name": "REPRISE_GRACE_S", "value": str(settings.notice_s)}]
+                    if settings.notice_s
+                    else []
+                ),
+                *_log_format(settings),
+                *zk_mounts.environment(settings),
+            ],
+            resource,
+        ),
         "envFrom": _secrets(resource),
-        "resources": _disk(resource.kubernetes.executor_storage_bytes),  # Spark adds CPU and memory
+        "resources": _disk(kubernetes.executor_storage_bytes),  # Spark adds CPU and memory
         "securityContext": _CONTAINER_SECURITY,
         "volumeMounts": _mounts(resource, settings),
         # asks for the agent's own progress, and for nothing that another program would have to give
@@ -197,14 +214,20 @@ def executor_template(resource: StreamTopology, settings: OperatorSettings, uid:
             "timeoutSeconds": 5,
         },
     }
-    spec = _pod_spec(resource, settings, resource.kubernetes.executor_storage_bytes, uid) | {
+    disk_bytes = kubernetes.executor_storage_bytes
+    spec = _pod_spec(resource, kubernetes.executor, settings, disk_bytes, uid) | {
         "automountServiceAccountToken": False,
-        "affinity": _spread(resource),
+        "affinity": pod_template.executor_affinity(resource),
         "containers": [container],
     }
+    if constraints := pod_template.spread_constraints(resource):
+        spec["topologySpreadConstraints"] = constraints
     if settings.notice_s:
         spec["terminationGracePeriodSeconds"] = settings.notice_s + _GRACE_S
-    meta = {"labels": labels(resource.name, "executor")}
+    ours = labels(resource.name, "executor")
+    meta: dict[str, Any] = {"labels": pod_template.names(kubernetes.executor.labels, ours)}
+    if kubernetes.executor.annotations:
+        meta["annotations"] = dict(kubernetes.executor.annotations)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 
@@ -235,7 +258,8 @@ def spark_conf(resource: StreamTopology, settings: OperatorSettings, prefix: str
     kubernetes, heap = resource.kubernetes, resource.spark.executor_memory_bytes
     overhead = max(384, (kubernetes.executor_memory_bytes - heap) // 2**20)
     selector = {
-        f"spark.kubernetes.executor.node.selector.{k}": v for k, v in kubernetes.node_selector.items()
+        f"spark.kubernetes.executor.node.selector.{k}": v
+        for k, v in kubernetes.executor.node_selector.items()
     }
     return (
         selector
@@ -276,30 +300,22 @@ def _disk(limit: int) -> dict[str, dict[str, str]]:
     return {"requests": {name: str(min(limit, _DISK_REQUEST))}, "limits": {name: str(limit)}}
 
 
-def _pod_spec(resource: StreamTopology, settings: OperatorSettings, disk: int, uid: str) -> dict[str, Any]:
+def _pod_spec(
+    resource: StreamTopology, pod: PodSettings, settings: OperatorSettings, disk: int, uid: str
+) -> dict[str, Any]:
     """`disk`: most bytes that the pod may write to volumes of its own."""
     kubernetes = resource.kubernetes
-    claims = [
-        {"name": f"claim-{i}", "persistentVolumeClaim": {"claimName": v.claim, "readOnly": v.read_only}}
-        for i, v in enumerate(kubernetes.volumes)
-    ]
-    claims += zk_mounts.volumes(resource, settings, uid)
     spec: dict[str, Any] = {
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": _USER,
-            "runAsGroup": _USER,
-            "fsGroup": _USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": pod_template.security(resource),
         "terminationGracePeriodSeconds": _GRACE_S,
-        "nodeSelector": dict(kubernetes.node_selector),
-        "tolerations": _tolerations(resource, settings),
+        "nodeSelector": dict(pod.node_selector),
+        "tolerations": pod_template.tolerations(pod, settings.machine_lost_s),
         "imagePullSecrets": [{"name": name} for name in kubernetes.image_pull_secrets],
         "volumes": [
             {"name": "scratch", "emptyDir": {"sizeLimit": str(disk)}},
             {"name": "tmp", "emptyDir": {"sizeLimit": str(disk)}},
-            *claims,
+            *pod_template.volumes(resource),
+            *zk_mounts.volumes(resource, settings, uid),
         ],
     }
     if kubernetes.priority_class is not None:
@@ -308,57 +324,16 @@ def _pod_spec(resource: StreamTopology, settings: OperatorSettings, disk: int, u
 
 
 def _mounts(resource: StreamTopology, settings: OperatorSettings) -> list[dict[str, Any]]:
-    claims = [
-        {"name": f"claim-{i}", "mountPath": v.mount_path, "readOnly": v.read_only}
-        for i, v in enumerate(resource.kubernetes.volumes)
-    ]
-    claims += zk_mounts.mounts(settings)
     return [
         {"name": "scratch", "mountPath": _SCRATCH},
         {"name": "tmp", "mountPath": _TMP},
-        *claims,
+        *pod_template.mounts(resource),
+        *zk_mounts.mounts(settings),
     ]
 
 
 def _secrets(resource: StreamTopology) -> list[dict[str, Any]]:
     return [{"secretRef": {"name": name}} for name in resource.kubernetes.secrets]
-
-
-def _tolerations(resource: StreamTopology, settings: OperatorSettings) -> list[dict[str, Any]]:
-    """Those of the topology, and for a machine that is lost a short one: Kubernetes would add 300 s to a pod that says
-    nothing, and for so long nobody would end a driver on a machine that is gone.  A topology that names such a taint has
-    its way; one that tolerates everything means those of its machines' pools, and the shortest time counts."""
-    found = [_toleration(t) for t in resource.kubernetes.tolerations]
-    named = {t.get("key") for t in found if t.get("effect", "NoExecute") == "NoExecute"}
-    for taint in LOST_TAINTS:
-        if taint not in named:
-            found.append(
-                {"key": taint, "operator": "Exists", "effect": "NoExecute",
-                 "tolerationSeconds": settings.machine_lost_s}
-            )  # fmt: skip
-    return found
-
-
-def _toleration(t: Any) -> dict[str, Any]:
-    found = {"key": t.key, "operator": t.operator, "value": t.value, "effect": t.effect,
-             "tolerationSeconds": t.toleration_seconds}  # fmt: skip
-    return {key: value for key, value in found.items() if value is not None}
-
-
-def _spread(resource: StreamTopology) -> dict[str, Any]:
-    """Two executors on one machine are two nodes that fail together."""
-    term = {
-        "labelSelector": {"matchLabels": {TOPOLOGY_LABEL: resource.name, ROLE_LABEL: "executor"}},
-        "topologyKey": "kubernetes.io/hostname",
-    }
-    rules = {
-        "required": {"requiredDuringSchedulingIgnoredDuringExecution": [term]},
-        "preferred": {
-            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]
-        },
-    }
-    rule = rules.get(resource.kubernetes.spread)
-    return {} if rule is None else {"podAntiAffinity": rule}
 
 
 def _cpu(cores: float) -> str:

@@ -111,10 +111,15 @@ def test_what_topologies_may_name_is_a_list_of_the_chart() -> None:
         _parser().parse_args([*operator_pod()["containers"][0]["args"][1:], "--namespace=n", "--identity=i"])
     )
     assert (settings.accounts, settings.secrets) == ((), ("topology-*",))
+    assert settings.config_maps == ("topology-*",)
     assert settings.own_account == OPERATOR
-    asked = {"driver__allowedServiceAccounts[0]": "s3-reader", "driver__allowedSecrets[0]": "s3"}
+    asked = {
+        "driver__allowedServiceAccounts[0]": "s3-reader",
+        "driver__allowedSecrets[0]": "s3",
+        "driver__allowedConfigMaps[0]": "code-*",
+    }
     arguments = operator_pod(**asked)["containers"][0]["args"]
-    assert {"--accounts=s3-reader", "--secrets=s3"} <= set(arguments)
+    assert {"--accounts=s3-reader", "--secrets=s3", "--config-maps=code-*"} <= set(arguments)
 
 
 def test_the_default_installation_asks_for_nothing_beyond_its_namespace() -> None:

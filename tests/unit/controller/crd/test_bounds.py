@@ -17,6 +17,17 @@ from tests.kubernetes.rule_cases import TOPOLOGY
 
 SPEC = next(schema(kind) for kind in KINDS if kind.kind == "StreamTopology")["properties"]["spec"]
 Path = tuple[str | int, ...]
+_TERM = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
+SAMPLES: dict[str | int, Any] = {
+    "volumes": [{"mountPath": "/data", "claim": "data"}],
+    "code": {"configMap": "topology-code", "sha256": "0" * 64},
+    "env": [{"name": "LEVEL", "valueFrom": {"secretKeyRef": {"name": "topology-level", "key": "level"}}}],
+    "tolerations": [{"operator": "Exists"}],
+    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [_TERM]},
+    "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": _TERM}],
+    "topologySpreadConstraints": [{"topologyKey": "zone"}],
+}
+"""What makes a field complete that a good topology need not have."""
 
 
 def fields(node: dict[str, Any], path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -34,7 +45,7 @@ def parents_of(path: Path) -> Any:
     at: Any = whole["spec"]
     for step, below in pairwise(path):
         if isinstance(at, dict):
-            at = at.setdefault(step, [{"mountPath": "/data", "claim": "data"}] if below == 0 else {})
+            at = at.setdefault(step, copy.deepcopy(SAMPLES.get(step, [{}] if below == 0 else {})))
         elif isinstance(step, int) and step < len(at):
             at = at[step]
         else:

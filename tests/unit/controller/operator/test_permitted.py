@@ -21,6 +21,8 @@ SETTINGS = OperatorSettings(
     accounts=("s3-*",), zk_tls_secret="topology-zk", own_secrets=("topology-key",), secrets=("topology-*", "reprise-*"),
 )  # fmt: skip
 
+VARIABLE = {"name": "A", "valueFrom": {"secretKeyRef": {"name": "topology-key", "key": "key"}}}
+
 
 def topology(
     namespace: str = "streams", conf: dict[str, str] | None = None, **kubernetes: Any
@@ -39,6 +41,9 @@ def topology(
         {"serviceAccount": "reprise-driver"},
         {"serviceAccount": "s3-writer"},
         {"secrets": ["topology-a"], "imagePullSecrets": ["topology-pull"]},
+        {"code": {"configMap": "topology-code", "sha256": "0" * 64}},
+        {"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "topology-a", "key": "k"}}}]},
+        {"volumes": [{"secret": "topology-a", "mountPath": "/etc/a"}]},
     ],
 )
 def test_what_is_on_the_lists_is_permitted(kubernetes: dict[str, Any]) -> None:
@@ -57,6 +62,24 @@ def test_what_is_on_the_lists_is_permitted(kubernetes: dict[str, Any]) -> None:
             {"secrets": ["reprise-zookeeper-x-1"]},
             "spec.kubernetes.secrets[0]",
             "for the way to ZooKeeper alone",
+        ),
+        (
+            {"code": {"configMap": "code", "sha256": "0" * 64}},
+            "spec.kubernetes.code.configMap",
+            "not among the ConfigMaps that topologies may have .topology-",
+        ),
+        (
+            {"volumes": [{"claim": "a", "mountPath": "/a"}, {"secret": "db", "mountPath": "/b"}]},
+            "spec.kubernetes.volumes[1].secret",
+            "not among the Secrets",
+        ),
+        *(
+            (asked, f"spec.kubernetes{part}.env[A].valueFrom.secretKeyRef.name", "the control plane's own")
+            for part, asked in (
+                ("", {"env": [VARIABLE]}),
+                (".driver", {"driver": {"env": [VARIABLE]}}),
+                (".executor", {"executor": {"env": [VARIABLE]}}),
+            )
         ),
         ({"imagePullSecrets": ["pull"]}, "spec.kubernetes.imagePullSecrets[0]", "not among the Secrets"),
     ],
@@ -86,6 +109,10 @@ def test_the_operators_own_account_is_refused_whatever_the_list_says() -> None:
         "spark.kubernetes.executor.volumes.hostPath.root.mount.path",
         "spark.kubernetes.executor.podTemplateFile",
         "spark.kubernetes.container.image.pullSecrets",
+        "spark.kubernetes.executor.container.image",
+        "spark.kubernetes.executor.label.reprise.dev/topology",
+        "spark.kubernetes.executor.annotation.a",
+        "spark.executorEnv.REPRISE_ROOT",
     ],
 )
 def test_no_property_of_spark_is_a_way_round(name: str) -> None:
