@@ -30,6 +30,8 @@ RUN /opt/reprise/bin/pip install --disable-pip-version-check --require-hashes --
 RUN /opt/reprise/bin/pip install --disable-pip-version-check --no-index --no-deps --no-build-isolation .
 # a JAVA_HOME around the wheel's runtime, made now as the image is read-only later
 RUN /opt/reprise/bin/python -c "from pathlib import Path; from reprise.controller.agent.java import find_java; find_java(Path('/opt/reprise/java'), force_bundled=True)"
+# for images built on this one: what their pip may not change
+RUN /opt/reprise/bin/pip list --disable-pip-version-check --format=freeze --exclude=pip --exclude=setuptools --exclude=wheel > /opt/reprise/constraints.txt
 # nothing is compiled at run time either; and nothing is installed any more
 RUN /opt/reprise/bin/python -m compileall -q -j 0 /opt/reprise/lib || true
 RUN /opt/reprise/bin/python -m pip uninstall --yes --quiet setuptools wheel pip
@@ -44,6 +46,12 @@ ENV PATH=/opt/reprise/bin:/usr/local/bin:/usr/bin:/bin \
     HOME=/tmp \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1
+# for images built on this one (docs/your-code.md), as root: the base image's pip installs where our Python looks, and never another
+# version of what is there
+ENV PIP_PYTHON=/opt/reprise/bin/python \
+    PIP_CONSTRAINT=/opt/reprise/constraints.txt \
+    PIP_NO_CACHE_DIR=1 \
+    PIP_DISABLE_PIP_VERSION_CHECK=1
 USER 10001:10001
 WORKDIR /tmp
 ENTRYPOINT ["/opt/reprise/bin/python", "-m", "reprise.controller.image"]

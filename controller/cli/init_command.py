@@ -12,7 +12,8 @@ from reprise.shipped import START
 @click.command("init")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=".")
 def command(folder: Path) -> None:
-    """Write a commented topology, an operator of your own and its test to FOLDER (by default this one).
+    """Write a commented topology, an operator of your own, its test and a Dockerfile for Kubernetes to FOLDER (by
+    default this one).
 
     No file that is there already is touched: then nothing is written.
 

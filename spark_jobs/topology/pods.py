@@ -49,7 +49,7 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class PodSettings:
-    """Of the driver's pod, or of those of executors."""
+    """What the driver's pod is told, or those of executors."""
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]

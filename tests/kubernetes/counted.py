@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -60,9 +60,13 @@ class Counted(Streaming):
     """One such topology."""
 
     @classmethod
-    def running(cls, cluster: KubeCluster, name: str) -> Iterator[Counted]:
-        """For a fixture."""
-        run = cls(cluster, name, body(name))
+    def running(
+        cls, cluster: KubeCluster, name: str, change: Callable[[dict[str, Any]], None] = lambda body: None
+    ) -> Iterator[Counted]:
+        """For a fixture; `change`: of its resource, before it is made."""
+        resource = body(name)
+        change(resource)
+        run = cls(cluster, name, resource)
         with run.at_work([LARGE, CPU]):
             yield run
 
@@ -120,7 +124,7 @@ class Counted(Streaming):
 
     # -- the verdict -------------------------------------------------------------------------------------------------
 
-    def column(self, query: str, column: str) -> dict[int, list[int]]:
+    def column(self, query: str, column: str) -> dict[int, list[Any]]:
         """The values of each batch that is shown."""
         files = sorted((self.folder / "sink" / query / "0").glob("batch-*.jsonl"))
         batch = {file: int(file.stem.partition("-")[2]) for file in files}

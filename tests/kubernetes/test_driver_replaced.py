@@ -1,4 +1,5 @@
-"""A driver that is lost with its machine, one that hangs and comes back, one with other code: every row comes out once."""
+"""A driver that is lost with its machine, one that hangs and comes back, one with other code, which comes from a ConfigMap:
+every row comes out once."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import pytest
 from reprise.controller.agent import processes
 from reprise.controller.operator.loop.topology import document_of
 from reprise.spark_jobs.state.revision import revision_of
-from tests.kubernetes import numbers, scenario
+from tests.kubernetes import numbers, own_code, scenario
 from tests.kubernetes.cluster import KubeCluster
 from tests.kubernetes.counted import LARGE, Counted
 from tests.kubernetes.install import IMAGE
@@ -32,7 +33,7 @@ def test_the_machine_of_the_driver_is_lost_with_all_that_runs_there(run: Counted
     run.add_machine(LARGE)
     run.await_driver("2")
     assert any(machine in message for message in run.said("DriverLost"))
-    (incident,) = (i["status"] for i in run.incidents() if "1 is replaced by 2" in told(i))
+    (incident,) = (i["status"] for i in run.incidents() if "1 is replaced by 2" in told_of(i))
     assert {entry["node"].partition("#")[0] for entry in incident["lost"]["latest"]} >= set(beside)
     run.finish()
 
@@ -63,10 +64,18 @@ def test_a_driver_that_was_frozen_in_a_turn_finds_its_successor_and_ends(run: Co
     assert run.epoch() == "2"
 
 
-@pytest.mark.parametrize("run", ["upgraded"], indirect=True)
-def test_changed_code_goes_on_after_a_drain_and_by_a_replay_where_none_can_end(run: Counted) -> None:
-    run.change(operators=run.operators("pick", where="n % 3 = 0"))
+@pytest.fixture
+def own(cluster: KubeCluster) -> Iterator[Counted]:
+    """Its source and one query are of a module that is in a ConfigMap alone."""
+    yield from Counted.running(cluster, "upgraded", lambda body: own_code.give(cluster, body))
+
+
+def test_changed_code_goes_on_after_a_drain_and_by_a_replay_where_none_can_end(own: Counted) -> None:
+    run = own
+    kubernetes = run.body["spec"]["kubernetes"] | {"code": own_code.publish(run.cluster, "two")}
+    run.change(operators=run.operators("pick", where="n % 3 = 0"), kubernetes=kubernetes)
     run.await_driver("2")
+    assert run.driver_pod()["metadata"]["labels"]["team"] == "own"
     assert_revision(run, 2)
     assert run.said("DrainAsked")
     boundary = int(run.driver_logs()[0].partition("event=drained position=")[2].split()[0])
@@ -87,9 +96,14 @@ def test_changed_code_goes_on_after_a_drain_and_by_a_replay_where_none_can_end(r
 
     run.finish()
     run.picked(boundary, before=2, after=3)
+    rows, shown = run.column("all", "n"), run.column(own_code.QUERY, "told")
+    assert run.column(own_code.QUERY, "n") == rows
+    for batch, told in shown.items():
+        version = "one" if batch <= boundary else "two"
+        assert told == [own_code.told(version)] * len(rows[batch]), batch
 
 
-def told(incident: dict[str, Any]) -> list[str]:
+def told_of(incident: dict[str, Any]) -> list[str]:
     """What its timeline says of drivers."""
     timeline = incident["status"]["timeline"]
     return [entry["detail"] for entry in timeline if entry["name"] == "driver-started"]

@@ -86,11 +86,19 @@ class Build:
         """What lies over /opt in a stage."""
         return self.folder / stage / "opt"
 
-    def carry_out(self, stage: Stage) -> None:
-        """COPY by copying, RUN by running; subprocess.CalledProcessError for a step that fails."""
-        self.root(stage.name).mkdir(parents=True)
+    def carry_out(self, stage: Stage, base: Stage | None = None) -> None:
+        """COPY by copying, RUN by running; subprocess.CalledProcessError for a step that fails.  `base`: a stage that was
+        carried out before, in place of the machine; its files are shared, and its variables hold."""
+        self.root(stage.name).parent.mkdir(parents=True)
+        here = "/etc" if base is None else str(self.root(base.name).parent)
         for name in ("passwd", "group"):
-            shutil.copy(f"/etc/{name}", self.folder / stage.name / name)
+            shutil.copy(f"{here}/{name}", self.folder / stage.name / name)
+        if base is None:
+            self.root(stage.name).mkdir()
+        else:
+            links = ["cp", "--archive", "--link", str(self.root(base.name)), str(self.root(stage.name))]
+            subprocess.run(links, check=True)
+        environment = None if base is None else _of_base(base.environment() | stage.environment())
         where = "/"
         for step in stage.steps:
             if step.word == "WORKDIR":
@@ -98,7 +106,8 @@ class Build:
             elif step.word == "COPY":
                 self._copy(stage, step, where)
             elif step.word == "RUN":
-                self.run(stage.name, ["sh", "-ec", step.arguments], where=where).check_returncode()
+                command = ["sh", "-ec", step.arguments]
+                self.run(stage.name, command, where=where, environment=environment).check_returncode()
 
     def _copy(self, stage: Stage, step: Instruction, where: str) -> None:
         *sources, target = step.arguments.split()
@@ -162,6 +171,12 @@ def _plain() -> dict[str, str]:
     return {"PATH": path, "HOME": os.environ.get("HOME", "/tmp")} | {
         key: value for key, value in os.environ.items() if key.startswith(("PIP_", "SSL_", "REQUESTS_"))
     }
+
+
+def _of_base(environment: Mapping[str, str]) -> dict[str, str]:
+    """An image's variables, with this machine's Python in the place of that of the base image."""
+    path = environment["PATH"].replace("/usr/local/bin", f"{sys.base_prefix}/bin")
+    return _plain() | environment | {"PATH": path}
 
 
 def _reachable(python: Path) -> list[str]:

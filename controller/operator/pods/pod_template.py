@@ -81,7 +81,7 @@ def mounts(resource: StreamTopology) -> list[dict[str, Any]]:
 
 
 def security(resource: StreamTopology) -> dict[str, Any]:
-    """Of the pod: a topology says who it is, never that it is root."""
+    """A topology says who the pod's processes are, never that they are root."""
     return {
         "runAsUser": USER,
         "runAsGroup": USER,

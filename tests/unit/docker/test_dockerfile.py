@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import runpy
+import shutil
+import subprocess
 import tomllib
+import zipfile
 from collections.abc import Iterator, Mapping
 from importlib.metadata import distribution
 from pathlib import Path
@@ -181,3 +184,52 @@ def test_zookeeper_of_the_image_answers_its_probes(build: Build) -> None:
         timeout_s=300,
     )
     assert "asks {'ruok': 0, 'srvr': 0}" in done.stdout, done.stderr
+
+
+def wheel(folder: Path, name: str, needs: str) -> Path:
+    """A package of one module that needs another one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path, info = folder / f"{name}-1.0-py3-none-any.whl", f"{name}-1.0.dist-info"
+    files = {
+        f"{name}.py": "WORD = 'needed'\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\nRequires-Dist: {needs}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    records = "".join(f"{file},,\n" for file in (*files, f"{info}/RECORD"))
+    with zipfile.ZipFile(path, "w") as archive:
+        for file, text in {**files, f"{info}/RECORD": records}.items():
+            archive.writestr(file, text)
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("needs", "taken"), [("pyarrow", True), ("pyarrow<1", False)])
+def test_an_image_built_on_it_has_ones_own_code_and_packages_and_our_versions(
+    build: Build, needs: str, taken: bool, tmp_path: Path
+) -> None:
+    """The Dockerfile of `reprise init`, with a package that the index need not have."""
+    (stage,) = parse((ROOT / "examples" / "start" / "Dockerfile").read_text())
+    stage.name = f"derived-{taken}"
+    for name in ("my_operators.py", "requirements.txt"):
+        shutil.copy(ROOT / "examples" / "start" / name, tmp_path / name)
+    with (tmp_path / "requirements.txt").open("a") as requirements:
+        requirements.write(f"{wheel(tmp_path / 'wheels', 'needed', needs)}\n")
+    derived = Build(build.folder, tmp_path)
+    if not taken:
+        with pytest.raises(subprocess.CalledProcessError):
+            derived.carry_out(stage, FINAL)
+        return
+    derived.carry_out(stage, FINAL)
+    assert stage.last("USER") == FINAL.last("USER"), "not root"
+    program = (
+        "import my_operators, needed, reprise.contract; print(my_operators.Record.__name__, needed.WORD)"
+    )
+    done = derived.run(
+        stage.name,
+        [entrypoint(FINAL)[0], "-c", program],
+        environment=FINAL.environment() | stage.environment(),
+        isolated=True,
+        timeout_s=120,
+    )
+    assert done.stdout == "Record needed\n", done.stderr
