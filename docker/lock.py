@@ -27,7 +27,11 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docker"
 BUILD = ("setuptools", "wheel")
-PARTS: Mapping[str, tuple[str, ...]] = {"requirements": (), "demo": ("demo",), "dev": ("demo", "dev")}
+PARTS: Mapping[str, tuple[str, ...]] = {
+    "requirements": ("registry",),
+    "demo": ("demo", "registry"),
+    "dev": ("demo", "dev", "registry"),
+}
 """Extras by lock."""
 PLATFORMS = ("manylinux_2_28_aarch64", "manylinux_2_17_aarch64", "manylinux2014_aarch64", "linux_aarch64")
 """Of the image, beside that of this machine."""
@@ -88,7 +92,7 @@ def _resolved(upgrade: bool) -> list[dict[str, Any]]:
         kept = Path(folder) / "kept.txt"
         pins = {} if upgrade else locked()
         kept.write_text("".join(f"{name}=={version}\n" for name, version in pins.items()), encoding="utf-8")
-        return _report(f"--constraint={kept}", ".[dev,demo]", *BUILD)
+        return _report(f"--constraint={kept}", ".[dev,demo,registry]", *BUILD)
 
 
 def _elsewhere(pins: list[str]) -> list[dict[str, Any]]:

@@ -71,6 +71,10 @@ class SinkError(DataPlaneError):
     """Sink output that cannot be written, or differs from what was written before for the same (partition, batch)."""
 
 
+class DecodeError(DataPlaneError):
+    """Bytes that are not what the topic should hold."""
+
+
 class EncodeError(DataPlaneError):
     """Rows that the format of a sink cannot hold.  Trying again changes nothing: the batch is poison."""
 

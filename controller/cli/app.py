@@ -29,6 +29,8 @@ COMMANDS = {
     "pause": "Stop reading further batches.",
     "resume": "Go on after a pause.",
     "drain": "Empty a node before it is taken away.",
+    "approve": "Let the recovery plan that waits be carried out (Kubernetes).",
+    "restart": "End the driver, so that another one is started (Kubernetes).",
     "report": "A bundle for a bug report, without secrets.",
     "checkpoints": "List the global checkpoints of a run and verify their files.",
     "records": "Copy a topology's ZooKeeper records to a second site, and put them back.",

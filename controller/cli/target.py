@@ -6,7 +6,7 @@
 | a ZooKeeper that can be reached | `--zk HOSTS --root PATH -f FILE` | everything |
 | Kubernetes | `NAME -n NAMESPACE` | everything where the controller's page can be reached, else what the resources say |
 
-Nobody but `pause`, `resume` and `drain` writes anything.
+Nobody but `pause`, `resume`, `drain`, `approve` and `restart` writes anything.
 """
 
 from __future__ import annotations

@@ -21,12 +21,13 @@ import click
 import urllib3
 
 from reprise.controller.cli import exits
-from reprise.controller.crd.convert import DRAIN, TOPOLOGY_LABEL, drained_by_hand
+from reprise.controller.crd.convert import APPROVED, DRAIN, TOPOLOGY_LABEL, drained_by_hand
 from reprise.controller.crd.crds import GROUP, VERSION
 from reprise.controller.kubernetes.api import Api, collection
 from reprise.controller.kubernetes.budget import WriteBudget
 from reprise.controller.kubernetes.errors import ConflictError, ForbiddenError, NotFoundError, OperatorError
 from reprise.controller.kubernetes.kubeconfig import KubeconfigError, of_kubeconfig
+from reprise.controller.kubernetes.pods import ROLE_LABEL
 from reprise.controller.status import DocumentError, StatusDocument, observation, parse_document
 from reprise.controller.web.login import HEADER
 from reprise.controller.zookeeper.errors import RecordError
@@ -120,6 +121,36 @@ class KubernetesTarget:
                     raise
         return f"{DRAIN} of {self.namespace}/{self.name} is {value or 'gone'}"
 
+    def approve(self, plan: str | None) -> str:
+        """Annotate the plan that is proposed; `plan`: which one that should be.  BadParameter where there is none, or
+        another."""
+        found = self._newest("recoveryplans", f"{TOPOLOGY_LABEL}={self.name}", "time")
+        proposed = [
+            p["metadata"]["name"] for p in found if (p.get("status") or {}).get("state") == "Proposed"
+        ]
+        if not proposed:
+            raise click.BadParameter(
+                f"no plan of {self.namespace}/{self.name} waits for an approval", param_hint="NAME"
+            )
+        if plan is not None and plan not in proposed:
+            raise click.BadParameter(f"{plan!r} is not proposed; {proposed[0]} is", param_hint="--plan")
+        name = plan or proposed[0]
+        self.api.merge(
+            f"{self._path('recoveryplans')}/{name}", {"metadata": {"annotations": {APPROVED: "true"}}}
+        )
+        return f"{APPROVED} of {self.namespace}/{name} is true"
+
+    def restart(self) -> str:
+        """Tell the driver's pod to end; what was told."""
+        selector = f"{TOPOLOGY_LABEL}={self.name},{ROLE_LABEL}=driver"
+        path = collection(self.namespace, "pods")
+        pods = [p["metadata"] for p in self.api.list(path, labelSelector=selector)]
+        if not pods:
+            return f"{self.namespace}/{self.name} has no driver; the operator starts one"
+        for meta in pods:
+            self.api.delete(f"{path}/{meta['name']}", uid=meta["uid"])
+        return f"{pods[0]['name']} is told to end; the operator starts another"
+
     def actions(self) -> list[str]:
         return []
 
@@ -200,6 +231,15 @@ _ADVICE = (
     "give --url, e.g. of a `kubectl port-forward` to the operator, and the token of the page in "
     f"{TOKEN_VARIABLE} where you may not read its Secret"
 )
+
+
+def cluster_target(address: Address, elsewhere: str) -> KubernetesTarget:
+    """For what there is on Kubernetes alone.  UsageError, with what is so `elsewhere`, for another way."""
+    if not address.on_cluster:
+        raise click.UsageError(f"this is for NAME -n NAMESPACE on Kubernetes: {elsewhere}")
+    target = address.open()
+    assert isinstance(target, KubernetesTarget)
+    return target
 
 
 def of_cluster(address: Address) -> KubernetesTarget:

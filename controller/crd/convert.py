@@ -38,6 +38,9 @@ INCIDENT_LABEL = f"{GROUP}/incident"
 DRAIN = f"{GROUP}/drain"
 """Annotation of a topology: names of its executor pods that are to be emptied, with commas between them."""
 
+APPROVED = f"{GROUP}/approved"
+"""Annotation on a proposed RecoveryPlan: `true` lets it be carried out."""
+
 
 def drained_by_hand(annotations: Mapping[str, str]) -> frozenset[str]:
     """The pods that the annotation of a topology names."""

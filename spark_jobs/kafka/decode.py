@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import io
 import json
-import threading
-import urllib.error
-import urllib.request
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +21,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.json
 
-from reprise.spark_jobs.errors import DataPlaneError, SourceError, SpecError
+from reprise.spark_jobs.errors import DecodeError, SpecError
+from reprise.spark_jobs.kafka.registry import make_registry
 
 Counts = npt.NDArray[np.int64]
 TYPES = {
@@ -35,12 +33,6 @@ TYPES = {
     "boolean": pa.bool_(),
 }
 """Names of types beside Arrow's own (`int64`, `timestamp[us]`, `date32`, ...)."""
-_MAGIC = 0
-_REGISTRY_TIMEOUT_S = 5.0
-
-
-class DecodeError(DataPlaneError):
-    """Bytes that are not what the topic should hold."""
 
 
 class Decoder(ABC):
@@ -191,42 +183,6 @@ def local_schema(schema: Any) -> Callable[[bytes], tuple[Any, int]]:
     return lambda _value: (parsed, 0)
 
 
-class Registry:
-    """Schemas by id from a schema registry; messages begin with a zero byte and the id (Confluent's wire format).
-
-    One GET and a cache: the client that confluent-kafka brings wants four more packages for it.
-    """
-
-    def __init__(self, url: str) -> None:
-        self._url = url.rstrip("/")
-        self._known: dict[int, Any] = {}
-        self._lock = threading.Lock()
-
-    def __call__(self, value: bytes) -> tuple[Any, int]:
-        """DecodeError for a message without such a head; SourceError while the registry does not answer."""
-        if len(value) < 5 or value[0] != _MAGIC:
-            raise DecodeError("does not begin with the id of a schema in the registry")
-        number = int.from_bytes(value[1:5], "big")
-        with self._lock:
-            if number not in self._known:
-                self._known[number] = self._fetch(number)
-            return self._known[number], 5
-
-    def _fetch(self, number: int) -> Any:
-        address = f"{self._url}/schemas/ids/{number}"
-        try:
-            with urllib.request.urlopen(address, timeout=_REGISTRY_TIMEOUT_S) as answer:
-                return fastavro.parse_schema(json.loads(json.load(answer)["schema"]))
-        except urllib.error.HTTPError as error:
-            if error.code == 404:
-                raise DecodeError(f"the schema registry has no schema {number}") from None
-            raise SourceError(f"schema registry {self._url} answers {error.code} {error.reason}") from None
-        except OSError as error:
-            raise SourceError(f"schema registry {self._url} does not answer: {error}") from None
-        except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as error:
-            raise DecodeError(f"schema {number} of the registry cannot be used: {error}") from None
-
-
 def parse_columns(value: Any) -> pa.Schema | None:
     """`{name: type}` as an Arrow schema.  SpecError names the column."""
     if value is None:
@@ -258,11 +214,11 @@ def make_decoder(kind: str, columns: pa.Schema | None, avro: Any) -> Decoder:
 
 
 def _writers(avro: Any) -> Callable[[bytes], tuple[Any, int]]:
-    if not isinstance(avro, Mapping) or len(avro) != 1 or not set(avro) <= {"schema", "registry"}:
-        raise SpecError("avro", "expected {schema: FILE or SCHEMA} or {registry: URL}")
+    if not isinstance(avro, Mapping) or set(avro) not in ({"schema"}, {"registry"}, {"registry", "config"}):
+        raise SpecError(
+            "avro",
+            "expected {schema: FILE or SCHEMA} or {registry: URL}, the latter with `config` where it asks who one is",
+        )
     if "schema" in avro:
         return local_schema(avro["schema"])
-    url = avro["registry"]
-    if not isinstance(url, str) or not url.startswith(("http://", "https://")):
-        raise SpecError("avro.registry", f"expected a URL, found {url!r}")
-    return Registry(url)
+    return make_registry(avro["registry"], avro.get("config"))

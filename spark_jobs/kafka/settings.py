@@ -29,6 +29,9 @@ SECRETS = frozenset(
         "ssl.key.password",
         "ssl.key.pem",
         "ssl.keystore.password",
+        "basic.auth.user.info",  # these are of a schema registry
+        "bearer.auth.token",
+        "bearer.auth.client.secret",
     }
 )
 """Settings that may only be given by reference."""
@@ -79,9 +82,13 @@ class Settings:
 
     def resolve(self, brokers: str, fixed: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """What a client is made with; `fixed` wins over the resource.  SecretError for a reference that leads nowhere."""
-        found = {name: _follow(name, value) for name, value in self.values.items()}
+        found = self.followed()
         given = {"bootstrap.servers": brokers, "logger": log, "log.connection.close": False}
         return {**given, **self.defaults, **found, **(fixed or {})}
+
+    def followed(self) -> dict[str, str]:
+        """All settings as text.  SecretError for a reference that leads nowhere."""
+        return {name: _follow(name, value) for name, value in self.values.items()}
 
     def clean(self, text: object) -> str:
         """A message without any of the secrets."""
@@ -127,12 +134,13 @@ def parse_settings(
         path = f"{field_name}.{name}"
         if name in own:
             raise SpecError(path, f"is set by Reprise: {own[name]}")
-        checked[name] = _value(name, given, path)
+        checked[name] = value_of(name, given, path)
         _ask_librdkafka(name, checked[name], path, producer)
     return Settings(checked, defaults)
 
 
-def _value(name: str, given: Any, path: str) -> str | Mapping[str, str]:
+def value_of(name: str, given: Any, path: str) -> str | Mapping[str, str]:
+    """One setting.  SpecError for a secret that is not a reference, and for what is no setting."""
     if isinstance(given, Mapping):
         if (
             len(given) != 1

@@ -6,6 +6,7 @@ under a subject, the same schema getting the same id again, and looking an id up
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 from collections import Counter
@@ -23,6 +24,10 @@ class SchemaRegistry:
         self.asked: Counter[int] = Counter()
         self.refusal: int | None = None
         """An HTTP status to answer everything with."""
+        self.user: tuple[str, str] | None = None
+        """Name and password of the only one who is answered; None: everybody is."""
+        self.kind = "AVRO"
+        """Of its schemas."""
         self._lock = threading.Lock()
         self._server: ThreadingHTTPServer | None = None
         self._port = 0
@@ -42,8 +47,14 @@ class SchemaRegistry:
         self._server.shutdown()
         self._server.server_close()
 
-    def answer(self, method: str, path: list[str], body: bytes) -> tuple[int, dict[str, Any]]:
+    def answer(
+        self, method: str, path: list[str], body: bytes, authorization: str = ""
+    ) -> tuple[int, dict[str, Any]]:
         """Status and JSON of one request."""
+        if self.user is not None:
+            wanted = base64.b64encode(":".join(self.user).encode()).decode()
+            if authorization != f"Basic {wanted}":
+                return 401, {"error_code": 401, "message": "Unauthorized"}
         if self.refusal is not None:
             return self.refusal, {"error_code": self.refusal, "message": "refused"}
         match method, path:
@@ -52,7 +63,8 @@ class SchemaRegistry:
             case "GET", ["schemas", "ids", number] if number.isdigit():
                 self.asked[int(number)] += 1
                 if 1 <= int(number) <= len(self.schemas):
-                    return 200, {"schema": self.schemas[int(number) - 1]}
+                    kind = {} if self.kind == "AVRO" else {"schemaType": self.kind}
+                    return 200, {"schema": self.schemas[int(number) - 1], **kind}
                 return 404, {"error_code": 40403, "message": "Schema not found"}
         return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
 
@@ -73,7 +85,8 @@ def _handler(registry: SchemaRegistry) -> type[BaseHTTPRequestHandler]:
 
         def _serve(self, method: str) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            status, found = registry.answer(method, self.path.strip("/").split("/"), body)
+            asked = self.path.partition("?")[0].strip("/").split("/")
+            status, found = registry.answer(method, asked, body, self.headers.get("Authorization") or "")
             data = json.dumps(found).encode()
             self.send_response(status)
             self.send_header("Content-Type", CONTENT)

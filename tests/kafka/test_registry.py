@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +12,11 @@ from typing import Any
 
 import fastavro
 import pytest
+from confluent_kafka import schema_registry
 
-from reprise.spark_jobs.errors import SourceError
-from reprise.spark_jobs.kafka.decode import DecodeError, Registry, decode, make_decoder, parse_columns
+from reprise.spark_jobs.errors import DecodeError, SourceError, SpecError
+from reprise.spark_jobs.kafka.decode import Decoder, decode, make_decoder, parse_columns
+from reprise.spark_jobs.kafka.registry import NAMES, Registry
 from tests.kafka import pipes
 from tests.kafka.broker import Broker
 from tests.kafka.registry import CONTENT, SchemaRegistry
@@ -103,6 +106,109 @@ def test_what_the_registry_holds_must_be_avro(registry: SchemaRegistry) -> None:
     registry.schemas.append('syntax = "proto3";')
     with pytest.raises(DecodeError, match="schema 1 of the registry cannot be used"):
         Registry(registry.url)(message(1, FIRST, pipes.rows(1)[0]))
+
+
+USER, PASSWORD = "reader", "s3cr3t"
+CONFIG = {"basic.auth.user.info": {"env": "REGISTRY_USER"}}
+
+
+def guarded(registry: SchemaRegistry, config: dict[str, Any] = CONFIG) -> Decoder:
+    return make_decoder("avro", parse_columns(pipes.COLUMNS), {"registry": registry.url, "config": config})
+
+
+def test_a_registry_that_asks_for_a_password_is_told_it(
+    registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = register(registry, FIRST)
+    registry.user = (USER, PASSWORD)
+    values = [message(number, FIRST, row) for row in pipes.rows(3)]
+    plain = make_decoder("avro", parse_columns(pipes.COLUMNS), {"registry": registry.url})
+    with pytest.raises(SourceError, match="answers 401"):
+        decode(plain, values)
+    monkeypatch.setenv("REGISTRY_USER", f"{USER}:{PASSWORD}")
+    decoder = guarded(registry)
+    for _ in range(2):
+        assert decode(decoder, values).table.to_pylist() == pipes.rows(3)
+    assert registry.asked == {number: 1}
+    found = decode(decoder, [message(77, FIRST, pipes.rows(1)[0])])
+    assert found.bad == {0: "the schema registry has no schema 77"}
+
+
+def test_a_wrong_password_holds_the_batch_back_and_is_not_shown(
+    registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It may be put right while the stream waits, and so may a registry that is away."""
+    number = register(registry, FIRST)
+    registry.user, secret = (USER, PASSWORD), tmp_path / "user"
+    decoder = guarded(registry, {"basic.auth.user.info": {"file": str(secret)}})
+    value = message(number, FIRST, pipes.rows(1)[0])
+    with pytest.raises(SourceError, match=r"cannot be asked: setting basic\.auth\.user\.info: its reference"):
+        decode(decoder, [value])
+    secret.write_text(f"{USER}:wr0ng")
+    with pytest.raises(SourceError, match=f"schema registry {registry.url} answers 401") as refused:
+        decode(decoder, [value])
+    assert "wr0ng" not in str(refused.value)
+    secret.write_text(f"{USER}:{PASSWORD}")
+    assert (
+        decode(guarded(registry, {"basic.auth.user.info": {"file": str(secret)}}), [value]).table.num_rows
+        == 1
+    )
+    registry.refusal = 503
+    with pytest.raises(SourceError, match="answers 503"):
+        decode(guarded(registry, {"basic.auth.user.info": {"file": str(secret)}}), [value])
+
+
+def test_a_guarded_registry_that_is_away_holds_the_batch_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGISTRY_USER", f"{USER}:{PASSWORD}")
+    with SchemaRegistry() as registry:
+        number = register(registry, FIRST)
+    decoder, value = guarded(registry), message(number, FIRST, pipes.rows(1)[0])
+    with pytest.raises(SourceError, match="does not answer") as away:
+        decode(decoder, [value])
+    assert PASSWORD not in str(away.value)
+    registry.user = (USER, PASSWORD)
+    with registry:
+        assert decode(decoder, [value]).table.num_rows == 1
+
+
+def test_another_kind_of_schema_is_named(registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGISTRY_USER", f"{USER}:{PASSWORD}")
+    number = register(registry, FIRST)
+    registry.kind = "PROTOBUF"
+    found = decode(guarded(registry), [message(number, FIRST, pipes.rows(1)[0])])
+    assert found.bad == {0: f"schema {number} of the registry cannot be used: it is PROTOBUF"}
+
+
+@pytest.mark.parametrize(
+    ("config", "field", "reason"),
+    [
+        ({}, "avro.config", "a mapping"),
+        (
+            {"basic.auth.user.info": "me:pw"},
+            "avro.config.basic.auth.user.info",
+            "is a secret: write a reference",
+        ),
+        ({"basic.auth.user": {"env": "A"}}, "avro.config.basic.auth.user", "is no setting"),
+        ({"url": "http://x"}, "avro.config.url", "is no setting"),
+    ],
+)
+def test_what_the_client_is_told_is_checked(config: dict[str, Any], field: str, reason: str) -> None:
+    with pytest.raises(SpecError, match=reason) as refused:
+        make_decoder("avro", parse_columns(pipes.COLUMNS), {"registry": "http://r", "config": config})
+    assert refused.value.field == field
+
+
+def test_without_its_client_the_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka.schema_registry", None)
+    with pytest.raises(SpecError, match=r"pip install 'reprise-streams\[registry\]'") as refused:
+        make_decoder("avro", parse_columns(pipes.COLUMNS), {"registry": "http://r", "config": CONFIG})
+    assert refused.value.field == "avro.config"
+
+
+def test_the_settings_are_those_that_the_client_knows() -> None:
+    files = Path(schema_registry.__file__).parent.rglob("*.py")
+    source = "".join(file.read_text(encoding="utf-8") for file in files)
+    assert [name for name in NAMES if f"'{name}'" not in source] == []
 
 
 @pytest.mark.slow

@@ -23,6 +23,8 @@ class StubCluster:
         self.conflicts = 0
         """So many patches are still to be refused, as the object is another one by now."""
         self.on_conflict: Callable[[], None] = lambda: None
+        self.deleted: list[tuple[str, Any]] = []
+        """Paths, and what was said of them."""
         self.methods: set[str] = set()
         self.tokens: dict[str, str] = {}
         """Header X-Reprise-Token by path, where it was shown."""
@@ -72,6 +74,16 @@ def stub_cluster(answers: dict[str, Any]) -> Iterator[StubCluster]:
                 return
             stub.patches.append((self.path, body))
             self._send(200, body)
+
+        def do_DELETE(self) -> None:
+            stub.methods.add("DELETE")
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            path = self.path.partition("?")[0]
+            if path in stub.forbidden:
+                self._send(403, {"message": "not allowed"})
+                return
+            stub.deleted.append((path, body))
+            self._send(200, {})
 
         def _send(self, status: int, body: Any) -> None:
             data = json.dumps(body).encode()

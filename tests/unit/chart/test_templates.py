@@ -129,6 +129,24 @@ def test_the_default_installation_asks_for_nothing_beyond_its_namespace() -> Non
     assert {"--watch=streams", "--no-nodes"} <= set(operator_pod()["containers"][0]["args"])
 
 
+def test_people_who_may_view_or_edit_a_namespace_may_do_so_with_topologies_where_that_is_wanted() -> None:
+    roles = {o["metadata"]["name"]: o for o in of_kind(render(rbac__aggregate="true"), "ClusterRole")}
+    view, edit = (roles.pop(f"streams-rec-operator-{part}") for part in ("view", "edit"))
+    assert not roles and not of_kind(render(rbac__aggregate="true"), "ClusterRoleBinding")
+
+    def into(role: dict[str, Any]) -> set[str]:
+        prefix = "rbac.authorization.k8s.io/aggregate-to-"
+        return {key.removeprefix(prefix) for key in role["metadata"]["labels"] if key.startswith(prefix)}
+
+    assert (into(view), into(edit)) == ({"view", "edit", "admin"}, {"edit", "admin"})
+    (readable,) = view["rules"]
+    assert set(readable["resources"]) == {kind.plural for kind in KINDS}
+    assert set(readable["verbs"]) == {"get", "list", "watch"}
+    writable = {resource: set(rule["verbs"]) for rule in edit["rules"] for resource in rule["resources"]}
+    assert writable.keys() == {"streamtopologies", "recoveryplans"}, "incidents are the operator's"
+    assert writable["recoveryplans"] == {"patch"}, "to approve one"
+
+
 def test_cluster_rights_are_a_choice() -> None:
     objects = render(**EVERYTHING)
     names = {o["metadata"]["name"] for o in of_kind(objects, "ClusterRole")}

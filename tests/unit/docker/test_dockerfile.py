@@ -69,7 +69,8 @@ def test_nothing_is_copied_that_the_ignore_file_keeps_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "extras"), [("requirements", ()), ("demo", ("demo",)), ("dev", ("demo", "dev"))]
+    ("part", "extras"),
+    [("requirements", ("registry",)), ("demo", ("demo", "registry")), ("dev", ("demo", "dev", "registry"))],
 )
 def test_the_locks_satisfy_the_project(part: str, extras: tuple[str, ...]) -> None:
     found = locked(part)

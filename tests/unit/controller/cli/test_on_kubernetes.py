@@ -159,6 +159,61 @@ def test_pause_and_resume_patch_the_spec_and_nothing_else(bare: StubCluster, tmp
         assert body == {"spec": {"paused": paused}}
 
 
+PLANS = f"{GROUP}/recoveryplans"
+
+
+def propose(stub: StubCluster) -> str:
+    """Let the newest plan wait for approval; its name."""
+    plans = sorted(stub.answers[PLANS]["items"], key=lambda plan: str(plan["spec"]["time"]))
+    for plan in plans:
+        plan["status"] = {"state": "Superseded"}
+    plans[-1]["status"] = {"state": "Proposed"}
+    return str(plans[-1]["metadata"]["name"])
+
+
+def test_approve_annotates_the_plan_that_waits_and_nothing_else(bare: StubCluster, tmp_path: Path) -> None:
+    refused = ask(bare, tmp_path, "approve", "oncall")
+    assert (refused.exit_code, "no plan of streams/oncall waits" in refused.stderr) == (2, True)
+    name = propose(bare)
+    for words in ((), ("--plan", name)):
+        result = ask(bare, tmp_path, "approve", "oncall", *words)
+        assert (result.exit_code, result.output) == (0, f"reprise.dev/approved of streams/{name} is true\n")
+        path, body = bare.patches.pop()
+        assert path.startswith(f"{PLANS}/{name}?fieldManager=reprise-cli")
+        assert body == {"metadata": {"annotations": {"reprise.dev/approved": "true"}}}
+    assert not bare.patches
+
+
+def test_a_plan_that_is_not_the_one_that_was_read_is_not_approved(bare: StubCluster, tmp_path: Path) -> None:
+    name = propose(bare)
+    result = ask(bare, tmp_path, "approve", "oncall", "--plan", "oncall-inc-000001-p1-0000")
+    assert (result.exit_code, f"is not proposed; {name} is" in result.stderr) == (2, True)
+    assert not bare.patches
+
+
+def test_restart_ends_the_drivers_pod_and_no_other_life_of_its_name(
+    bare: StubCluster, tmp_path: Path
+) -> None:
+    none = ask(bare, tmp_path, "restart", "oncall")
+    assert (none.exit_code, none.output) == (0, "streams/oncall has no driver; the operator starts one\n")
+    folder = "/api/v1/namespaces/streams/pods"
+    bare.answers[folder] = {"items": [{"metadata": {"name": "oncall-driver", "uid": "u-7"}}]}
+    result = ask(bare, tmp_path, "restart", "oncall")
+    assert result.output == "oncall-driver is told to end; the operator starts another\n"
+    ((path, body),) = bare.deleted
+    assert path == f"{folder}/oncall-driver"
+    assert body["preconditions"] == {"uid": "u-7"} and "gracePeriodSeconds" not in body
+    bare.forbidden.add(path)
+    forbidden = ask(bare, tmp_path, "restart", "oncall")
+    assert (forbidden.exit_code, "not allowed" in forbidden.output + forbidden.stderr) == (4, True)
+
+
+@pytest.mark.parametrize("command", ["approve", "restart"])
+def test_what_is_for_kubernetes_says_so_of_a_run(command: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, [command, "--out", str(tmp_path)])
+    assert (result.exit_code, "on Kubernetes" in result.stderr) == (2, True)
+
+
 def test_drain_patches_an_annotation_and_nothing_else(served: StubCluster, tmp_path: Path) -> None:
     known = json.loads(ask(served, tmp_path, "status", "oncall", "-o", "json").stdout)["nodes"]
     node = next(entry["name"] for entry in known if entry["state"] != "lost")

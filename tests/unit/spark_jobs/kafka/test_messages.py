@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprise.spark_jobs.errors import SpecError
-from reprise.spark_jobs.kafka.decode import DecodeError, Registry, decode, make_decoder, parse_columns
+from reprise.spark_jobs.errors import DecodeError, SpecError
+from reprise.spark_jobs.kafka.decode import decode, make_decoder, parse_columns
 from reprise.spark_jobs.kafka.encode import EncodeError, keys, make_encoder, upserts
+from reprise.spark_jobs.kafka.registry import Registry
 from tests.support.examples import examples
 
 COLUMNS = parse_columns({"id": "int64", "name": "string", "share": "double"})
