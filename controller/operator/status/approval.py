@@ -6,15 +6,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from reprise.controller.crd.convert import object_name
-from reprise.controller.crd.crds import GROUP
+from reprise.controller.crd.convert import APPROVED, object_name
 from reprise.controller.kubernetes.events import EventReason, Events
 from reprise.controller.operator.status.publisher import ObjectPublisher, fingerprint
 from reprise.scheduler import Decision
 from reprise.scheduler.incident import Kind, PlanRecord
 
-APPROVED = f"{GROUP}/approved"
-"""Annotation on a proposed RecoveryPlan: `true` lets it be carried out."""
 ASK_S = 2.0
 """Between two questions whether a plan was approved."""
 
