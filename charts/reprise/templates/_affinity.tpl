@@ -8,7 +8,7 @@ namespaceSelector: {}
 {{- end }}
 {{- end -}}
 
-{{/* Off the machines of executors, and off each other */}}
+{{/* Off the machines of executors, off each other, and to the machines that were asked for */}}
 {{- define "reprise.antiAffinity" -}}
 {{- $executors := include "reprise.antiAffinityTerm" (list "reprise.dev/role: executor" true) -}}
 {{- $replicas := include "reprise.antiAffinityTerm" (list (include "reprise.selector" (list . "operator")) false) -}}
@@ -26,5 +26,18 @@ namespaceSelector: {}
 {{- $rules := dict -}}
 {{- if $required -}}{{- $_ := set $rules "requiredDuringSchedulingIgnoredDuringExecution" $required -}}{{- end -}}
 {{- if $preferred -}}{{- $_ := set $rules "preferredDuringSchedulingIgnoredDuringExecution" $preferred -}}{{- end -}}
-{{- if $rules -}}{{- toYaml (dict "podAntiAffinity" $rules) -}}{{- else -}}{}{{- end -}}
+{{- $affinity := dict -}}
+{{- if $rules -}}{{- $_ := set $affinity "podAntiAffinity" $rules -}}{{- end -}}
+{{- with .Values.nodeAffinity -}}{{- $_ := set $affinity "nodeAffinity" . -}}{{- end -}}
+{{- toYaml $affinity -}}
+{{- end -}}
+
+{{/* Spreads of the operator's pods: where a constraint does not say which pods are counted, they are */}}
+{{- define "reprise.spread" -}}
+{{- $ours := dict "matchLabels" (fromYaml (include "reprise.selector" (list . "operator"))) -}}
+{{- $found := list -}}
+{{- range .Values.topologySpreadConstraints -}}
+{{- $found = append $found (hasKey . "labelSelector" | ternary . (merge (dict "labelSelector" $ours) .)) -}}
+{{- end -}}
+{{- toYaml $found -}}
 {{- end -}}

@@ -147,6 +147,44 @@ def test_people_who_may_view_or_edit_a_namespace_may_do_so_with_topologies_where
     assert writable["recoveryplans"] == {"patch"}, "to approve one"
 
 
+def test_where_the_operator_runs_can_be_said_beside_what_it_keeps_away_from() -> None:
+    wanted = "nodeAffinity__requiredDuringSchedulingIgnoredDuringExecution__nodeSelectorTerms[0]__matchExpressions[0]"
+    spread = "topologySpreadConstraints[0]"
+    values = {
+        f"{wanted}__key": "pool", f"{wanted}__operator": "Exists",
+        f"{spread}__topologyKey": "zone", f"{spread}__maxSkew": "1", f"{spread}__whenUnsatisfiable": "ScheduleAnyway",
+    }  # fmt: skip
+    bare, found = operator_pod(), operator_pod(**values)
+    nodes = found["affinity"].pop("nodeAffinity")["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert nodes["nodeSelectorTerms"] == [{"matchExpressions": [{"key": "pool", "operator": "Exists"}]}]
+    assert found["affinity"] == bare["affinity"]
+    labels = one(render(), "Deployment", OPERATOR)["spec"]["selector"]
+    constraint = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
+    assert found["topologySpreadConstraints"] == [{**constraint, "labelSelector": labels}]
+    assert "topologySpreadConstraints" not in bare
+    own = {f"{spread}__labelSelector__matchLabels__a": "b"}
+    (mine,) = operator_pod(**values, **own)["topologySpreadConstraints"]
+    assert mine["labelSelector"] == {"matchLabels": {"a": "b"}}
+
+
+def test_more_volumes_of_the_operator_and_none_of_its_machine() -> None:
+    volume, mount = "operator__extraVolumes[0]", "operator__extraVolumeMounts[0]"
+    values = {
+        f"{volume}__name": "ca", f"{volume}__secret__secretName": "ca", f"{mount}__name": "ca", f"{mount}__mountPath": "/ca",
+    }  # fmt: skip
+    spec = operator_pod(**values)
+    assert {"name": "ca", "secret": {"secretName": "ca"}} in spec["volumes"]
+    assert {"name": "ca", "mountPath": "/ca"} in spec["containers"][0]["volumeMounts"]
+    with pytest.raises(HelmError, match="extraVolumes"):
+        render(**{f"{volume}__name": "root", f"{volume}__hostPath__path": "/"})
+
+
+def test_names_begin_with_what_is_asked_for() -> None:
+    names = {o["metadata"]["name"] for o in render(nameOverride="streams")}
+    assert {"streams-operator", "streams-zookeeper"} <= names
+    assert not any(name.startswith("rec-") for name in names)
+
+
 def test_cluster_rights_are_a_choice() -> None:
     objects = render(**EVERYTHING)
     names = {o["metadata"]["name"] for o in of_kind(objects, "ClusterRole")}
