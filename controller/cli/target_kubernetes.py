@@ -234,7 +234,7 @@ _ADVICE = (
 
 
 def cluster_target(address: Address, elsewhere: str) -> KubernetesTarget:
-    """For what there is on Kubernetes alone.  UsageError, with what is so `elsewhere`, for another way."""
+    """The target of a command that is for Kubernetes alone.  UsageError, with what is so `elsewhere`, for another way."""
     if not address.on_cluster:
         raise click.UsageError(f"this is for NAME -n NAMESPACE on Kubernetes: {elsewhere}")
     target = address.open()
