@@ -114,6 +114,7 @@ class Asking:
         except SchemaRegistryError as error:
             if error.http_status_code == 404:
                 raise _missing(number) from None
+            self._client = None  # a secret that was refused may be another one by the next attempt
             said = self._settings.clean(error.error_message)
             raise SourceError(
                 f"schema registry {self._url} answers {error.http_status_code} {said}"
