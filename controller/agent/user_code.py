@@ -16,7 +16,9 @@ import hashlib
 import os
 import shutil
 import sys
+import sysconfig
 from collections.abc import Mapping, MutableMapping
+from importlib.machinery import PathFinder, all_suffixes
 from pathlib import Path
 
 from reprise.controller.errors import StartError
@@ -28,8 +30,8 @@ COPIED = Path("/var/data/reprise/code")
 """In the pod's own volume."""
 _SEVERAL_VERSIONS = ".."
 """Names that begin so are the kubelet's, and no key of a ConfigMap."""
-_TAKEN = frozenset({*sys.stdlib_module_names, "reprise", "pyspark", "py4j", "pyarrow", "numpy", "kazoo"})
-"""Modules that a file of the same name would stand before, in every process."""
+_OWN = frozenset({*sys.stdlib_module_names, "reprise", "sitecustomize", "usercustomize"})
+"""Modules that a file of the same name would stand before in every process, beside those that are installed."""
 
 
 def variables(sha256: str) -> list[dict[str, str]]:
@@ -55,16 +57,26 @@ def take(environment: MutableMapping[str, str], copied: Path = COPIED) -> None:
             f"spec.kubernetes.code.sha256: the ConfigMap holds other code: {wanted} is asked for, and that of its "
             f"{len(files)} files is {found} ({', '.join(sorted(files)) or 'nothing'})"
         )
-    if hides := sorted(name for name in files if name.removesuffix(".py") in _TAKEN):
-        raise StartError(
-            f"spec.kubernetes.code: {hides[0]} would hide a module that others import; rename it"
-        )
+    if hides := _hiding(files):
+        raise StartError(f"spec.kubernetes.code: {hides} would hide a module that others import; rename it")
     shutil.rmtree(copied, ignore_errors=True)
     copied.mkdir(parents=True)
     for name, data in files.items():
         (copied / name).write_bytes(data)
     former = environment.get("PYTHONPATH", "")
     environment["PYTHONPATH"] = os.pathsep.join([str(copied), *([former] if former else [])])
+
+
+def _hiding(files: Mapping[str, bytes]) -> str:
+    """The first file that would be imported in place of a module of Python, of us, or of what is installed; or nothing."""
+    endings = tuple(all_suffixes())
+    installed = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+    for name in sorted(files):
+        module = name.partition(".")[0]
+        found = module in _OWN or PathFinder.find_spec(module, installed) is not None
+        if name.endswith(endings) and found:
+            return name
+    return ""
 
 
 def _read(folder: Path) -> dict[str, bytes]:

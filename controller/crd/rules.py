@@ -59,8 +59,12 @@ _VARIABLES = (
     Rule(f"!self.name.matches('{pods.RESERVED_VARIABLES}')", f"a name {pods.VARIABLE_OF_OTHERS}"),
 )
 _TOLERATIONS = (
-    Rule("has(self.key) || self.operator == 'Exists'", "without `key` the operator must be Exists"),
-    Rule("!has(self.value) || self.operator == 'Equal'", "`value` goes with the operator Equal only"),
+    Rule("has(self.key) || self.operator == 'Exists'", pods.KEY_OR_EXISTS),
+    Rule("!has(self.value) || self.operator == 'Equal'", pods.VALUE_OF_EQUAL),
+    Rule(
+        "!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
+        pods.SECONDS_OF_NO_EXECUTE,
+    ),
 )
 _PODS = ("spec.kubernetes", "spec.kubernetes.driver", "spec.kubernetes.executor")
 

@@ -6,11 +6,24 @@ argument `executor`, the operator with `driver`.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from pathlib import Path
 
 from reprise.controller.agent import user_code
 from reprise.controller.errors import StartError
+
+
+LAST_WORD = Path("/dev/termination-log")
+"""Kubernetes keeps what a container has written there: Spark removes executors that end, and their logs with them."""
+
+
+def _refuse(reason: str) -> None:
+    print(reason, file=sys.stderr)
+    if LAST_WORD.exists():
+        with contextlib.suppress(OSError):
+            LAST_WORD.write_text(reason)
 
 
 def main() -> int:
@@ -20,7 +33,7 @@ def main() -> int:
         try:
             user_code.take(os.environ)
         except StartError as error:
-            print(f"refused: {error}", file=sys.stderr)
+            _refuse(f"refused: {error}")
             return 1
     if role == "executor":
         from reprise.controller.agent.pod_agent import main as executor

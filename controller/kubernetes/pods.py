@@ -30,7 +30,7 @@ class PodView:
     """Name of the Node it is bound to; empty while it is not."""
     phase: str = "Pending"
     reason: str = ""
-    """Why it failed, or why it is not scheduled."""
+    """Why it failed, or why it is not scheduled, or has not started on its machine."""
     deleted_at: float | None = None
     """When its grace period ends, seconds since the epoch by the API server's clock; None when it is not being deleted."""
     grace_s: float = 0.0
@@ -71,7 +71,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
     labels = meta.get("labels") or {}
     conditions = {c.get("type"): c for c in status.get("conditions") or []}
     unscheduled = conditions.get("PodScheduled", {})
-    reason = status.get("reason") or _ended(status) or ""
+    reason = status.get("reason") or _ended(status) or _waits(status) or ""
     if not reason and unscheduled.get("status") == "False":
         reason = f"{unscheduled.get('reason', '')}: {unscheduled.get('message', '')}"[:200]
     return PodView(
@@ -128,6 +128,16 @@ def _ended(status: Mapping[str, Any]) -> str | None:
             said = str(ended.get("message") or "").strip().rpartition("\n")[2][:500]
             reason = f"{ended.get('reason', 'Ended')} (exit code {ended.get('exitCode')})"
             return f"{reason}: {said}" if said else reason
+    return None
+
+
+def _waits(status: Mapping[str, Any]) -> str | None:
+    """Why a container has not started, in the kubelet's words: no such image, no such Secret."""
+    for container in status.get("containerStatuses") or []:
+        waiting = (container.get("state") or {}).get("waiting")
+        if waiting is not None and waiting.get("reason"):
+            said = str(waiting.get("message") or "").strip()[:200]
+            return f"{waiting['reason']}: {said}" if said else str(waiting["reason"])
     return None
 
 

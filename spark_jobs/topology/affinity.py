@@ -6,26 +6,26 @@ when Spark asks for it, in the middle of a recovery.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from reprise.spark_jobs.topology.labels import LabelKey, LabelValue
 from reprise.spark_jobs.topology.scalars import Closed
 
-Key = Annotated[str, Field(min_length=1, max_length=316)]
-Value = Annotated[str, Field(max_length=63)]
 _COUNTED = {"Exists": 0, "DoesNotExist": 0, "Gt": 1, "Lt": 1}
 """How many values operators take; those that are not here take some."""
 
 
 class NodeRequirementModel(Closed):
-    key: Key
+    key: LabelKey
     """Key of the label."""
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
     """How the label is compared."""
-    values: list[Value] = Field(default_factory=list, max_length=32)
+    values: list[LabelValue] = Field(default_factory=list, max_length=32)
     """What it is compared with: nothing for `Exists` and `DoesNotExist`, one number for `Gt` and `Lt`."""
 
     @model_validator(mode="after")
@@ -36,6 +36,8 @@ class NodeRequirementModel(Closed):
                 "give some `values` for In and NotIn, one for Gt and Lt, and none for Exists and DoesNotExist"
             )
             raise PydanticCustomError("values", reason)
+        if self.operator in ("Gt", "Lt") and not re.fullmatch("[0-9]+", self.values[0]):
+            raise PydanticCustomError("values", "Gt and Lt compare with a whole number")
         return self
 
 
@@ -80,9 +82,20 @@ class TopologySpreadModel(Closed):
         ("labelSelector", "matchLabelKeys"), "the executors of this topology are counted"
     )
 
-    topology_key: Key
+    topology_key: LabelKey
     """Label of machines, such as `topology.kubernetes.io/zone`: those with the same value count as one place."""
     max_skew: Annotated[int, Field(ge=1, le=10_000, strict=True)] = 1
     """How many more executors of the topology one place may have than another."""
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = "ScheduleAnyway"
     """Whether an executor waits that would break it."""
+
+
+def _each_once(constraints: list[TopologySpreadModel]) -> list[TopologySpreadModel]:
+    said = [(constraint.topology_key, constraint.when_unsatisfiable) for constraint in constraints]
+    if twice := next((key for key, what in said if said.count((key, what)) > 1), None):
+        raise ValueError(f"{twice!r} is given twice with one `whenUnsatisfiable`")
+    return constraints
+
+
+TopologySpreads = Annotated[list[TopologySpreadModel], AfterValidator(_each_once)]
+"""An API server refuses two that differ in their skew alone."""

@@ -18,18 +18,10 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from reprise.spark_jobs.topology.affinity import AffinityModel, TopologySpreadModel
+from reprise.spark_jobs.topology.affinity import AffinityModel, TopologySpreads
+from reprise.spark_jobs.topology.labels import LabelKey, LabelValue, checked_key
 from reprise.spark_jobs.topology.scalars import Bytes, Closed, Cpu, Location, ObjectName
 
-Label = Annotated[str, Field(max_length=63)]
-LabelKey = Annotated[
-    str,
-    Field(
-        pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$",
-        max_length=316,
-    ),
-]
-LabelValue = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$", max_length=63)]
 AnnotationValue = Annotated[str, Field(max_length=4096)]
 FileName = Annotated[str, Field(pattern=r"^[-._a-zA-Z0-9]+$", max_length=253)]
 
@@ -41,7 +33,8 @@ RESERVED_ANNOTATIONS = (
     "seccomp.security.alpha.kubernetes.io/",
 )
 RESERVED_VARIABLES = (
-    r"^(REPRISE_|SPARK_|PYSPARK_|PYTHON|KUBERNETES_|LD_|(PATH|HOME|HOSTNAME|POD_IP|JAVA_HOME|_JAVA_OPTIONS)$)"
+    r"^(REPRISE_|SPARK_|PYSPARK_|PYTHON|KUBERNETES_|LD_"
+    r"|(PATH|HOME|HOSTNAME|POD_IP|JAVA_HOME|_JAVA_OPTIONS|JAVA_TOOL_OPTIONS|JDK_JAVA_OPTIONS|KUBECONFIG|BASH_ENV)$)"
 )
 RESERVED_PATHS = (
     r"//|/[.][.]?(/|$)|^/(opt/reprise|etc/reprise|etc/reprise-zookeeper|var/data|run|var/run|proc|sys|dev)(/|$)"
@@ -50,8 +43,11 @@ RESERVED_PATHS = (
 """In words of the expression language of API servers, which are those of Python here."""
 LABELS_OF_OTHERS = "is ours or Spark's: by such labels pods are found"
 ANNOTATIONS_OF_OTHERS = "is the operator's, or loosens what holds a pod"
-VARIABLE_OF_OTHERS = "is set by the operator, Spark or the image"
+VARIABLE_OF_OTHERS = "is for the operator, Spark and the image to set"
 PATH_OF_OTHERS = "covers what the image, the operator or Kubernetes has there; use another folder"
+KEY_OR_EXISTS = "without `key` the operator must be Exists"
+VALUE_OF_EQUAL = "`value` goes with the operator Equal only"
+SECONDS_OF_NO_EXECUTE = "`tolerationSeconds` goes with the effect NoExecute only"
 ONE_VALUE = "give one of `value` and `valueFrom`"
 ONE_VOLUME = "give one of `claim` and `secret`"
 _BOUNDARY = (
@@ -72,12 +68,27 @@ class TolerationModel(Closed):
     """Taint key; without one every taint is tolerated, which needs `operator: Exists`."""
     operator: Literal["Equal", "Exists"] = "Equal"
     """Whether the taint's value must be equal to `value`, or only be there."""
-    value: Label | None = None
+    value: LabelValue | None = None
     """Value of the taint, for `Equal`."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
     """Effect that is tolerated; without one all are."""
     toleration_seconds: Annotated[int, Field(ge=0, le=86_400, strict=True)] | None = None
     """How long a `NoExecute` taint is tolerated; for ever without it."""
+
+    @model_validator(mode="after")
+    def _as_pods_take_it(self) -> Self:
+        if self.key:
+            try:
+                checked_key(self.key)
+            except ValueError as error:
+                raise PydanticCustomError("key", "key: {reason}", {"reason": str(error)}) from None
+        if not self.key and self.operator != "Exists":
+            raise PydanticCustomError("operator", KEY_OR_EXISTS)
+        if self.value and self.operator != "Equal":
+            raise PydanticCustomError("value", VALUE_OF_EQUAL)
+        if self.toleration_seconds is not None and self.effect != "NoExecute":
+            raise PydanticCustomError("toleration_seconds", SECONDS_OF_NO_EXECUTE)
+        return self
 
 
 class VolumeModel(Closed):
@@ -137,6 +148,8 @@ class VariableModel(Closed):
     def _one_value(self) -> Self:
         if (self.value is None) == (self.value_from is None):
             raise PydanticCustomError("variable", ONE_VALUE)
+        if "\0" in (self.value or ""):
+            raise PydanticCustomError("value", "value: holds a zero byte, which no variable can")
         if re.search(RESERVED_VARIABLES, self.name):
             raise PydanticCustomError("name", "name: {name}", {"name": f"{self.name!r} {VARIABLE_OF_OTHERS}"})
         return self
@@ -224,11 +237,11 @@ class PodModel(Closed):
     annotations: Annotated[
         dict[LabelKey, AnnotationValue],
         AfterValidator(lambda names: _none_of(RESERVED_ANNOTATIONS, ANNOTATIONS_OF_OTHERS, names)),
-    ] = Field(default_factory=dict, max_length=32)
+    ] = Field(default_factory=dict, max_length=16)
     """Further annotations of these pods."""
     env: list[VariableModel] = Field(default_factory=list, max_length=32)
     """Variables of these pods' containers, each name once. They count as code: another value takes effect after a drain."""
-    node_selector: dict[str, Label] = Field(default_factory=dict, max_length=16)
+    node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict, max_length=16)
     """Labels that a machine must have."""
     tolerations: list[TolerationModel] = Field(default_factory=list, max_length=16)
     """Taints that these pods tolerate, e.g. those of spot machines."""
@@ -264,7 +277,7 @@ class ExecutorModel(PodModel):
     machine with two executors is two nodes that fail together."""
     affinity: AffinityModel | None = None
     """Which machines they go to, in addition to `spread`."""
-    topology_spread_constraints: list[TopologySpreadModel] = Field(default_factory=list, max_length=8)
+    topology_spread_constraints: TopologySpreads = Field(default_factory=list, max_length=8)
     """How evenly they are spread over zones, racks or pools; the executors of this topology are counted."""
 
 
@@ -287,9 +300,16 @@ class KubernetesModel(PodModel):
     secrets: list[ObjectName] = Field(default_factory=list, max_length=8)
     """Secrets whose keys become environment variables of driver and executors, e.g. for an object store."""
     volumes: list[VolumeModel] = Field(default_factory=list, max_length=8)
-    """Shared directories, e.g. for checkpoints and output, and Secrets as files."""
+    """Shared directories, e.g. for checkpoints and output, and Secrets as files; each in a place of its own."""
     driver: DriverModel = DriverModel()
     """The driver's pod; what it says of a label, a variable and so on stands above what is said for both."""
     executor: ExecutorModel = ExecutorModel()
     """The pods of the executors, one a node; their CPU is `nodes.cpu`, their number `nodes.count`. What it says of a label,
     a variable and so on stands above what is said for both."""
+
+    @model_validator(mode="after")
+    def _places_of_their_own(self) -> Self:
+        places = [volume.mount_path.rstrip("/") for volume in self.volumes]
+        if twice := next((place for place in places if places.count(place) > 1), None):
+            raise PydanticCustomError("volumes", "volumes: two are mounted at {path}", {"path": repr(twice)})
+        return self

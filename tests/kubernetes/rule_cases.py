@@ -203,7 +203,11 @@ MISTAKES = [
         "toleration-of-nothing",
         "must be Exists",
         at("kubernetes.tolerations", [{"value": "x"}]),
-        offline=False,
+    ),
+    _bad(
+        "seconds-of-another-effect",
+        "the effect NoExecute only",
+        at("kubernetes.tolerations", [{"key": "a", "operator": "Exists", "tolerationSeconds": 3}]),
     ),
     _bad("label-of-ours", "pods are found", at("kubernetes.labels", {"reprise.dev/role": "x"})),
     _bad("label-of-spark", "pods are found", at("kubernetes.executor", {"labels": {"spark-role": "x"}})),
@@ -214,8 +218,13 @@ MISTAKES = [
     ),
     _bad(
         "variable-of-ours",
-        "set by the operator",
+        "and the image to set",
         at("kubernetes.env", [{"name": "PYTHONPATH", "value": "x"}]),
+    ),
+    _bad(
+        "options-of-every-java",
+        "and the image to set",
+        at("kubernetes.driver", {"env": [{"name": "JAVA_TOOL_OPTIONS", "value": "-Dspark.a=b"}]}),
     ),
     _bad("variable-twice", "Duplicate value", at("kubernetes.env", [{"name": "A", "value": "x"}] * 2)),
     _bad(

@@ -72,7 +72,8 @@ class CapacityForecast:
     """The whole view."""
 
     room: int | None
-    """More executors that machines have room for now; None: requests or Nodes may not be read."""
+    """More executors that machines have room for now; None: requests or Nodes may not be read, or more than labels says which
+    machines take one."""
     expected: tuple[Expected, ...] = ()
 
     def __str__(self) -> str:

@@ -52,7 +52,7 @@ class CapacityForecaster:
         if not waiting:
             return NOTHING_KNOWN
         room = None
-        if view.machines is not None and view.used is not None:
+        if view.machines is not None and view.used is not None and not _by_more_than_labels(resource):
             taken = frozenset(pod.machine for pod in pods if pod.machine and not pod.ended)
             room = room_for(demand_of(resource), list(view.machines.values()), view.used, taken)
         return CapacityForecast(room, expected_of(pods, here, self._heard(waiting), room, time.time()))
@@ -70,6 +70,13 @@ class CapacityForecaster:
         except OperatorError as error:
             log.warning("event=events-not-read namespace=%s reason=%r", self.namespace, str(error))
         return self._said
+
+
+def _by_more_than_labels(resource: StreamTopology) -> bool:
+    """Whether an affinity or a spread keeps executors off machines: how many these take is not reckoned here."""
+    executor = resource.kubernetes.executor
+    required = "requiredDuringSchedulingIgnoredDuringExecution" in executor.affinity.get("nodeAffinity", {})
+    return required or any(c["whenUnsatisfiable"] == "DoNotSchedule" for c in executor.spread_constraints)
 
 
 def demand_of(resource: StreamTopology) -> Demand:

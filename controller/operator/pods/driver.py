@@ -22,7 +22,7 @@ from reprise.controller.kubernetes.api import Api, collection
 from reprise.controller.kubernetes.errors import ConflictError
 from reprise.controller.kubernetes.events import EventReason, Events
 from reprise.controller.kubernetes.pods import KubernetesNode, PodView
-from reprise.controller.operator.pods import manifests, network_policy, zk_mounts
+from reprise.controller.operator.pods import manifests, network_policy, pod_template, zk_mounts
 from reprise.controller.operator.pods.drain import WAY_OUT, Drain, nothing_released
 from reprise.controller.operator.pods.driver_silence import DriverSilence
 from reprise.controller.operator.pods.endings import OVERDUE_S, Endings
@@ -131,6 +131,8 @@ class DriverKeeper:
     def _let_be(self, resource: StreamTopology, pod: PodView) -> None:
         """The driver is the right one: only what it waits for is said."""
         self.problem = "" if pod.phase == "Running" else f"the driver's pod is {pod.phase}: {pod.reason}"
+        if pod.phase == "Pending" and pod.machine:
+            self.problem += f"; on its machine it needs {pod_template.needs(resource, self.settings.image)}"
         if no_user := self._without_user(resource, self.pods_wait or pod.phase == "Pending"):
             self.events.say(EventReason.USER_REFUSED, no_user, warning=True)
 
@@ -150,6 +152,9 @@ class DriverKeeper:
             self.events.say(EventReason.USER_REFUSED, no_user, warning=True)
             return
         settings, folder = self.settings, collection(resource.namespace, "configmaps")
+        pods = collection(resource.namespace, "pods")
+        if self.api.find(f"{pods}/{manifests.driver_name(resource.name)}") is not None:
+            return  # the watch has not told us yet; what it reads, and has its executors made from, is not to change
         if self.drain is not None:
             try:
                 resource, settings = self.drain.to_start(resource, settings)
@@ -162,8 +167,8 @@ class DriverKeeper:
         prefix = f"{resource.name}-{secrets.token_hex(3)}"
         pod = manifests.driver_pod(resource, settings, self.owner, prefix)
         try:
-            self.api.create(collection(resource.namespace, "pods"), pod)
-        except ConflictError:  # the watch has not told us yet
+            self.api.create(pods, pod)
+        except ConflictError:  # somebody was faster
             return
         self._created = self.clock()
         self._not_before = self._created + 2.0  # the watch tells of it before that, or we ask in vain

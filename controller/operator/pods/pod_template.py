@@ -80,6 +80,20 @@ def mounts(resource: StreamTopology) -> list[dict[str, Any]]:
     return found
 
 
+def needs(resource: StreamTopology, image: str) -> str:
+    """What must be there before the containers of a pod start; `image`: where the topology names none."""
+    kubernetes = resource.kubernetes
+    of_variables = (v.secret for pod in (kubernetes.driver, kubernetes.executor) for v in pod.env)
+    of_volumes = (volume.secret for volume in kubernetes.volumes)
+    found = [f"the image {kubernetes.image or image}"]
+    if kubernetes.code is not None:
+        found.append(f"the ConfigMap {kubernetes.code.config_map}")
+    named = dict.fromkeys(name for name in (*kubernetes.secrets, *of_variables, *of_volumes) if name)
+    found += [f"the Secret {name}" for name in named]
+    found += [f"the claim {volume.claim}" for volume in kubernetes.volumes if volume.claim]
+    return ", ".join(found)
+
+
 def security(resource: StreamTopology) -> dict[str, Any]:
     """A topology says who the pod's processes are, never that they are root."""
     return {

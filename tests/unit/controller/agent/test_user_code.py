@@ -82,11 +82,28 @@ def test_other_code_is_refused_and_nothing_is_copied(tmp_path: Path, files: dict
     assert not copied.exists() and "PYTHONPATH" not in found
 
 
-@pytest.mark.parametrize("name", ["json.py", "reprise.py", "pyspark.py"])
+@pytest.mark.parametrize("name", 
+    [
+        "json.py",
+        "json.pyc",
+        "json.cpython-311-x86_64-linux-gnu.so",
+        "reprise.py",
+        "sitecustomize.py",
+        "pyspark.py",
+        "urllib3.py",
+        "prometheus_client.py",
+    ],
+)
 def test_a_module_that_would_hide_another_is_refused(tmp_path: Path, name: str) -> None:
     files = {name: b""}
     with pytest.raises(StartError, match=f"{name} would hide"):
         user_code.take(environment(mounted(tmp_path, files), user_code.hash_of(files)), tmp_path / "copied")
+
+
+def test_data_may_have_the_name_of_a_module(tmp_path: Path) -> None:
+    files = {"json.txt": b"", "numpy": b"", "my.json": b""}
+    user_code.take(environment(mounted(tmp_path / "m", files), user_code.hash_of(files)), tmp_path / "copied")
+    assert {path.name for path in (tmp_path / "copied").iterdir()} == set(files)
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
@@ -104,8 +121,13 @@ def test_without_code_nothing_changes(tmp_path: Path) -> None:
 def test_a_pod_of_other_code_says_so_and_does_not_start(
     role: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    last_word = tmp_path / "termination-log"
+    last_word.touch()
+    monkeypatch.setattr(image, "LAST_WORD", last_word)
     monkeypatch.setattr(sys, "argv", ["image", role])
-    for name, value in environment(mounted(tmp_path), "0" * 64).items():
+    for name, value in environment(mounted(tmp_path / "mounted"), "0" * 64).items():
         monkeypatch.setenv(name, value)
     assert image.main() == 1
-    assert capsys.readouterr().err.startswith("refused: spec.kubernetes.code.sha256: ")
+    said = capsys.readouterr().err.strip()
+    assert said.startswith("refused: spec.kubernetes.code.sha256: ")
+    assert last_word.read_text() == said  # so that it outlives the pod's logs

@@ -123,16 +123,17 @@ def test_what_recovery_and_security_rest_on_is_refused_with_field_and_reason(
 @pytest.mark.parametrize(
     "name",
     ["REPRISE_ROOT", "SPARK_LOCAL_IP", "PYSPARK_PYTHON", "PYTHONPATH", "PYTHONHASHSEED", "KUBERNETES_SERVICE_HOST",
-     "LD_PRELOAD", "PATH", "HOME", "HOSTNAME", "POD_IP", "JAVA_HOME", "_JAVA_OPTIONS"],
+     "LD_PRELOAD", "PATH", "HOME", "HOSTNAME", "POD_IP", "JAVA_HOME", "_JAVA_OPTIONS",
+     "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "KUBECONFIG", "BASH_ENV"],
 )  # fmt: skip
 def test_a_variable_that_others_set_is_refused(name: str) -> None:
-    with pytest.raises(SpecError, match=f"{name}.*is set by the operator, Spark or the image") as refused:
+    with pytest.raises(SpecError, match=f"{name}.*is for the operator, Spark and the image to set") as refused:
         topology(env=[{"name": name, "value": "x"}])
     assert refused.value.field == "spec.kubernetes.env[0]"
 
 
 @pytest.mark.parametrize(
-    "name", ["PATH_OF_MODEL", "HOMES", "MY_SPARK_", "JAVA_TOOL_OPTIONS", "reprise_level"]
+    "name", ["PATH_OF_MODEL", "HOMES", "MY_SPARK_", "JAVA_TOOL", "reprise_level"]
 )
 def test_one_that_only_looks_like_it_is_taken(name: str) -> None:
     assert settings(env=[{"name": name, "value": "x"}]).driver.env[0].name == name

@@ -91,6 +91,39 @@ def test_a_driver_is_created_once_with_its_config_first() -> None:
     assert pod["metadata"]["ownerReferences"][0]["controller"] is True
 
 
+def test_what_a_driver_reads_is_not_changed_below_it(clock: Clock) -> None:
+    """The watch lags, the spec changes: the running driver would make executors of the new template, with other code."""
+    api = FakeApi()
+    one = keeper(api, clock)
+    one.look(topology(), None, WELL, recovering=False)
+    api.calls.clear()
+    clock.now += 60
+    one.look(topology(batch={"interval": "7s"}), None, WELL, recovering=False)
+    assert api.calls == []
+
+
+def test_a_driver_that_does_not_start_says_what_it_needs() -> None:
+    """A kubelet tells of a missing ConfigMap in Events alone, and of a missing Secret in the container's state."""
+    secret = {"name": "topology-a", "valueFrom": {"secretKeyRef": {"name": "topology-a", "key": "k"}}}
+    resource = topology(
+        kubernetes={
+            "code": {"configMap": "topology-code", "sha256": "0" * 64},
+            "executor": {"env": [secret | {"name": "A"}]},
+            "volumes": [{"secret": "topology-b", "mountPath": "/b"}, {"claim": "data", "mountPath": "/data"}],
+        }
+    )
+    waiting = {"reason": "CreateContainerConfigError", "message": 'secret "topology-a" not found'}
+    one = keeper(FakeApi())
+    pod = driver_of(resource, phase="Pending", containerStatuses=[{"state": {"waiting": waiting}}])
+    one.look(resource, pod, WELL, recovering=False)
+    assert one.problem == (
+        'the driver\'s pod is Pending: CreateContainerConfigError: secret "topology-a" not found; on its machine it needs '
+        "the image reprise:1, the ConfigMap topology-code, the Secret topology-a, the Secret topology-b, the claim data"
+    )
+    one.look(resource, replace(pod, machine="", reason="Unschedulable: no room"), WELL, recovering=False)
+    assert one.problem == "the driver's pod is Pending: Unschedulable: no room"
+
+
 def test_a_topology_s_user_is_there_before_its_driver() -> None:
     """The Secret is created and nothing else: the operator may not read, change or remove one."""
     api = FakeApi()
