@@ -14,7 +14,6 @@ from pathlib import Path
 from reprise.controller.agent import user_code
 from reprise.controller.errors import StartError
 
-
 LAST_WORD = Path("/dev/termination-log")
 """Kubernetes keeps what a container has written there: Spark removes executors that end, and their logs with them."""
 

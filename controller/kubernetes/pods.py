@@ -15,6 +15,9 @@ ROLE_LABEL = f"{GROUP}/role"
 LOST_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
 """What Kubernetes puts on a machine whose kubelet is silent, or says that it is ill."""
 
+USUAL = ("ContainerCreating", "PodInitializing")
+"""What a kubelet says of each container that is about to start."""
+
 
 @dataclass(frozen=True, slots=True)
 class PodView:

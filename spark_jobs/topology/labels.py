@@ -1,7 +1,7 @@
 """Keys and values of labels as an API server takes them.
 
-What it would refuse in a pod is refused in the topology: a pod of executors that cannot be made is noticed only when Spark asks
-for one, in the middle of a recovery.
+What it would refuse in a pod is refused in the topology: a pod of executors that cannot be made is noticed only when Spark
+asks for one, in the middle of a recovery.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _PART = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 KEY_PATTERN = rf"^({_PART}([.]{_PART})*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?$"
 VALUE_PATTERN = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
 LONGEST_KEY, _LONGEST_PREFIX = 316, 253
-NOT_A_KEY = "expected the key of a label: a name of 63 characters at most, and before it a domain and a slash where it has one"
+NOT_A_KEY = "expected the key of a label: a name of 63 characters at most, after a domain and a slash where it has one"
 
 
 def checked_key(key: str) -> str:

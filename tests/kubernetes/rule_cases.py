@@ -49,7 +49,7 @@ TOPOLOGY: Object = {
         "operators": [_PARSER, _KEYED],
         "checkpoint": {"everyBatches": 10, "location": "/data/good"},
         "nodes": {"count": 3, "cpu": "200m"},
-        "kubernetes": {"tolerations": [{"key": "spot", "operator": "Exists"}]},
+        "kubernetes": {"tolerations": [{"key": "spot", "operator": "Exists", "effect": "NoExecute"}]},
     },
 }
 REFERENCE = TopologyReference(name="good", uid="0b5f")

@@ -13,10 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reprise.controller.kubernetes.pods import KubernetesNode, PodView, milli, seconds
+from reprise.controller.kubernetes.pods import USUAL, KubernetesNode, PodView, milli, seconds
 
 START_S = 15.0
 """From a machine to an executor that is a node: image there, JVM, registration."""
+LONGEST_START_S = 120.0
+"""A container that has not started by then, on a machine, is not only waiting for its image."""
 PROVISION_S = 120.0
 """From an autoscaler's decision to a machine that is ready; clouds take one to three minutes."""
 LEAST_S = 5.0
@@ -65,6 +67,8 @@ class Expected:
     in_s: float | None
     """About so many seconds from now; None: nobody has said that it will come."""
     why: str
+    machine: str = ""
+    """Where it is and does not start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +76,8 @@ class CapacityForecast:
     """The whole view."""
 
     room: int | None
-    """More executors that machines have room for now; None: requests or Nodes may not be read, or more than labels says which
-    machines take one."""
+    """More executors that machines have room for now; None: requests or Nodes may not be read, or more than labels
+    says which machines take one."""
     expected: tuple[Expected, ...] = ()
 
     def __str__(self) -> str:
@@ -83,6 +87,10 @@ class CapacityForecast:
         parts = []
         if coming:
             parts.append(f"{len(coming)} nodes are expected, the first in about {coming[0]:.0f} s")
+        placed = [e for e in stuck if e.machine]
+        stuck = [e for e in stuck if not e.machine]
+        if placed:
+            parts.append(f"{len(placed)} executors do not start: {placed[0].why} (on {placed[0].machine})")
         if stuck:
             parts.append(f"{len(stuck)} executors have no machine: {stuck[0].why}")
         if self.room and stuck:
@@ -142,7 +150,9 @@ def expected_of(
         if pod.name in here or pod.ended or pod.deleted_at is not None:
             continue
         word = said.get(pod.name)
-        if pod.machine:
+        if held_up := _held_up(pod, now):
+            found.append(Expected(pod.name, None, held_up, pod.machine))
+        elif pod.machine:
             found.append(
                 Expected(pod.name, _rest(START_S, pod.created_at, now), f"starting on {pod.machine}")
             )
@@ -159,6 +169,19 @@ def expected_of(
         else:
             found.append(Expected(pod.name, None, pod.reason or "the scheduler has said nothing yet"))
     return tuple(found)
+
+
+def _held_up(pod: PodView, now: float) -> str:
+    """Why a pod that has a machine does not start there; empty while there is nothing unusual.  What is missing of its
+    volumes a kubelet says in Events alone."""
+    if not pod.machine or pod.phase != "Pending":
+        return ""
+    if pod.reason not in ("", *USUAL):
+        return pod.reason
+    waits_s = 0.0 if pod.created_at is None else now - pod.created_at
+    if waits_s < LONGEST_START_S:
+        return ""
+    return f"{pod.reason or 'Pending'} for {waits_s:.0f} s; `kubectl describe pod {pod.name}` says what is missing"
 
 
 def _rest(whole_s: float, since: float | None, now: float) -> float:

@@ -18,6 +18,7 @@ from reprise.controller.crd.topology_status import (
     TopologyStatus,
     UpstreamBackupStatus,
 )
+from reprise.controller.kubernetes.pods import USUAL
 from reprise.controller.operator.pods.verdict import State
 from reprise.controller.operator.status.topology_state import TopologyState
 from reprise.controller.plural import counted
@@ -167,6 +168,13 @@ def _starting(now: TopologyState) -> str:
     ]
     if pending:
         return cut(f"{len(pending)} executor pods have no machine: {pending[0][1].reason}", 512)
+    held_up = [
+        v.reason
+        for v in now.findings.verdicts.values()
+        if v.state is State.STARTING and v.reason not in ("", *USUAL)
+    ]
+    if held_up:
+        return cut(f"{len(held_up)} executor pods do not start: {held_up[0]}", 512)
     ready = sum(v.state is State.ALIVE for v in now.findings.verdicts.values())
     wanted = now.resource.nodes.count if now.resource else 0
     return cut(f"{ready} of {wanted} nodes are there{_newest_problem(now.observation)}", 512)

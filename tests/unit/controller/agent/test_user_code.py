@@ -82,7 +82,8 @@ def test_other_code_is_refused_and_nothing_is_copied(tmp_path: Path, files: dict
     assert not copied.exists() and "PYTHONPATH" not in found
 
 
-@pytest.mark.parametrize("name", 
+@pytest.mark.parametrize(
+    "name",
     [
         "json.py",
         "json.pyc",

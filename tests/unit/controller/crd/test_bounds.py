@@ -22,7 +22,7 @@ SAMPLES: dict[str | int, Any] = {
     "volumes": [{"mountPath": "/data", "claim": "data"}],
     "code": {"configMap": "topology-code", "sha256": "0" * 64},
     "env": [{"name": "LEVEL", "valueFrom": {"secretKeyRef": {"name": "topology-level", "key": "level"}}}],
-    "tolerations": [{"operator": "Exists"}],
+    "tolerations": [{"key": "spot", "effect": "NoExecute"}],
     "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [_TERM]},
     "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": _TERM}],
     "topologySpreadConstraints": [{"topologyKey": "zone"}],

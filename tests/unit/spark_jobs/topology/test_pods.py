@@ -127,14 +127,14 @@ def test_what_recovery_and_security_rest_on_is_refused_with_field_and_reason(
      "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "KUBECONFIG", "BASH_ENV"],
 )  # fmt: skip
 def test_a_variable_that_others_set_is_refused(name: str) -> None:
-    with pytest.raises(SpecError, match=f"{name}.*is for the operator, Spark and the image to set") as refused:
+    with pytest.raises(
+        SpecError, match=f"{name}.*is for the operator, Spark and the image to set"
+    ) as refused:
         topology(env=[{"name": name, "value": "x"}])
     assert refused.value.field == "spec.kubernetes.env[0]"
 
 
-@pytest.mark.parametrize(
-    "name", ["PATH_OF_MODEL", "HOMES", "MY_SPARK_", "JAVA_TOOL", "reprise_level"]
-)
+@pytest.mark.parametrize("name", ["PATH_OF_MODEL", "HOMES", "MY_SPARK_", "JAVA_TOOL", "reprise_level"])
 def test_one_that_only_looks_like_it_is_taken(name: str) -> None:
     assert settings(env=[{"name": name, "value": "x"}]).driver.env[0].name == name
 
@@ -251,6 +251,54 @@ def test_an_affinity_has_the_values_that_its_operator_takes(
         return
     with pytest.raises(SpecError, match="give some `values`"):
         topology(driver={"affinity": {"nodeAffinity": nodes}})
+
+
+def required(key: str, operator: str = "In", value: str = "x") -> dict[str, Any]:
+    terms = [{"matchExpressions": [{"key": key, "operator": operator, "values": [value]}]}]
+    where = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"affinity": {"nodeAffinity": where}}
+
+
+@pytest.mark.parametrize(
+    ("kubernetes", "reason"),
+    [
+        ({"labels": {"a..b/c": "x"}}, "labels.*key of a label"),
+        ({"annotations": {"a.-b/c": "x"}}, "annotations.*key of a label"),
+        ({"labels": {"a" * 254 + "/c": "x"}}, "key of a label"),
+        ({"nodeSelector": {"bad key!": "x"}}, "nodeSelector.*key of a label"),
+        ({"nodeSelector": {"a": "bad value!"}}, "nodeSelector.a: .*should match"),
+        ({"tolerations": [{"key": "bad key!", "operator": "Exists"}]}, "tolerations.*key of a label"),
+        ({"tolerations": [{"key": "a", "value": "bad value!"}]}, "tolerations.*should match"),
+        ({"tolerations": [{"value": "a"}]}, "without `key`"),
+        ({"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]}, "operator Equal only"),
+        ({"tolerations": [{"key": "a", "value": "b", "tolerationSeconds": 3}]}, "effect NoExecute only"),
+        ({"executor": required("bad key!")}, "key of a label"),
+        ({"executor": required("a", value="bad value!")}, "should match"),
+        ({"driver": required("a", "Gt", "much")}, "whole number"),
+        ({"executor": {"topologySpreadConstraints": [{"topologyKey": "bad key!"}]}}, "key of a label"),
+        ({"executor": {"topologySpreadConstraints": [{"topologyKey": "zone"}] * 2}}, "'zone' is given twice"),
+        ({"volumes": [{"claim": n, "mountPath": f"/data{'/' * (n == 'b')}"} for n in "ab"]}, "two are mounted at '/data'"),
+        ({"env": [{"name": "A", "value": "x\0"}]}, "zero byte"),
+    ],
+)  # fmt: skip
+def test_what_an_api_server_refuses_in_a_pod_is_refused_in_the_topology(
+    kubernetes: dict[str, Any], reason: str
+) -> None:
+    """A pod of executors is made in the middle of a recovery: that is too late."""
+    with pytest.raises(SpecError, match=f"(?s)spec.kubernetes.*{reason}"):
+        topology(**kubernetes)
+
+
+def test_what_it_takes_is_taken() -> None:
+    found = settings(
+        labels={"a.b-c.d/E_f.g": "", "x" * 63: "A"},
+        tolerations=[{"operator": "Exists"}, {"key": "", "operator": "Exists"},
+                     {"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3}],
+        executor={**required("a", "Gt", "7"),
+                  "topologySpreadConstraints": [
+                      {"topologyKey": "zone"}, {"topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]},
+    )  # fmt: skip
+    assert len(found.executor.tolerations) == 3 and len(found.executor.spread_constraints) == 2
 
 
 def test_how_pods_stand_to_each_other_is_said_by_spread() -> None:

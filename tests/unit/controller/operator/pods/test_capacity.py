@@ -26,7 +26,7 @@ from reprise.controller.operator.pods.capacity import (
     room_for,
     said_of,
 )
-from reprise.controller.operator.pods.cluster_view import Cluster
+from reprise.controller.operator.pods.cluster_view import Cluster, ClusterView
 from reprise.spark_jobs.topology import from_json
 from tests.support.fake_api import FakeApi
 
@@ -126,7 +126,47 @@ def test_who_is_there_or_has_ended_is_not_waited_for() -> None:
 
 def test_a_pod_with_a_machine_is_starting() -> None:
     assert told(pod("e1", "m1", created_at=NOW - 4)) == [(START_S - 4, "starting on m1")]
-    assert told(pod("e1", "m1", created_at=NOW - 400)) == [(LEAST_S, "starting on m1")]
+    assert told(pod("e1", "m1", created_at=NOW - 100)) == [(LEAST_S, "starting on m1")]
+    assert told(pod("e1", "m1", created_at=NOW - 400, phase="Running")) == [(LEAST_S, "starting on m1")]
+
+
+def test_one_that_cannot_start_there_is_not_promised() -> None:
+    """A missing Secret is in the container's state, a missing ConfigMap in Events alone: then only the time tells."""
+    missing = 'CreateContainerConfigError: secret "a" not found'
+    assert told(pod("e1", "m1", created_at=NOW - 4, reason=missing)) == [(None, missing)]
+    late = pod("e1", "m1", created_at=NOW - 400, reason="ContainerCreating")
+    ((in_s, why),) = told(late)
+    assert in_s is None and why.startswith("ContainerCreating for 400 s; `kubectl describe pod e1`")
+    assert told(replace(late, created_at=NOW - 4)) == [(START_S - 4, "starting on m1")]
+    said = str(CapacityForecast(3, expected_of([late], frozenset(), {}, 3, NOW)))
+    assert said.startswith("1 executors do not start: ContainerCreating for 400 s") and "(on m1)" in said
+    assert "room" not in said
+
+
+@pytest.mark.parametrize(
+    ("executor", "room"),
+    [
+        ({}, 4),
+        ({"topologySpreadConstraints": [{"topologyKey": "zone"}]}, 4),
+        ({"topologySpreadConstraints": [{"topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]}, None),
+        ({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "pool", "operator": "Exists"}]}]}}}}, None),
+    ],
+)  # fmt: skip
+def test_room_is_not_promised_where_more_than_labels_counts(
+    executor: dict[str, Any], room: int | None
+) -> None:
+    body = yaml.safe_load(
+        (Path(__file__).parents[5] / "examples" / "minimal.yaml").read_text(encoding="utf-8")
+    )
+    body["spec"]["nodes"] = {"count": 2, "cpu": "500m"}
+    body["spec"]["kubernetes"] = {"executor": executor}
+    one = capacity_forecaster.CapacityForecaster(FakeApi(), "ns")  # type: ignore[arg-type]
+    waiting = pod("e1", "m1")
+    one.look(
+        from_json(json.dumps(body)), ClusterView({"e1": waiting}, {"m1": WELL}, used={"m1": 0}), frozenset()
+    )
+    assert one.forecast.room == room
 
 
 def test_an_autoscaler_that_adds_a_machine_is_believed() -> None:

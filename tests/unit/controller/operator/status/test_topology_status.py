@@ -109,7 +109,12 @@ def test_a_start_says_what_it_waits_for() -> None:
     )
     assert ready.reason == "Starting"
     assert "0/3 nodes are available" in ready.message
-    alive = {"e1": Verdict(State.ALIVE)}
+    held_up = {"e1": Verdict(State.STARTING, 'CreateContainerConfigError: secret "a" not found')}
+    ready = next(
+        c for c in condition_updates(situation(starting, findings=PodVerdicts(held_up))) if c.type == "Ready"
+    )
+    assert ready.message == '1 executor pods do not start: CreateContainerConfigError: secret "a" not found'
+    alive = {"e1": Verdict(State.ALIVE), "e2": Verdict(State.STARTING, "ContainerCreating")}
     ready = next(
         c for c in condition_updates(situation(starting, findings=PodVerdicts(alive))) if c.type == "Ready"
     )
