@@ -11,7 +11,9 @@ import sys
 from pathlib import Path
 
 from reprise.controller import logs
+from reprise.controller.agent import driver_files
 from reprise.controller.driver.process import Driver, DriverConfig
+from reprise.controller.errors import StartError
 from reprise.spark_jobs.state.revision import RevisionError
 from reprise.spark_jobs.topology import from_json
 
@@ -45,6 +47,10 @@ def main() -> None:
     logs.setup(options.log_format, quiet=("kazoo", "py4j"))
     if options.heap:
         os.environ["PYSPARK_SUBMIT_ARGS"] = _submit_arguments(options.heap)
+    try:
+        driver_files.check(os.environ, options.topology.parent)
+    except StartError as error:
+        sys.exit(f"refused: {error}")
     resource = from_json(options.topology.read_text())
     config = DriverConfig(
         zk=options.zk,

@@ -82,9 +82,9 @@ def _account(resource: StreamTopology, settings: OperatorSettings) -> None:
 def _secrets_named(kubernetes: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Field and name of each Secret."""
     for part in ("secrets", "imagePullSecrets"):
-        for index, name in enumerate(kubernetes[part]):
+        for index, name in enumerate(kubernetes.get(part, ())):
             yield f"spec.kubernetes.{part}[{index}]", name
-    for index, volume in enumerate(kubernetes["volumes"]):
+    for index, volume in enumerate(kubernetes.get("volumes", ())):
         if "secret" in volume:
             yield f"spec.kubernetes.volumes[{index}].secret", volume["secret"]
     for part, of in (
@@ -92,7 +92,7 @@ def _secrets_named(kubernetes: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         (".driver", kubernetes["driver"]),
         (".executor", kubernetes["executor"]),
     ):
-        for variable in of["env"]:
+        for variable in of.get("env", ()):
             if "valueFrom" in variable:
                 field = f"spec.kubernetes{part}.env[{variable['name']}].valueFrom.secretKeyRef.name"
                 yield field, variable["valueFrom"]["secretKeyRef"]["name"]

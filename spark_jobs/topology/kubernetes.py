@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from pydantic_core import PydanticCustomError
 
 from reprise.spark_jobs.topology.affinity import AffinityModel, TopologySpreads
@@ -61,6 +61,15 @@ def _none_of(prefixes: tuple[str, ...], reason: str, names: Mapping[str, str]) -
     if found := next((name for name in names if name.startswith(prefixes)), None):
         raise ValueError(f"{found!r} {reason}")
     return dict(names)
+
+
+class Said(Closed):
+    """Its document holds what was said of it and no empty lists, so that the driver of an image of before there were such
+    fields can read a topology that has none of them."""
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in written(self).items() if value not in ([], {})}
 
 
 class TolerationModel(Closed):
@@ -164,7 +173,7 @@ class CodeModel(Closed):
     else do not start, and another value is a change of code."""
 
 
-class SecurityContextModel(Closed):
+class SecurityContextModel(Said):
     not_taken: ClassVar[Mapping[str, str]] = dict.fromkeys(
         (
             *(
@@ -226,7 +235,7 @@ _OF_PODS: Mapping[str, str] = {
 }
 
 
-class PodModel(Closed):
+class PodModel(Said):
     not_taken: ClassVar[Mapping[str, str]] = _OF_PODS
 
     labels: Annotated[

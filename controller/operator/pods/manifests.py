@@ -14,6 +14,7 @@ from typing import Any
 
 from reprise.algorithms.cpu import milli_cpu
 from reprise.controller import logs
+from reprise.controller.agent import driver_files
 from reprise.controller.agent.spark_secret import AUTHENTICATION
 from reprise.controller.crd.convert import TOPOLOGY_LABEL
 from reprise.controller.crd.crds import GROUP
@@ -85,13 +86,13 @@ def config_map(
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": _meta(driver_name(resource.name), resource, "driver", belongs),
-        "data": {
-            "topology.json": resource.document,
-            "executor.json": json.dumps(
-                executor_template(resource, settings, belongs["uid"]), sort_keys=True
-            ),
-        },
+        "data": _files(resource, settings, belongs["uid"]),
     }
+
+
+def _files(resource: StreamTopology, settings: OperatorSettings, uid: str) -> dict[str, str]:
+    template = json.dumps(executor_template(resource, settings, uid), sort_keys=True)
+    return {"topology.json": resource.document, "executor.json": template}
 
 
 def revision(resource: StreamTopology, settings: OperatorSettings) -> str:
@@ -146,6 +147,7 @@ def driver_pod(
                 {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
                 {"name": "SPARK_LOCAL_IP", "value": "$(POD_IP)"},
                 {"name": "SPARK_LOCAL_DIRS", "value": _LOCAL},
+                driver_files.variable(_files(resource, settings, belongs["uid"])),
                 *_log_format(settings),
                 *zk_mounts.environment(settings),
             ],
