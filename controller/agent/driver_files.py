@@ -1,7 +1,7 @@
 """What a driver's pod reads is what the pod was made with.
 
-Problem: the topology and the template of its executors' pods are in a ConfigMap of one name; image, variables and the hash of
-the code are in the driver's pod.  A kubelet may give a new pod the ConfigMap as it was before, and an operator that was
+Problem: the topology and the template of its executors' pods are in a ConfigMap of one name; image, variables and the hash
+of the code are in the driver's pod.  A kubelet may give a new pod the ConfigMap as it was before, and an operator that was
 deposed may write it late.  Such a driver would run one spec and have its executors made from another: rows of two versions
 of the code.
 
