@@ -43,6 +43,12 @@ _PROPERTIES = (
         "spark.kubernetes.executor.annotation.*",
         "names an annotation of pods; use annotations of kubernetes or kubernetes.executor",
     ),
+    ("spark.kubernetes.*configmapname", "names a ConfigMap; use kubernetes.code"),
+    ("spark.kubernetes.*securitycontext.*", "loosens what holds a pod; see kubernetes.securityContext"),
+    (
+        "spark.kubernetes.executor.terminationgraceperiodseconds",
+        "says when a pod has ended, by which recovery goes; the operator sets it",
+    ),
     ("spark.executorenv.*", "names a variable of pods; use env of kubernetes or kubernetes.executor"),
 )
 """Ways round the fields below, in small letters; all else that a property says concerns the topology alone."""

@@ -113,6 +113,10 @@ def test_the_operators_own_account_is_refused_whatever_the_list_says() -> None:
         "spark.kubernetes.executor.label.reprise.dev/topology",
         "spark.kubernetes.executor.annotation.a",
         "spark.executorEnv.REPRISE_ROOT",
+        "spark.kubernetes.hadoop.configMapName",
+        "spark.kubernetes.executor.hadoopConfigMapName",
+        "spark.kubernetes.executor.securityContext.allowPrivilegeEscalation",
+        "spark.kubernetes.executor.terminationGracePeriodSeconds",
     ],
 )
 def test_no_property_of_spark_is_a_way_round(name: str) -> None:
