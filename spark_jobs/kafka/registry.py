@@ -2,8 +2,8 @@
 
 A registry that asks nobody who he is needs one GET.  One that does is asked by the client that confluent-kafka brings, which
 knows passwords, tokens and certificates, and wants eleven packages more: it is imported where `config` is given.  Both say
-the same of what goes wrong: a schema that is not there makes its message bad, and trouble of the registry holds the batch
-back.
+the same of what goes wrong: a schema that the registry itself says is not there makes its message bad, and everything else
+holds the batch back, a 404 of a wrong path or of a gateway before the registry too.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from reprise.spark_jobs.errors import DecodeError, SourceError, SpecError
 from reprise.spark_jobs.kafka.settings import SecretError, Settings, value_of
 
 _MAGIC = 0
+_NO_SCHEMA = 40403
+"""What a registry says of an id that it does not know, in `error_code`."""
 _TIMEOUT_S = 5.0
 NAMES = frozenset(
     {
@@ -86,13 +88,24 @@ class _Get:
             with urllib.request.urlopen(address, timeout=_TIMEOUT_S) as answer:
                 return str(json.load(answer)["schema"])
         except urllib.error.HTTPError as error:
-            if error.code == 404:
+            if _code_of(error) == _NO_SCHEMA:
                 raise _missing(number) from None
             raise SourceError(f"schema registry {self._url} answers {error.code} {error.reason}") from None
         except OSError as error:
             raise SourceError(f"schema registry {self._url} does not answer: {error}") from None
-        except (ValueError, KeyError, TypeError) as error:
-            raise DecodeError(f"schema {number} of the registry cannot be used: {error}") from None
+        except (ValueError, KeyError, TypeError) as error:  # a page of a gateway, say
+            raise SourceError(
+                f"schema registry {self._url} answers with something that holds no schema: {error!r}"
+            ) from None
+
+
+def _code_of(error: urllib.error.HTTPError) -> Any:
+    """The registry's own; None where the answer is not of one."""
+    try:
+        found = json.load(error)
+    except (OSError, ValueError):
+        return None
+    return found.get("error_code") if isinstance(found, dict) else None
 
 
 class Asking:
@@ -112,7 +125,7 @@ class Asking:
         except SecretError as error:
             raise SourceError(f"schema registry {self._url} cannot be asked: {error}") from None
         except SchemaRegistryError as error:
-            if error.http_status_code == 404:
+            if error.error_code == _NO_SCHEMA:
                 raise _missing(number) from None
             self._client = None  # a secret that was refused may be another one by the next attempt
             said = self._settings.clean(error.error_message)
@@ -124,6 +137,9 @@ class Asking:
             raise SourceError(
                 f"schema registry {self._url} does not answer: {self._settings.clean(repr(error))}"
             ) from None
+        if not schema.schema_str:  # a page of a gateway, say, which the client would keep
+            self._client = None
+            raise SourceError(f"schema registry {self._url} answers with something that holds no schema")
         if schema.schema_type != "AVRO":
             raise DecodeError(f"schema {number} of the registry cannot be used: it is {schema.schema_type}")
         return str(schema.schema_str)

@@ -79,7 +79,7 @@ def test_a_schema_that_nobody_registered_makes_the_message_bad(registry: SchemaR
     assert found.bad == {1: "the schema registry has no schema 77"}
 
 
-@pytest.mark.parametrize("status", [401, 500, 503])
+@pytest.mark.parametrize("status", [401, 404, 500, 503])
 def test_a_registry_in_trouble_holds_the_batch_back_and_no_message_is_bad(
     registry: SchemaRegistry, status: int
 ) -> None:
@@ -150,9 +150,22 @@ def test_a_wrong_password_holds_the_batch_back_and_is_not_shown(
     assert "wr0ng" not in str(refused.value)
     secret.write_text(f"{USER}:{PASSWORD}")
     assert decode(decoder, [value]).table.num_rows == 1
-    registry.refusal = 503
-    with pytest.raises(SourceError, match="answers 503"):
-        decode(guarded(registry, {"basic.auth.user.info": {"file": str(secret)}}), [value])
+    for status in (503, 404):
+        registry.refusal = status
+        with pytest.raises(SourceError, match=f"answers {status}"):
+            decode(guarded(registry, {"basic.auth.user.info": {"file": str(secret)}}), [value])
+
+
+@pytest.mark.parametrize("config", [None, CONFIG])
+def test_a_page_in_place_of_an_answer_holds_the_batch_back(
+    registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any] | None
+) -> None:
+    monkeypatch.setenv("REGISTRY_USER", f"{USER}:{PASSWORD}")
+    monkeypatch.setattr(registry, "answer", lambda *_: (200, {"title": "please log in"}))
+    avro = {"registry": registry.url} | ({"config": config} if config else {})
+    decoder = make_decoder("avro", parse_columns(pipes.COLUMNS), avro)
+    with pytest.raises(SourceError, match=f"schema registry {registry.url}"):
+        decode(decoder, [message(1, FIRST, pipes.rows(1)[0])])
 
 
 def test_a_guarded_registry_that_is_away_holds_the_batch_back(monkeypatch: pytest.MonkeyPatch) -> None:
