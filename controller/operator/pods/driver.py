@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from reprise.controller.crd.convert import cut
 from reprise.controller.kubernetes.api import Api, collection
 from reprise.controller.kubernetes.errors import ConflictError
 from reprise.controller.kubernetes.events import EventReason, Events
@@ -132,7 +133,8 @@ class DriverKeeper:
         """The driver is the right one: only what it waits for is said."""
         self.problem = "" if pod.phase == "Running" else f"the driver's pod is {pod.phase}: {pod.reason}"
         if pod.phase == "Pending" and pod.machine:
-            self.problem += f"; on its machine it needs {pod_template.needs(resource, self.settings.image)}"
+            needs = pod_template.needs(resource, self.settings.image)
+            self.problem = cut(f"{self.problem}; on its machine it needs {needs}", 1024)
         if no_user := self._without_user(resource, self.pods_wait or pod.phase == "Pending"):
             self.events.say(EventReason.USER_REFUSED, no_user, warning=True)
 
