@@ -31,6 +31,11 @@ RESERVED_ANNOTATIONS = (
     "container.apparmor.security.beta.kubernetes.io/",
     "container.seccomp.security.alpha.kubernetes.io/",
     "seccomp.security.alpha.kubernetes.io/",
+    # by these, runtimes that allow it give devices, or rights on the machine
+    "cdi.k8s.io/",
+    "io.containerd.",
+    "io.katacontainers.",
+    "io.kubernetes.cri-o.",
 )
 RESERVED_VARIABLES = (
     r"^(REPRISE_|SPARK_|PYSPARK_|PYTHON|KUBERNETES_|LD_"

@@ -217,6 +217,11 @@ MISTAKES = [
         at("kubernetes.driver", {"annotations": {"reprise.dev/a": "x"}}),
     ),
     _bad(
+        "annotation-of-a-runtime",
+        "loosens what holds a pod",
+        at("kubernetes.executor", {"annotations": {"io.kubernetes.cri-o.Devices": "/dev/sda"}}),
+    ),
+    _bad(
         "variable-of-ours",
         "and the image to set",
         at("kubernetes.env", [{"name": "PYTHONPATH", "value": "x"}]),

@@ -94,6 +94,8 @@ def test_a_secret_is_mounted_so_that_it_cannot_be_written() -> None:
             {"container.apparmor.security.beta.kubernetes.io/driver": "unconfined"},
             "loosens what holds a pod",
         ),
+        ("annotations", {"io.kubernetes.cri-o.Devices": "/dev/sda"}, "loosens what holds a pod"),
+        ("annotations", {"cdi.k8s.io/gpu": "vendor.com/gpu=all"}, "loosens what holds a pod"),
         ("hostNetwork", True, "restricted profile"),
         ("hostPID", True, "restricted profile"),
         ("command", ["sh"], "heartbeat"),
