@@ -221,6 +221,9 @@ class Progress:
     """Those that are to be, and would come from a checkpoint if they were lost now."""
     overhead: Mapping[str, float] = field(default_factory=dict)
     """Seconds of each part of a recovery, however much it restores, that were measured (`Overhead`)."""
+    adopted: Mapping[str, str] = field(default_factory=dict)
+    """Partition -> `node#incarnation`, of those that a new driver has found at work where they were, and goes on with, until
+    something is decided for it."""
     deterministic: bool = True
     """A replay by the code that runs gives the same again.  While it drains, the topology may say otherwise already."""
 

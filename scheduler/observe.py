@@ -133,7 +133,9 @@ def _batches_skipped(view: View, incident: Incident) -> Incident:
 def _queries_lost(view: View, incident: Incident) -> Incident:
     changed: dict[str, QueryTimeline] = {}
     poisoned = [q for q in view.snapshot.topology.queries if q.id in incident.queries and view.poisoned(q)]
-    for query in (*view.failed_queries, *poisoned):
+    # without a driver nobody moves, also of what lives on
+    failed = view.snapshot.topology.queries if view.driver_changed else view.failed_queries
+    for query in (*failed, *poisoned):
         entry = incident.queries.get(query.id)
         if entry is None:
             changed[query.id] = QueryTimeline(lost_at=view.now)

@@ -36,13 +36,16 @@ heartbeats end, and a plan that knows only a part of the burst is spent on nodes
 
 
 def driver_restarted(s: Situation) -> Decision | None:
-    """A new driver has no state: all is failed. It gets nothing to do before its nodes are back."""
+    """All is failed but what the new driver has found at work where it was: that goes on, and is to the rest what survivors
+    are.  Where nothing lives it gets nothing to do before its nodes are back."""
     view, progress = s.view, s.view.snapshot.progress
     if not view.driver_changed or progress is None:
         return None
+    lives = len(view.survivors)
     after = s.desired.next(
         driver=progress.driver,
-        assignment={},
+        assignment=dict(view.survivors),
+        retain=s.desired.retain or lives > 0,
         punctuate=False,
         plan=None,
     ).covered_by(view.newest)
@@ -50,12 +53,16 @@ def driver_restarted(s: Situation) -> Decision | None:
     incident = replace(
         incident,
         kind=Kind.DRIVER if incident.kind is Kind.BLOCKING else incident.kind,
-        phase=Phase.SETTLING,
+        phase=Phase.SETTLING if view.failed else Phase.RECOVERING,
         settle_until=s.now + view.policy.settle_s,
-        driver_until=s.now + view.policy.driver_grace_s,
+        driver_until=None if lives else s.now + view.policy.driver_grace_s,
         considered=None,
         bad_checkpoints=frozenset(),  # the new driver looks for itself
-    ).log(s.now, EventName.DRIVER_STARTED, f"{s.desired.driver} is replaced by {progress.driver}")
+    )
+    said = f"{s.desired.driver} is replaced by {progress.driver}"
+    if lives:
+        said += f", which goes on with {lives} of {lives + len(view.failed)} partitions where they are"
+    incident = incident.log(s.now, EventName.DRIVER_STARTED, said)
     steps: list[Step] = [WriteDesired(after), WriteIncident(incident)]
     if view.snapshot.poison is not None:
         steps.append(WritePoison(Poison(progress.driver)))
@@ -218,8 +225,10 @@ def upgraded(s: Situation) -> Decision | None:
 
 
 def replan(s: Situation) -> Decision | None:
-    """A node has arrived, or something more is lost: the next plan."""
-    return recover(s, False) if s.view.failed else None
+    """A node has arrived, or something more is lost: the next plan.  Where a new driver has gone on with everything it is
+    the first."""
+    first = s.open.kind is Kind.DRIVER and not s.open.plans and bool(s.view.survivors)
+    return recover(s, first) if s.view.failed else None
 
 
 def restored(s: Situation) -> Decision | None:

@@ -169,8 +169,9 @@ def _failed(
     found: dict[str, str] = {}
     for partition in (p.id for p in snapshot.topology.partitions if p.id not in poison):
         node = snapshot.desired.assignment.get(partition)
-        if changed:
-            found[partition] = "the driver started anew"
+        if changed and snapshot.progress is not None:
+            if node is None or node not in alive or snapshot.progress.adopted.get(partition) != node:
+                found[partition] = "the driver started anew"
         elif node is None:
             found[partition] = "not assigned"
         elif node not in alive:

@@ -42,6 +42,9 @@ def main() -> None:
     parser.add_argument("--image", default="", help="name of the image; another one is other code")
     parser.add_argument("--metrics-host", default="127.0.0.1", help="address at which metrics are served")
     parser.add_argument("--metrics-port", type=int, default=0, help="port at which they are; 0: not served")
+    parser.add_argument(
+        "--adopts", action="store_true", help="nodes outlive drivers here: recovery.driverGrace is followed"
+    )
     parser.add_argument("--log-format", choices=logs.FORMATS, help=f"default ${logs.VARIABLE}, else text")
     options = parser.parse_args()
     logs.setup(options.log_format, quiet=("kazoo", "py4j"))
@@ -66,6 +69,7 @@ def main() -> None:
         image=options.image,
         metrics_host=options.metrics_host,
         metrics_port=options.metrics_port,
+        adopts=options.adopts,
     )
     driver = Driver(resource, config)
 

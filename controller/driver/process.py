@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pyspark import SparkContext
 
+from reprise.controller.driver.adopting import go_on_with_what_lives
 from reprise.controller.driver.channel import Channel
 from reprise.controller.driver.loop import Cluster, Loop
 from reprise.controller.driver.nodes import SparkNodes
@@ -26,6 +27,8 @@ from reprise.spark_jobs.engine.jobs import Jobs
 from reprise.spark_jobs.engine.punctuation import Punctuations
 from reprise.spark_jobs.errors import StoreError, SupersededError
 from reprise.spark_jobs.exchange.settings import settings_of
+from reprise.spark_jobs.node.outliving import digest
+from reprise.spark_jobs.node.spare import STREAM
 from reprise.spark_jobs.platform import PLATFORM, Platform
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.epochs import Fence, claim_epoch
@@ -61,6 +64,8 @@ class DriverConfig:
     metrics_host: str = "127.0.0.1"
     metrics_port: int = 0
     """Where metrics are served; 0: nowhere."""
+    adopts: bool = False
+    """Whether nodes outlive a driver here, so that `recovery.driverGrace` means something."""
 
 
 class Driver:
@@ -93,6 +98,8 @@ class Driver:
             ends.callback(self._serve_metrics(metrics))
             events = OutputEvents(self.config.events)
             ends.callback(events.close)
+            if self.config.adopts:
+                go_on_with_what_lives(engine, self.channel, nodes, self.stop, self.platform)
             Loop(
                 engine, self.channel, nodes, metrics, events, revisions, self.stop, platform=self.platform
             ).run()
@@ -124,6 +131,8 @@ class Driver:
             **self.resource.spark.conf,
             **self.config.conf,
         }
+        if self.config.adopts and self.resource.recovery.driver_grace_s > 0:
+            settings[f"spark.executorEnv.{STREAM}"] = digest(self.resource.document)
         if self.config.python_path:  # else it is the image's
             settings["spark.executorEnv.PYTHONPATH"] = self.config.python_path
         more = settings_of(self.resource.spark.exchange)

@@ -81,6 +81,7 @@ def progress_of(
         unbacked=progress.unbacked,
         overhead=progress.overhead,
         deterministic=progress.deterministic,
+        adopted=progress.adopted,
         problems=tuple(redacted(problem) for problem in problems),
         time=now,
         turns=turns,

@@ -83,7 +83,8 @@ class Cluster:
         process = self.world.process(f"driver-{len(self.drivers) + 1}")
         self.drivers.append(process)
         folder = self.scratch / process.name
-        application = Application(self.world, process, folder)
+        grace_s = self.resource.recovery.driver_grace_s
+        application = Application(self.world, process, folder, grace_s)
         self.applications.append(application)
         driver = WorldDriver(self, process, application)
         process.on_death.append(self._driver_ended)
@@ -157,6 +158,7 @@ class WorldDriver(Driver):
         config = DriverConfig(
             zk="", root=cluster.root, master="", sink=f"{cluster.store.url}/sink",
             checkpoints=f"{cluster.store.url}/checkpoints", events=None, java_options="", driver_host="", python_path="",
+            adopts=True,
         )  # fmt: skip
         world = cluster.world
         session = cluster.ensemble.session(process, DRIVER_SESSION_S)

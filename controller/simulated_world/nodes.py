@@ -12,6 +12,7 @@ from reprise.controller.zookeeper.node_record import SESSION_S
 
 if TYPE_CHECKING:
     from reprise.controller.simulated_world.cluster import Cluster
+    from reprise.controller.simulated_world.spark import Executor
 
 WORKER_S = (0.3, 1.2)
 """Until the master has accepted a worker."""
@@ -34,6 +35,8 @@ class Machine:
         """What runs in `agent`, once it has begun."""
         self.executors: list[Process] = []
         """Processes below the worker, of whichever driver."""
+        self.left: Executor | None = None
+        """Whose host waits here for the executor of another driver."""
         self.worker_number, self.registered_at = 0, None  # type: int, float | None
         self._held = False
         """Whether the agent has stopped what runs below it."""

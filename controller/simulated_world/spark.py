@@ -59,8 +59,9 @@ class _Task:
 class Application:
     """The executors of one driver, by the address of their node."""
 
-    def __init__(self, world: World, driver: Process, folder: Path) -> None:
-        self.world, self.driver, self._folder = world, driver, folder
+    def __init__(self, world: World, driver: Process, folder: Path, grace_s: float = 0.0) -> None:
+        """`grace_s`: how long hosts outlive their driver."""
+        self.world, self.driver, self._folder, self.grace_s = world, driver, folder, grace_s
         self.executors: dict[str, Executor] = {}
         self.link = 0
         self._made = 0
@@ -73,16 +74,27 @@ class Application:
     def _start(self, machine: Machine, number: int) -> None:
         if not (self.driver.alive and machine.worker_lives(number)) or machine.name in self.executors:
             return
+        executor = self._taken(machine) or self._begun(machine)
+        self.executors[machine.name] = executor
+        executor.process.on_death.append(lambda: self._died(executor))
+
+    def _begun(self, machine: Machine) -> Executor:
         self._made += 1
         name = f"host-{self.driver.name}-{machine.name}-{self._made}"
         process = self.world.process(name)
         host = Host(name, self._folder / name, platform=self.world.platform(process))
-        executor = Executor(process, machine, host, Lock(self.world))
-        self.executors[machine.name] = executor
         machine.executors.append(process)
         if machine.stopped:
             self.world.stop(process)
-        process.on_death.append(lambda: self._died(executor))
+        return Executor(process, machine, host, Lock(self.world))
+
+    def _taken(self, machine: Machine) -> Executor | None:
+        """The host that an executor of an earlier driver has left there, and that has waited no longer than the grace."""
+        left, machine.left = machine.left, None
+        if left is None or not left.process.alive:
+            return None
+        self.world.note(f"{self.driver.name} has {left.host.name}")
+        return Executor(left.process, machine, left.host, left.lock)
 
     def _died(self, executor: Executor) -> None:
         """Spark hears of it, and starts another one where the worker lives."""
@@ -98,8 +110,23 @@ class Application:
     def end(self) -> None:
         """The driver has ended: its executors end, too, each when it hears of that."""
         for executor in self.executors.values():
-            process = executor.process
-            self.world.call(self.world.between(*HEARS_S), lambda process=process: self.world.kill(process))  # type: ignore[misc]
+            self.world.call(self.world.between(*HEARS_S), lambda executor=executor: self._leave(executor))  # type: ignore[misc]
+
+    def _leave(self, executor: Executor) -> None:
+        """Its host stays for the grace, where there is one and no other host stays on this machine."""
+        machine = executor.machine
+        taken = machine.left is not None and machine.left.process.alive
+        if self.grace_s <= 0 or taken or not executor.process.alive:
+            self.world.kill(executor.process)
+            return
+        machine.left = executor
+
+        def over() -> None:
+            if machine.left is executor:
+                machine.left = None
+                self.world.kill(executor.process)
+
+        self.world.call(self.grace_s, over)
 
     def connect(self, hosts: Sequence[str]) -> WorldJobs:
         return WorldJobs(self, hosts)

@@ -147,6 +147,7 @@ def encode_progress(x: Progress) -> bytes:
             "unbacked": sorted(x.unbacked),
             "overhead": dict(x.overhead),
             "deterministic": x.deterministic,
+            "adopted": dict(x.adopted),
         }
     )
 
@@ -190,6 +191,7 @@ def parse_progress(raw: bytes, path: str = paths.PROGRESS) -> Progress:
         unbacked=frozenset(f.items("unbacked", as_text, [])),
         overhead=f.mapping("overhead", as_number, {}),
         deterministic=f.flag("deterministic", True),
+        adopted=f.mapping("adopted", as_text, {}),
     )
 
 

@@ -223,6 +223,8 @@ def _own(command: Command, now: _Known, before: _Known | None, wanted: frozenset
         raw["causes"] = command.causes
     if command.within:
         raw["within"] = command.within
+    if command.survey:
+        raw["survey"] = True
     if near := {t: x for t, x in now.near.items() if before is None or before.near.get(t) != x}:
         raw["near"] = near
     if now.needs.near and wanted:

@@ -35,6 +35,8 @@ class EngineSpec(Line):
     """Partition -> "node#incarnation" of its standby."""
     lines: Mapping[str, Origin] = field(default_factory=dict)
     """Partitions that do not go on from (generation, checkpoint), with what they go on from."""
+    adopted: bool = False
+    """Nobody has decided this for this driver: it is what it found at work (`reprise.spark_jobs.engine.adoption`)."""
 
     def covered(self, positions: Mapping[str, int], newest: int) -> Positions:
         """Position of the snapshot of each partition that would be restored if everything were lost now, or of the one that

@@ -66,6 +66,8 @@ class Progress:
     """A replay gives the same again."""
     marked: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Output partition -> first and last batch that may lack rows since then."""
+    adopted: Mapping[str, str] = field(default_factory=dict)
+    """Partition -> node, of those that this driver found at work and goes on with, until somebody has decided for it."""
 
 
 def progress_of(engine: Engine, nodes: tuple[str, ...]) -> Progress:
@@ -102,7 +104,13 @@ def progress_of(engine: Engine, nodes: tuple[str, ...]) -> Progress:
         unbacked=engine.upstream.wanted - backed,
         overhead=engine.figures.times.overhead(),
         deterministic=engine.restore_point.deterministic,
+        adopted=_adopted(engine),
     )
+
+
+def _adopted(engine: Engine) -> dict[str, str]:
+    desired = engine.desired
+    return {p: n for p, n in desired.assignment.items() if p in engine.positions} if desired.adopted else {}
 
 
 def counted_by_operator(

@@ -1,7 +1,7 @@
 """Which ranges of the ledger the partitions of sources have been told.
 
 Invariant: an installation is told the range of each batch from its checkpoint on until a report has come after it; so one
-whose report was lost is told again.
+whose report was lost is told again.  One that an earlier driver has installed is told what follows its position.
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ class ToldRanges:
         """It has got what is new."""
         after = self._taken.get(installation, origin)
         self._taken[installation] = min(horizon, after + self.most)
+
+    def holds(self, installation: str, position: int) -> None:
+        """It lived on without a driver, and has the ranges of all that it has read and of which it may be asked again."""
+        self._taken[installation] = position
 
     def forget(self, installation: str) -> None:
         """Nobody has this installation any more."""

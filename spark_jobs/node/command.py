@@ -103,6 +103,7 @@ class Command:
     - `within`: partition that is hosted -> seconds in which it is to have read its state and replayed what came after it, if
       it were lost: of those whose queries have an objective, and that are stored slot by slot.
     - `published`: output that a replay could change may be shown up to this batch (the newest checkpoint).
+    - `survey`: nothing is to be done: a later driver asks what is here, and refuses all earlier ones from now on.
     """
 
     job: int
@@ -135,6 +136,7 @@ class Command:
     standbys: Mapping[str, Shadow] = field(default_factory=dict)
     causes: Mapping[str, int] = field(default_factory=dict)
     within: Mapping[str, float] = field(default_factory=dict)
+    survey: bool = False
     version: str = VERSION
 
     @property
@@ -255,6 +257,12 @@ class Report:
     dropped: Mapping[str, int] = field(default_factory=dict)
     """Partition that `Command.causes` names -> the batch behind which this host can send it everything, where that is later
     than what is covered."""
+    horizon: int = 0
+    """In the answer to a survey: the last batch that this host knows to be released."""
+    led_by: int = 0
+    """In the answer to a survey: epoch of the driver before this one that this host has taken a request of last."""
+    refused: str = ""
+    """In the answer to a survey: why this host has dropped what it had; empty where it has not."""
     version: str = VERSION
 
     @property

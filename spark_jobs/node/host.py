@@ -26,7 +26,6 @@ from reprise.spark_jobs.errors import (
     CheckpointError,
     DataPlaneError,
     FencedError,
-    LateRequestError,
     NotYetError,
     SinkError,
     SourceError,
@@ -41,7 +40,7 @@ from reprise.spark_jobs.node.counters import counters_of, usage_of
 from reprise.spark_jobs.node.installing import Attempt, Preparing, what_failed
 from reprise.spark_jobs.node.kept import kept_since, lacking, relieve, wanted
 from reprise.spark_jobs.node.local_state import asked, frozen, rows_of
-from reprise.spark_jobs.node.orders import Orders
+from reprise.spark_jobs.node.orders import Orders, late
 from reprise.spark_jobs.node.passive import PassiveStandby, unready
 from reprise.spark_jobs.node.restoring import Prepared, Restorer
 from reprise.spark_jobs.node.runtime import OperatorRuntime, Runtime, SourceRuntime
@@ -50,6 +49,7 @@ from reprise.spark_jobs.node.settling import ENDS, kind_of, settle
 from reprise.spark_jobs.node.skipping import skip, stepped
 from reprise.spark_jobs.node.snapshots import SnapshotWriter
 from reprise.spark_jobs.node.standbys import adopt, follow, relieve_full, slowest, unfed
+from reprise.spark_jobs.node.survey import Survey, why_not
 from reprise.spark_jobs.node.upstream_backup import dropped, with_causes
 from reprise.spark_jobs.node.wire import Message, pack, unpack
 from reprise.spark_jobs.platform import PLATFORM, Platform
@@ -101,8 +101,8 @@ class Host:
         """Partition -> position at which it was frozen last."""
         self._copies = LocalCopies(folder / "states")
         """States that were stored from here."""
-        self._busy_s = 0.0
-        self._text = ""
+        self._busy_s, self._text = 0.0, ""
+        self._survey = Survey()
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
@@ -110,16 +110,17 @@ class Host:
         """Take in a job's orders.  Those of an earlier epoch (a driver that was replaced) or job are refused."""
         before = self.command
         if before is not None and command.order < before.order:
-            raise LateRequestError(
-                f"command of epoch {command.epoch}, job {command.job} refused: "
-                f"epoch {before.epoch}, job {before.job} has begun"
-            )
+            raise late("command", command.order, before)
         if before is not None and command.order == before.order and self.begun:
             return
         self.begun = False
-        if before is None or command.topology != self._text or command.epoch != before.epoch:
+        if refused := why_not(before, command, self._text):
             self._load(command)
         self.command = command
+        self._survey.heard(before, command, refused)
+        if command.survey:  # all stays as it is
+            self.begun = True
+            return
         self._keeps = command.retain or self._resource.keeps_output
         self._replies.clear()
         for named in (self._gaps, self._missed):
@@ -138,10 +139,9 @@ class Host:
         out or the report.  LateRequestError for a stage of another job."""
         command = self._current()
         if order != command.order or not self.begun:
-            raise LateRequestError(
-                f"stage {number} of epoch {order[0]}, job {order[1]} refused: "
-                f"the host is at epoch {command.epoch}, job {command.job}"
-            )
+            raise late(f"stage {number}", order, command)
+        if command.survey:
+            return [], self._survey.answer(self.report()) if last else None
         if number not in self._replies:
             began = self._platform.elapsed()
             self._join(command)
@@ -223,7 +223,7 @@ class Host:
         self._attempts.clear()
         self._stored.clear()
         self._reported, self._acks, self._outputs, self._problems = 0, [], [], []
-        self._text = ""
+        self._text, self._survey = "", Survey()
         self._resource: StreamTopology = from_json(command.topology)
         self._topology: Topology = expand(self._resource)
         self._copies.allow(self._resource.checkpoint.local_copies_bytes)

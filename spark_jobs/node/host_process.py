@@ -2,7 +2,8 @@
 
 It listens on a socket file in the executor's own folder (`reprise.spark_jobs.node.meeting`), and it ends when its
 executor does: it watches the process that it was started for.  With `--spare` the node's agent starts it, beside the JVM,
-and it waits until a task takes it for its executor (`reprise.spark_jobs.node.spare`): its imports are done by then.
+and it waits until a task takes it for its executor (`reprise.spark_jobs.node.spare`): its imports are done by then.  Such a
+host outlives its executor where the topology says for how long (`reprise.spark_jobs.node.outliving`).
 
 Where messages travel by an exchange, the partitions move between requests, too (`reprise.spark_jobs.node.pump`).
 
@@ -21,6 +22,7 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 import traceback
 from functools import partial
 from multiprocessing.connection import Connection
@@ -34,23 +36,18 @@ from reprise.spark_jobs.node.command import Command, Report
 from reprise.spark_jobs.node.host import Bundles, Host
 from reprise.spark_jobs.node.links import Links
 from reprise.spark_jobs.node.meeting import admit, announce, listen
+from reprise.spark_jobs.node.outliving import LOOK_S, Code, Place, digest, wait_for_next
 from reprise.spark_jobs.node.pump import Pump, Turn, start
 from reprise.spark_jobs.node.shim import BUSY, HANDSHAKE
+from reprise.spark_jobs.topology import from_json
 
 
-def _watch(parent: int, created: float, folder: Path, meeting: Path) -> None:
-    """End with the executor, however it ends; `created` guards against a reused pid."""
-    while True:
-        try:
-            if psutil.Process(parent).create_time() != created:
-                break
-        except psutil.NoSuchProcess:
-            break
-        threading.Event().wait(1.0)
-    shutil.rmtree(folder, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        meeting.unlink()
-    os._exit(0)
+def _lives(parent: int, created: float) -> bool:
+    """Whether the executor does; `created` guards against a reused pid."""
+    try:
+        return psutil.Process(parent).create_time() == created
+    except psutil.NoSuchProcess:
+        return False
 
 
 class Service:
@@ -60,6 +57,10 @@ class Service:
         self.host, self._home = host, home
         self._turn = Turn()
         self._pump: Pump | None = None
+        self.code = Code()
+        self.grace_s, self.stream = 0.0, ""
+        """For how long it outlives its executor, and the resource whose partitions it has, as `outliving.digest` says it."""
+        self._document = ""
 
     def answer(self, head: dict[str, Any], blobs: list[bytes]) -> tuple[Bundles, Report | None]:
         """One stage of a job, in turn; the first begins with its orders."""
@@ -73,6 +74,10 @@ class Service:
 
     def _begin(self, command: Command) -> None:
         self.host.begin(command)
+        self.code.look()
+        if command.topology != self._document:
+            self._document, self.stream = command.topology, digest(command.topology)
+            self.grace_s = from_json(command.topology).recovery.driver_grace_s
         if self._pump is None and command.link:
             self._pump = start(self.host, partial(Links, self._home), self._turn)
         if self._pump is not None:
@@ -123,19 +128,41 @@ def serve(listener: socket.socket, key: bytes, service: Service) -> None:
 
 def main() -> None:
     """`python -m reprise.spark_jobs.node.host_process EXECUTOR_FOLDER EXECUTOR_PID`, or `--spare FOLDER AGENT_PID`."""
+    place: Place | None = None
     if sys.argv[1] == "--spare":
-        home, parent = spare.wait_for_claim(Path(sys.argv[2]), int(sys.argv[3]))
+        place = Place.here(Path(sys.argv[2]), int(sys.argv[3]))
+        home, parent = spare.wait_for_claim(place.folder, place.agent)
     else:
         home, parent = Path(sys.argv[1]), int(sys.argv[2])
-    created = psutil.Process(parent).create_time()
     name = f"host-{os.getpid()}-{secrets.token_hex(4)}"
-    key = secrets.token_bytes(32)
     spill = Path(tempfile.mkdtemp(prefix="spill-", dir=home))
-    watched = (parent, created, spill, home / name)
-    with listen(home, name) as listener:
-        threading.Thread(target=_watch, args=watched, daemon=True).start()
-        announce(home, HANDSHAKE, name, key)
-        serve(listener, key, Service(Host(name, spill), home))
+    service = Service(Host(name, spill), home)
+    while True:
+        _serve_executor(service, name, home, parent, place)
+        if place is None or service.grace_s <= 0:
+            break
+        home, parent = wait_for_next(place, service.grace_s, service.stream, service.code)
+    shutil.rmtree(spill, ignore_errors=True)
+    os._exit(0)
+
+
+def _serve_executor(service: Service, name: str, home: Path, parent: int, place: Place | None) -> None:
+    """Serve the tasks of one executor until it ends, however it ends."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        created = psutil.Process(parent).create_time()
+        key, marked = secrets.token_bytes(32), False
+        with listen(home, name) as listener:
+            threading.Thread(target=serve, args=(listener, key, service), daemon=True).start()
+            announce(home, HANDSHAKE, name, key)
+            while _lives(parent, created):
+                stays = place is not None and service.grace_s > 0
+                if place is not None and stays and not marked:
+                    place.stays()
+                    marked = True
+                time.sleep(LOOK_S if stays else 1.0)
+            listener.shutdown(socket.SHUT_RDWR)  # else whoever waits in it goes on waiting
+    with contextlib.suppress(OSError):
+        (home / name).unlink()
 
 
 if __name__ == "__main__":

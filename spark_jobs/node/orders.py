@@ -9,7 +9,7 @@ is as it was: the job fails, and the next orders are whole.  `reprise.spark_jobs
 An order is one JSON object: epoch, job, base (null: whole) and slot; `always` in whole orders; the fields of `EACH` and,
 where they changed, of `HELD`; the ranges of this job; `readers`: operator -> `Told`; `near`, of what the host's partitions
 reach over `forward` edges: target -> (slot, position); `resend`, those of `near` that must be sent everything again; and,
-where there are any, `snapshot`, `skips`, `sealed`, `standbys`, `causes` and `within`.
+where there are any, `snapshot`, `skips`, `sealed`, `standbys`, `causes` and `within`; in a survey, `survey`.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ _OTHERS = (
     "standbys",
     "causes",
     "within",
+    "survey",
 )
 ORDER_FIELDS = frozenset((*_OTHERS, *EACH, *HELD))
 """All that an order may have."""
@@ -158,10 +159,7 @@ class Orders:
         command = self._command
         assert command is not None
         if order < command.order:
-            raise LateRequestError(
-                f"command of epoch {order[0]}, job {order[1]} refused: "
-                f"epoch {command.epoch}, job {command.job} has begun"
-            )
+            raise late("command", order, command)
         return command
 
     def _opened(self, order: Order, base: int | None, raw: Mapping[str, Any]) -> _Book:
@@ -187,6 +185,13 @@ class Orders:
         return _Book(book.always, held, told, near)
 
 
+def late(what: str, order: Order, command: Command) -> LateRequestError:
+    """What a request of an order that is not the newest one is refused with."""
+    return LateRequestError(
+        f"{what} of epoch {order[0]}, job {order[1]} refused: epoch {command.epoch}, job {command.job} has begun"
+    )
+
+
 def _command(order: Order, raw: Mapping[str, Any], book: _Book) -> Command:
     resend = list(raw.get("resend", ()))
     for name, told in book.told.items():
@@ -208,6 +213,7 @@ def _command(order: Order, raw: Mapping[str, Any], book: _Book) -> Command:
         standbys={p: Shadow(*told) for p, told in raw.get("standbys", {}).items()},
         causes=raw.get("causes", {}),
         within=raw.get("within", {}),
+        survey=raw.get("survey", False),
         covered=Positions(**book.held["covered"]),
         routes=_Made(lambda: _routes(book)),
         positions=_Made(lambda: _positions(book)),

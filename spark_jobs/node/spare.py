@@ -8,6 +8,7 @@ interpreter or libraries read at their start is another one, the task starts a h
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -15,8 +16,10 @@ import sys
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from reprise.spark_jobs.node.daemon import is_archive
 from reprise.spark_jobs.node.meeting import admit, announce, announced, listen
@@ -24,6 +27,9 @@ from reprise.spark_jobs.version import VERSION
 
 FOLDER = "REPRISE_SPARE_HOST"
 """Variable of the executor: folder where a spare host waits."""
+STREAM = "REPRISE_STREAM"
+"""Variable of the executor: which resource its driver runs, where hosts outlive executors; a host that has waited with
+partitions of another one is not taken (`reprise.spark_jobs.node.outliving`)."""
 HANDSHAKE = "spare-host.json"
 STARTING = "spare-host.pid"
 """File beside it, written by the agent: pid of the host that it has started, until that is taken."""
@@ -56,29 +62,38 @@ def claim(home: Path, executor: int) -> bool:
     folder = os.environ.get(FOLDER)
     if not folder:
         return False
+    answer = _claimed(Path(folder), home, executor)
+    if answer is not None and answer.get("again"):  # it had partitions, and begins anew
+        answer = _claimed(Path(folder), home, executor)
+    return answer is not None and not answer["refused"]
+
+
+def _claimed(folder: Path, home: Path, executor: int) -> dict[str, Any] | None:
+    """What the host there answers, which is also in the log of `home` where it refuses; None where there is none."""
     try:
-        connection = _awaited(Path(folder))
+        connection = _awaited(folder)
         if connection is None:
-            return False
+            return None
         with connection:
             wanted = {
                 "home": str(home),
                 "executor": executor,
                 "environment": {**os.environ, **ONE_THREAD},
                 "code": CODE,
+                "stream": os.environ.get(STREAM, ""),
             }
             connection.send_bytes(json.dumps(wanted).encode())
             if not connection.poll(ANSWER_S):
-                return False
-            refused = json.loads(connection.recv_bytes())["refused"]
-            if not refused:
+                return None
+            answer: dict[str, Any] = json.loads(connection.recv_bytes())
+            if not (refused := answer["refused"]):
                 connection.send_bytes(GO)
     except (OSError, EOFError, ValueError):
-        return False
+        return None
     if refused:
         with (home / LOG).open("a") as log:
             log.write(f"the spare host cannot be used: {refused}\n")
-    return not refused
+    return answer
 
 
 def _awaited(folder: Path) -> Connection | None:
@@ -111,18 +126,17 @@ def wait_for_claim(folder: Path, agent: int) -> tuple[Path, int]:
         while True:
             accepted, _ = listener.accept()
             with Connection(accepted.detach()) as connection:
-                wanted = _asked(connection, key)
-                if wanted is None:
+                wanted = asked(connection, key)
+                if wanted is None or _refuses(connection, wanted):
                     continue
                 (folder / STARTING).unlink(missing_ok=True)
                 (folder / HANDSHAKE).unlink(missing_ok=True)
                 (folder / name).unlink(missing_ok=True)
-                home, executor, theirs = wanted
-                _become(home, theirs)
-                if not _agreed(connection):
+                become(wanted.home, wanted.environment)
+                if not agreed(connection):
                     sys.exit("whoever took this host waits for it no longer")
                 taken.set()
-                return home, executor
+                return wanted.home, wanted.executor
 
 
 def refusal(mine: Mapping[str, str], theirs: Mapping[str, str], imported: Iterable[str], home: Path) -> str:
@@ -156,27 +170,47 @@ def _end_with(agent: int, taken: threading.Event) -> None:
             os._exit(0)
 
 
-def _asked(connection: Connection, key: bytes) -> tuple[Path, int, dict[str, str]] | None:
-    """Folder, pid and variables of somebody who has the key; None if this process cannot be what is wanted."""
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What somebody with the key wants a host for: folder, pid, variables and resource of its executor."""
+
+    home: Path
+    executor: int
+    environment: Mapping[str, str]
+    stream: str
+    refused: str
+    """Why this process cannot be what is wanted; empty if it can."""
+    other_code: bool
+    """It has none of the code that is wanted."""
+
+
+def asked(connection: Connection, key: bytes) -> Wanted | None:
+    """What somebody wants who has the key; None for a stranger, or what cannot be read."""
     try:
         if not admit(connection, key) or not connection.poll(ANSWER_S):
             return None
         wanted = json.loads(connection.recv_bytes())
         home, theirs = Path(wanted["home"]), dict(wanted["environment"])
-        refused = refusal(_started_with(), theirs, sys.modules, home)
+        refused = refusal(started_with(), theirs, sys.modules, home)
         if other := wanted["code"] != CODE:
             refused = f"it has other code: {CODE}"
-        if refused:
-            connection.send_bytes(json.dumps({"refused": refused}).encode())
-            if other:
-                sys.exit(refused)  # the agent starts another one
-            return None
-        return home, int(wanted["executor"]), theirs
+        return Wanted(home, int(wanted["executor"]), theirs, str(wanted.get("stream", "")), refused, other)
     except (OSError, EOFError, ValueError, KeyError, TypeError):
         return None
 
 
-def _agreed(connection: Connection) -> bool:
+def _refuses(connection: Connection, wanted: Wanted) -> bool:
+    """Say so where this process cannot be what is wanted; one with other code ends."""
+    if not wanted.refused:
+        return False
+    with contextlib.suppress(OSError):
+        connection.send_bytes(json.dumps({"refused": wanted.refused}).encode())
+    if wanted.other_code:
+        sys.exit(wanted.refused)  # the agent starts another one
+    return True
+
+
+def agreed(connection: Connection) -> bool:
     """Whether the task still waits: one that does not has started a host itself."""
     try:
         connection.send_bytes(json.dumps({"refused": ""}).encode())
@@ -185,20 +219,20 @@ def _agreed(connection: Connection) -> bool:
         return False
 
 
-def _become(home: Path, theirs: Mapping[str, str]) -> None:
+def become(home: Path, theirs: Mapping[str, str]) -> None:
     """What Python would have made of these variables, and of being started in `home`, with its output in the log there."""
     log = os.open(home / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for output in (1, 2):
         os.dup2(log, output)
     os.close(log)
-    before = _folders(_started_with())
+    before = _folders(started_with())
     sys.path[:] = [str(home), *_folders(theirs), *(entry for entry in sys.path[1:] if entry not in before)]
     os.environ.clear()
     os.environ.update(theirs)
     os.chdir(home)
 
 
-def _started_with() -> dict[str, str]:
+def started_with() -> dict[str, str]:
     """Variables of this process before libraries added their own."""
     pairs = os.fsdecode(Path("/proc/self/environ").read_bytes()).split("\0")
     return {name: value for name, found, value in (pair.partition("=") for pair in pairs) if found}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from reprise.algorithms.cpu import milli_cpu, under_cap
 from reprise.spark_jobs.errors import SpecError, raise_all
+from reprise.spark_jobs.topology.adoption import grace_fits
 from reprise.spark_jobs.topology.arrival import arrival_fits
 from reprise.spark_jobs.topology.availability import availability_fits
 from reprise.spark_jobs.topology.class_path import of_library
@@ -291,6 +292,7 @@ _EDGE_RULES = (
     _induced_fits,
     _eventual_fits,
     arrival_fits,
+    grace_fits,
     objective_fits,
     availability_fits,
 )

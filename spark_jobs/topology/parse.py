@@ -315,4 +315,5 @@ def _recovery(x: s.RecoveryModel) -> r.RecoveryPolicy:
         time_limit_s=parse_duration(x.time_limit),
         buffer_memory_bytes=parse_bytes(x.buffer_memory),
         buffer_disk_bytes=parse_bytes(x.buffer_disk),
+        driver_grace_s=parse_duration(x.driver_grace),
     )

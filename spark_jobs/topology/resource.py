@@ -224,6 +224,8 @@ class RecoveryPolicy:
     time_limit_s: float
     buffer_memory_bytes: int
     buffer_disk_bytes: int
+    driver_grace_s: float = 0.0
+    """For how long hosts keep their partitions without a driver; 0: they end with it."""
 
     @property
     def keeps_output(self) -> bool:

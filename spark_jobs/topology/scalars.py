@@ -89,6 +89,11 @@ _DURATION = WithJsonSchema(
     }
 )
 Duration = Annotated[str, BeforeValidator(_text(parse_duration, 0)), _DURATION]
+MaybeNoDuration = Annotated[
+    str,
+    BeforeValidator(_text(parse_duration, -1)),
+    WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN, "maxLength": 32}),
+]
 Cpu = Annotated[str, BeforeValidator(_text(parse_cpu, 0)), _quantity(POSITIVE_QUANTITY_PATTERN, 1)]
 Bytes = Annotated[str, BeforeValidator(_text(parse_bytes, 0)), _quantity(POSITIVE_QUANTITY_PATTERN, 1)]
 MaybeNoBytes = Annotated[str, BeforeValidator(_text(parse_bytes, -1)), _quantity(QUANTITY_PATTERN, 0)]

@@ -25,6 +25,7 @@ from reprise.spark_jobs.topology.scalars import (
     Duration,
     Location,
     MaybeNoBytes,
+    MaybeNoDuration,
     Name,
     Parallelism,
     Parameters,
@@ -255,6 +256,10 @@ class RecoveryModel(Closed):
     scope `auto`, what was kept for a failure is dropped first."""
     buffer_disk: MaybeNoBytes = "4Gi"
     """Disk of one node for spilled buffers."""
+    driver_grace: MaybeNoDuration = "0s"
+    """For how long partitions keep their state without a driver. A driver that begins within this time goes on with those
+    that are there; only what is gone is restored. `0s`: the end of a driver ends all state, and everything is restored
+    from the newest checkpoint. Not used on Kubernetes, where executors end with their driver."""
 
 
 class SparkModel(Closed):

@@ -31,6 +31,7 @@ def services_of(config: RunConfig, layout: Layout, cluster: EmbeddedCluster, roo
         f"--java-options={cluster.executor_java_options()}",
         *("--driver-host", cluster.zookeeper.host),
         f"--python-path={environment.get('PYTHONPATH', '')}",
+        "--adopts",
         *([f"--metrics-port={config.metrics_port + 1}"] if config.metrics_port else []),
     ]
     submit = ["--driver-memory", f"{DRIVER_HEAP_MB}m", "--driver-java-options", cluster.driver_java_options()]

@@ -1,0 +1,192 @@
+"""How a new driver goes on with partitions that lived on without one (`recovery.driverGrace`).
+
+It asks the hosts on the nodes of the last desired state what they have, with a survey: a job that does nothing, and after
+which each host refuses every driver before this one.  What is at work on the node where it was desired, and fits what the
+stream's records say, stands in this engine as if it had installed it itself; all else is left out, and is failed for the
+coordinator.  So what lives and what is lost are to each other what they are after any partial loss, and nothing here
+restores anything.
+
+Why any mix of positions is right: with operators that are deterministic a partition at a batch has one state and one output
+for the next, whoever installed it and in which generation.  Messages between them are sent again from the positions of the
+survey; who is asked for what it does not hold any more says so (`Report.gaps`), and everything goes back, as ever.
+
+Invariant: nothing in the engine has changed when `adopt` answers with a reason, but that jobs were counted.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from reprise.spark_jobs.engine.dispatch import Dispatch
+from reprise.spark_jobs.engine.progress import progress_of
+from reprise.spark_jobs.errors import DataPlaneError
+from reprise.spark_jobs.node.command import Command, Report
+
+if TYPE_CHECKING:
+    from reprise.spark_jobs.engine.engine import Engine
+    from reprise.spark_jobs.engine.engine_spec import EngineSpec
+
+log = logging.getLogger("reprise.engine")
+
+SURVEY_S = 10.0
+"""For so long a survey is waited for: nothing is done in it, but a host that is in the middle of a batch answers later."""
+NAMED = 3
+"""Partitions in a sentence for people."""
+
+
+class SurveyError(DataPlaneError):
+    """Not all nodes have answered: to be asked again, perhaps without one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A partition at work."""
+
+    node: str
+    installation: str
+    position: int
+
+
+def adopt(engine: Engine, before: EngineSpec, living: Mapping[str, str]) -> str:
+    """Go on with what is at work on the nodes of `living` ("node#incarnation" -> host), of what was desired `before`; why
+    nothing is gone on with, or empty.  Once, after `Engine.begin` and before anything is wanted of it.
+
+    SurveyError: nobody knows; to be called again.
+    """
+    if reason := _unfit(engine):
+        return reason
+    nodes = sorted(set(before.assignment.values()) & living.keys())
+    if not nodes:
+        return "no node that had partitions is there"
+    reports = dict(zip(nodes, _survey(engine, [living[node] for node in nodes]), strict=True))
+    found, left = _at_work(engine, before, reports)
+    horizon = max([engine.punctuations.newest, *(r.horizon for r in reports.values()), *_positions(found)])
+    if reason := _nothing_fits(engine, found, left, horizon):
+        return reason
+    _take_over(engine, before, found, horizon)
+    for node in {one.node for one in found.values()}:
+        _believe(engine, node, reports[node])
+    engine.progress = progress_of(engine, tuple(sorted(living)))
+    said = f"{len(found)} of {len(engine.topology.partitions)} partitions go on as the driver before has left them"
+    if left:
+        said += f"; not {_some(left)}"
+    log.info(
+        "event=adopted epoch=%d partitions=%d left=%d reason=%r", engine.epoch, len(found), len(left), said
+    )
+    return ""
+
+
+def _unfit(engine: Engine) -> str:
+    """Why partitions of this topology cannot be gone on with; the resource says most of it when it is read."""
+    if engine.resource.checkpoint.uncoordinated:
+        return f"`checkpoint.protocol: {engine.resource.checkpoint.protocol}` has a line of its own to go back to"
+    if not engine.restore_point.deterministic:
+        return "a replay may differ: everything goes back to the newest checkpoint"
+    if any(operator.availability != "checkpoint" for operator in engine.resource.operators):
+        return "operators have another `availability` than `checkpoint`"
+    return ""
+
+
+def _survey(engine: Engine, hosts: list[str]) -> list[Report]:
+    engine.jobs += 1
+    commands = [
+        Command(
+            job=engine.jobs,
+            epoch=engine.epoch,
+            slot=slot,
+            topology=engine.resource.document,
+            sink=engine.sites.sink,
+            checkpoints=engine.sites.checkpoints,
+            stream=engine.ledger.stream,
+            survey=True,
+        )
+        for slot in range(len(hosts))
+    ]
+    orders = Dispatch(engine.topology).orders(hosts, commands)
+    try:
+        engine.connection.to(tuple(hosts), engine.connect)
+        if engine.connection.link:
+            raise SurveyError("messages travel by an exchange that has begun anew")
+        return engine.connection.run(commands[0].order, orders, threading.Event(), SURVEY_S)
+    except DataPlaneError as error:
+        engine.connection.end()
+        raise SurveyError(f"the hosts were not surveyed: {error}") from error
+
+
+def _at_work(
+    engine: Engine, before: EngineSpec, reports: Mapping[str, Report]
+) -> tuple[dict[str, Found], dict[str, str]]:
+    """What can be gone on with, and of all else that was desired why not."""
+    found, left = dict[str, Found](), dict[str, str]()
+    last = int(before.driver) if before.driver.isdigit() else 0
+    for partition in engine.topology.partitions:
+        node = before.assignment.get(partition)
+        if node is None or (report := reports.get(node)) is None:
+            left[partition] = "it was nowhere" if node is None else f"{node} is gone"
+            continue
+        position, installation = report.positions.get(partition), report.installed.get(partition)
+        if position is None or installation is None or partition in report.failed:
+            left[partition] = report.refused or f"it is not at work on {node}"
+        elif report.led_by < last:
+            left[partition] = f"{node} has not obeyed the last driver, but that of epoch {report.led_by}"
+        elif position < engine.ledger.trimmed:
+            left[partition] = f"input behind batch {position} was given up"
+        else:
+            found[partition] = Found(node, installation, position)
+    return found, left
+
+
+def _nothing_fits(engine: Engine, found: Mapping[str, Found], left: Mapping[str, str], horizon: int) -> str:
+    """Why all that was found is left: there is none, or it is not of this stream as its records have it."""
+    if not found:
+        return f"nothing is at work: {_some(left)}"
+    last = engine.ledger.written if engine.final is None else engine.final
+    if horizon > last:
+        return f"hosts are at batch {horizon}, and the stream is on record up to batch {last} only"
+    if horizon == engine.final and engine.punctuations.newest < horizon:
+        return "the stream has ended, and who is at its end stores nothing more: it goes back to the newest checkpoint"
+    return ""
+
+
+def _take_over(engine: Engine, before: EngineSpec, found: Mapping[str, Found], horizon: int) -> None:
+    engine.desired = replace(
+        before,
+        assignment={p: one.node for p, one in found.items()},
+        punctuate=False,
+        plan="",
+        checkpoint_after=None,
+        standbys={},
+        adopted=True,
+    )
+    engine.horizon = horizon
+    for partition, one in found.items():
+        engine.positions[partition] = one.position
+        engine.installation[partition] = one.installation
+        if partition in engine.ledger.ranges:
+            engine.ranges.holds(one.installation, one.position)
+    engine.resend = set(found)
+    engine.confirmed = engine.jobs
+
+
+def _believe(engine: Engine, node: str, report: Report) -> None:
+    """What else a host says in its answer."""
+    mine = [p for p, n in engine.desired.assignment.items() if n == node]
+    engine.usage.update({p: report.usage[p] for p in mine if p in report.usage})
+    engine.counters.update({p: report.counters.get(p, {}) for p in mine})
+    engine.outputs += report.outputs
+    engine.problems += report.problems
+    engine.buffers[node] = report.held
+    engine.figures.goes_on(report)
+
+
+def _positions(found: Mapping[str, Found]) -> list[int]:
+    return [one.position for one in found.values()]
+
+
+def _some(left: Mapping[str, str]) -> str:
+    named = [f"{partition}: {why}" for partition, why in list(left.items())[:NAMED]]
+    return "; ".join(named) + (f"; and {len(left) - NAMED} more" if len(left) > NAMED else "")

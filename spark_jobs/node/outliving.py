@@ -1,0 +1,158 @@
+"""A partition host between two executors: it keeps what it has for `recovery.driverGrace`, until the next one takes it.
+
+Executors end with their driver.  A host that the node's agent has started need not: it waits in the folder where it once
+waited as a spare one (`reprise.spark_jobs.node.spare`), with all its partitions, and answers the same question.  Nothing
+moves meanwhile: only orders move partitions, and they come through an executor.
+
+It is given to nobody for whom a new process would be another one: an executor of another resource, with other variables or
+another import path, or after a file was changed that this process has imported.  It begins anew then, as a spare host, and
+so does one that nobody has taken in time: by then its state is not there for anybody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from reprise.spark_jobs.node import spare
+from reprise.spark_jobs.node.meeting import announce, listen
+
+LOOK_S = 0.5
+"""How soon a host that waits notices that its agent is gone."""
+
+
+def digest(document: str) -> str:
+    """What an executor is told of the resource of its driver, in the variable `spare.STREAM`."""
+    return hashlib.sha256(document.encode()).hexdigest()
+
+
+@dataclass(slots=True)
+class Code:
+    """The files that this process has imported, as they were then."""
+
+    _known: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _modules: int = 0
+
+    def look(self) -> None:
+        """Take note of what has been imported since the last look."""
+        if len(sys.modules) == self._modules:
+            return
+        self._modules = len(sys.modules)
+        for path in _files():
+            if path not in self._known and (found := _stamp(path)) is not None:
+                self._known[path] = found
+
+    def changed(self) -> str:
+        """A file that is not any more as it was; empty for none."""
+        return next((path for path, stamp in self._known.items() if _stamp(path) != stamp), "")
+
+
+def _files() -> list[str]:
+    found = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    return [path for path in found if isinstance(path, str)]
+
+
+def _stamp(path: str) -> tuple[int, int] | None:
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a host was started as a spare one, and by whom; `outputs`: where its output went then."""
+
+    folder: Path
+    agent: int
+    outputs: tuple[int, int]
+    cwd: Path
+
+    @classmethod
+    def here(cls, folder: Path, agent: int) -> Place:
+        """Of this process, before anybody takes it."""
+        return cls(folder, agent, (os.dup(1), os.dup(2)), Path.cwd())
+
+    def stays(self) -> None:
+        """Have tasks that find no host wait for this one: its executor may have ended, and it has not seen that yet."""
+        with contextlib.suppress(OSError):
+            (self.folder / spare.STARTING).write_text(str(os.getpid()))
+
+    def begins_anew(self) -> None:
+        """Be a spare host that was just started; does not return."""
+        for number, before in enumerate(self.outputs, 1):
+            os.dup2(before, number)
+        with contextlib.suppress(OSError):
+            os.chdir(self.cwd)
+        os.execve(sys.executable, sys.orig_argv, spare.started_with())
+
+
+def wait_for_next(place: Place, grace_s: float, stream: str, code: Code) -> tuple[Path, int]:
+    """Wait for a task of another executor that goes on with the resource `stream`; its folder and pid.  Where nobody comes
+    within `grace_s`, or it is not the one for who does, it begins anew, and this does not return."""
+    name, key = f"kept-{os.getpid()}-{secrets.token_hex(4)}", secrets.token_bytes(32)
+
+    def leave() -> None:
+        for file in (place.folder / spare.HANDSHAKE, place.folder / name):
+            file.unlink(missing_ok=True)
+
+    def unfit(wanted: spare.Wanted) -> str:
+        if wanted.stream != stream:
+            return "it has partitions of another resource"
+        return f"{changed} has changed" if (changed := code.changed()) else ""
+
+    with listen(place.folder, name) as listener:
+        announce(place.folder, spare.HANDSHAKE, name, key)
+        until = time.monotonic() + grace_s
+        while (left := until - time.monotonic()) > 0:
+            if os.getppid() != place.agent:
+                os._exit(0)
+            listener.settimeout(min(left, LOOK_S))
+            try:
+                accepted, _ = listener.accept()
+            except TimeoutError:
+                continue
+            with Connection(accepted.detach()) as connection:
+                found = _taken(connection, key, unfit, leave, place)
+                if found is not None:
+                    return found
+        leave()
+    place.stays()
+    place.begins_anew()
+    raise AssertionError("another program runs now")
+
+
+def _taken(
+    connection: Connection,
+    key: bytes,
+    unfit: Callable[[spare.Wanted], str],
+    leave: Callable[[], None],
+    place: Place,
+) -> tuple[Path, int] | None:
+    """Who takes it; None where nobody has proved that it may.  Begins anew for one that it is not fit for."""
+    wanted = spare.asked(connection, key)
+    if wanted is None:
+        return None
+    refused = wanted.refused or unfit(wanted)
+    leave()
+    if not refused:
+        (place.folder / spare.STARTING).unlink(missing_ok=True)
+        spare.become(wanted.home, wanted.environment)
+        if spare.agreed(connection):
+            return wanted.home, wanted.executor
+        refused = "whoever took this host waits for it no longer"
+    place.stays()
+    with contextlib.suppress(OSError):  # who asks waits for the spare host that this one is from now on
+        connection.send_bytes(json.dumps({"refused": refused, "again": True}).encode())
+    place.begins_anew()
+    return None

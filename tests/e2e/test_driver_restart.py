@@ -1,0 +1,120 @@
+"""A driver is killed on a real cluster, alone and with half of the nodes: the next one goes on with what lives."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprise.controller.local.cluster import EmbeddedCluster
+from reprise.controller.local.run.config import RunResult
+from reprise.controller.status.query_state import RunState
+from reprise.spark_jobs.topology import StreamTopology, expand
+from tests.e2e import scenario
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+NODES = 4
+READ = re.compile(r'^reprise_restored_states_total\{.*origin="(node|store)".*\} (\S+)$', re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with scenario.cluster(NODES, cpu_milli=4000) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def resource() -> StreamTopology:
+    return scenario.topology2(NODES, **{"recovery.driverGrace": "60s", "checkpoint.interval": "3s"})
+
+
+@pytest.fixture(scope="module")
+def expected(resource: StreamTopology, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return scenario.write_expected(resource, tmp_path_factory.mktemp("expected"))
+
+
+class Watched:
+    """What is seen of a run: the assignment at the time of the faults, and what drivers have read of stored states."""
+
+    def __init__(self) -> None:
+        self.before: dict[str, str] = {}
+        self.generations: set[int] = set()
+        self.read: dict[str, dict[str, float]] = {}
+        self.port = _two_free_ports()
+
+    def __call__(self, state: RunState, _: object) -> None:
+        desired, progress = state.observation.desired, state.observation.progress
+        if desired is None or progress is None:
+            return
+        self.generations.add(desired.generation)
+        if progress.driver == "1":
+            if state.observation.incident is None:
+                self.before = dict(desired.assignment)
+            return
+        with contextlib.suppress(OSError):
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port + 1}/metrics", timeout=2) as page:
+                found = READ.findall(page.read().decode())
+            self.read[progress.driver] = {origin: float(number) for origin, number in found}
+
+
+def _two_free_ports() -> int:
+    while True:
+        with socket.socket() as one, socket.socket() as two:
+            one.bind(("127.0.0.1", 0))
+            port = int(one.getsockname()[1])
+            with contextlib.suppress(OSError, OverflowError):
+                two.bind(("127.0.0.1", port + 1))
+                return port
+
+
+def told(result: RunResult) -> tuple[str, list[dict[str, Any]]]:
+    """What is said of the new driver in the only incident, and the plans."""
+    record = json.loads((result.out / "plans.json").read_text())
+    (incident,) = record["incidents"]
+    (said,) = [event["detail"] for event in incident["events"] if event["name"] == "driver-started"]
+    return said, record["plans"]
+
+
+def test_all_that_a_killed_driver_has_left_goes_on(
+    cluster: EmbeddedCluster, resource: StreamTopology, expected: Path, tmp_path: Path
+) -> None:
+    seen = Watched()
+    faults = [{"batch": 14, "crash": "driver"}]
+    result = scenario.run(resource, cluster, tmp_path / "out", faults, seen, metrics_port=seen.port)
+    scenario.assert_exactly_once(result, expected)
+    assert result.record["restarts"]["driver"] == 1
+    said, plans = told(result)
+    number = len(expand(resource).partitions)
+    assert said == f"1 is replaced by 2, which goes on with {number} of {number} partitions where they are"
+    assert plans == [], "nothing was lost, so nothing is planned"
+    assert len(seen.generations) == 1, "nobody goes back"
+    assert seen.read == {"2": {"node": 0.0, "store": 0.0}}, "no state was read"
+
+
+def test_with_half_of_the_nodes_only_what_was_there_is_restored(
+    cluster: EmbeddedCluster, resource: StreamTopology, expected: Path, tmp_path: Path
+) -> None:
+    seen = Watched()
+    faults = [{"batch": 14, "crash": "driver"}, {"batch": 14, "kill": ["n2", "n3"]}]
+    result = scenario.run(resource, cluster, tmp_path / "out", faults, seen, metrics_port=seen.port)
+    scenario.assert_exactly_once(result, expected)
+    said, plans = told(result)
+    lost = sorted(p for p, n in seen.before.items() if n.partition("#")[0] in ("n2", "n3"))
+    number = len(seen.before)
+    assert 0 < len(lost) < number
+    assert (
+        said
+        == f"1 is replaced by 2, which goes on with {number - len(lost)} of {number} partitions where they are"
+    )
+    assert sorted(p for plan in plans for p in plan["added"]) == lost, "each of them once, and nothing else"
+    assert not any(plan["rollback"] for plan in plans)
+    assert len(seen.generations) == 1, "nobody goes back"
+    assert sum(seen.read["2"].values()) <= len(lost)

@@ -1,0 +1,224 @@
+"""A partition host that outlives its executor: who gets it, with what, and for how long.  The processes are real ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import psutil
+import pytest
+
+from reprise.controller.agent.spare_host import SpareHost
+from reprise.spark_jobs.engine.dispatch import Dispatch
+from reprise.spark_jobs.node import shim, spare
+from reprise.spark_jobs.node.command import Command, Install, Report
+from reprise.spark_jobs.node.meeting import announced
+from reprise.spark_jobs.node.outliving import Code, digest
+from reprise.spark_jobs.topology import StreamTopology, expand, load_text
+
+pytestmark = pytest.mark.slow
+
+TEXT = """
+apiVersion: reprise.dev/v1alpha1
+kind: StreamTopology
+metadata: {{name: kept}}
+spec:
+  sources:
+    - {{name: in, class: "reprise.spark_jobs.sources:HashtagSource", with: {{rate: 10, interval: 100ms, batches: 9}}}}
+  operators:
+    - {{name: keep, class: "{of}", inputs: [{{from: in}}], output: {{}}}}
+  recovery: {{driverGrace: {grace}}}
+"""
+FILTER = "reprise.spark_jobs.operators:Filter"
+WAIT_S = 60.0
+
+
+def resource_of(grace: str = "30s", of: str = FILTER) -> StreamTopology:
+    text = TEXT.format(grace=grace, of=of)
+    return load_text(text.replace("inputs:", 'with: {where: "TRUE"}, inputs:') if of == FILTER else text)
+
+
+class Node:
+    """An agent with one host, and executors of it."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.waiting, self._made = folder, folder / "spare", 0
+        self.waiting.mkdir()
+        monkeypatch.setenv(spare.FOLDER, str(self.waiting))
+        monkeypatch.setenv("PYTHONHASHSEED", "0")
+        self._patch = monkeypatch
+        variables = {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"}
+        self.spare = SpareHost()
+        self.spare.start(variables, folder / "agent.log")
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        assert self.spare._process is not None
+        return self.spare._process
+
+    @contextmanager
+    def executor(self, stream: str) -> Iterator[tuple[Path, bool]]:
+        """Its folder, and whether it has got the host."""
+        os.environ.pop("PYTEST_CURRENT_TEST", None)
+        self._made += 1
+        home = self.folder / f"executor-{self._made}"
+        home.mkdir()
+        self._patch.setenv(spare.STREAM, stream)
+        with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+            yield home, spare.claim(home, process.pid)
+            process.communicate(b"\n")
+
+    def end(self) -> None:
+        self.process.kill()
+        self.spare.ended()
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    found = Node(tmp_path, monkeypatch)
+    yield found
+    found.end()
+
+
+def until(path: Path) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not path.exists():
+        assert time.monotonic() < deadline, path
+        time.sleep(0.05)
+
+
+def met(home: Path) -> Connection:
+    until(home / shim.HANDSHAKE)
+    connection = announced(home, shim.HANDSHAKE)
+    assert connection is not None
+    return connection
+
+
+def asked(home: Path, command: Command, resource: StreamTopology) -> Report:
+    """What the host of an executor reports after a job of one stage."""
+    order = Dispatch(expand(resource)).orders(["n"], [command])[0]
+    head = {"epoch": command.epoch, "job": command.job, "stage": 0, "last": True, "blobs": 1}
+    with met(home) as connection:
+        connection.send_bytes(json.dumps(head).encode())
+        connection.send_bytes(order)
+        answer = json.loads(connection.recv_bytes())
+        assert "error" not in answer, answer
+        return Report.decode(connection.recv_bytes())
+
+
+def command_of(resource: StreamTopology, folder: Path, epoch: int, job: int, survey: bool = False) -> Command:
+    hosted = {} if survey else {"keep.0": "1.1.1"}
+    return Command(
+        job, epoch, 0, resource.document, str(folder / "sink"), str(folder / "checkpoints"), hosted,
+        {p: Install(0) for p in hosted}, dict.fromkeys(hosted, 0), dict.fromkeys(hosted, 0), survey=survey,
+    )  # fmt: skip
+
+
+def at_work(home: Path, resource: StreamTopology, folder: Path) -> None:
+    for job in range(1, 200):
+        if asked(home, command_of(resource, folder, 1, job), resource).positions == {"keep.0": 0}:
+            return
+        time.sleep(0.05)
+    raise AssertionError("it was not installed")
+
+
+def begun(home: Path, waiting: Path) -> None:
+    """The host has noticed that tasks may have to wait for it."""
+    until(waiting / spare.STARTING)
+
+
+def test_the_next_executor_gets_it_with_what_it_has_and_an_earlier_driver_is_refused(
+    node: Node, tmp_path: Path
+) -> None:
+    resource = resource_of()
+    with node.executor(digest(resource.document)) as (home, got):
+        assert got
+        at_work(home, resource, tmp_path)
+        begun(home, node.waiting)
+    with node.executor(digest(resource.document)) as (later, got):
+        assert got, "also where the host had not yet seen that its executor has ended"
+        assert (
+            json.loads((later / shim.HANDSHAKE).read_text())["pid"] == node.process.pid
+            if until(later / shim.HANDSHAKE) is None
+            else False
+        )
+        report = asked(later, command_of(resource, tmp_path, 2, 1, survey=True), resource)
+        assert (report.positions, report.installed) == ({"keep.0": 0}, {"keep.0": "1.1.1"})
+        assert (report.led_by, report.refused) == (1, "")
+        with pytest.raises(AssertionError, match="epoch 1, job 300 refused: epoch 2, job 1 has begun"):
+            asked(later, command_of(resource, tmp_path, 1, 300), resource)
+        assert psutil.Process(node.process.pid).cwd() == str(later)
+
+
+@pytest.mark.parametrize("why", ["resource", "code", "variable"])
+def test_for_whom_it_is_not_the_one_it_begins_anew_in_the_same_process(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "mine.py").write_text("from reprise.spark_jobs.operators import Filter as Mine\n")
+    resource = resource_of()
+    stream = digest(resource.document)
+    with node.executor(stream) as (home, got):
+        assert got
+        at_work(home, resource, tmp_path)
+        begun(home, node.waiting)
+    until(node.waiting / spare.HANDSHAKE)
+    assert json.loads((node.waiting / spare.HANDSHAKE).read_text())["name"].startswith("kept-")
+    if why == "resource":
+        stream = digest("another")
+    elif why == "variable":
+        monkeypatch.setenv("TZ", "Asia/Tokyo")
+    else:
+        monkeypatch.setattr(spare, "CODE", ["0.0.1", 7])
+    with node.executor(stream) as (later, got):
+        said = (later / spare.LOG).read_text()
+        assert {"resource": "another resource", "variable": "TZ", "code": "other code"}[why] in said
+        assert got == (why == "resource"), "a new process is refused for the same reason"
+        if got:
+            report = asked(later, command_of(resource, tmp_path, 2, 1, survey=True), resource)
+            assert (report.installed, report.refused) == ({}, "it has begun just now")
+
+
+def test_nobody_comes_in_time_and_nothing_is_left_of_it_but_a_spare_host(node: Node, tmp_path: Path) -> None:
+    resource = resource_of("1s")
+    with node.executor(digest(resource.document)) as (home, got):
+        assert got
+        at_work(home, resource, tmp_path)
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        until(node.waiting / spare.HANDSHAKE)
+        name = json.loads((node.waiting / spare.HANDSHAKE).read_text())["name"]
+        if name.startswith("spare-"):
+            break
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert node.process.poll() is None
+    with node.executor(digest(resource.document)) as (later, got):
+        assert got
+        report = asked(later, command_of(resource, tmp_path, 2, 1, survey=True), resource)
+        assert report.installed == {}
+
+
+def test_a_file_that_was_imported_and_is_another_one_now_is_named(tmp_path: Path) -> None:
+    code, file = Code(), tmp_path / "imported_once.py"
+    file.write_text("N = 1\n")
+    sys.path.insert(0, str(tmp_path))
+    try:
+        __import__("imported_once")
+        code.look()
+        assert code.changed() == ""
+        file.write_text("N = 22\n")
+        assert code.changed() == str(file)
+        file.unlink()
+        assert code.changed() == str(file)
+    finally:
+        sys.path.remove(str(tmp_path))
+        sys.modules.pop("imported_once", None)
