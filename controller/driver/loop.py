@@ -276,7 +276,7 @@ class Loop:
             self.say(f"{self.events.path}: events wait: {error.strerror or error}")
 
     def _publish_forever(self) -> None:
-        before: dict[str, Usage] = {}
+        before = dict(self.engine.usage)  # what partitions have used under a driver before this one
         since = self._platform.elapsed()
         while not self.stop.wait(PUBLISH_S):
             try:
