@@ -84,6 +84,8 @@ class Driver:
         self._numbered, self._unused = False, 0
         """Whether ZooKeeper has given this driver a number, and that number until it is claimed."""
         self._fence: Fence | None = None
+        self._outliving: dict[str, str] = {}
+        """What executors are told where hosts outlive them."""
 
     def run(self) -> None:
         """Until `stop`."""
@@ -106,6 +108,10 @@ class Driver:
 
     def _application(self, engine: Engine, ends: contextlib.ExitStack) -> Cluster:
         """Start Spark, which ends with `ends`; the nodes that it can run jobs on."""
+        if self.config.adopts and self.resource.recovery.driver_grace_s > 0:
+            sites = engine.sites.sink, engine.sites.checkpoints
+            kept = digest(self.resource.document, *sites, engine.ledger.stream)
+            self._outliving = {f"spark.executorEnv.{STREAM}": kept}
         context = self._spark()
         ends.callback(context.stop)
         said = engine.problems.append
@@ -131,8 +137,7 @@ class Driver:
             **self.resource.spark.conf,
             **self.config.conf,
         }
-        if self.config.adopts and self.resource.recovery.driver_grace_s > 0:
-            settings[f"spark.executorEnv.{STREAM}"] = digest(self.resource.document)
+        settings.update(self._outliving)
         if self.config.python_path:  # else it is the image's
             settings["spark.executorEnv.PYTHONPATH"] = self.config.python_path
         more = settings_of(self.resource.spark.exchange)

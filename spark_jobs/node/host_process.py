@@ -59,8 +59,9 @@ class Service:
         self._pump: Pump | None = None
         self.code = Code()
         self.grace_s, self.stream = 0.0, ""
-        """For how long it outlives its executor, and the resource whose partitions it has, as `outliving.digest` says it."""
+        """For how long it outlives its executor, and whose partitions it has, as `outliving.digest` says it."""
         self._document = ""
+        self._sites: tuple[str, str, str, float] | None = None
 
     def answer(self, head: dict[str, Any], blobs: list[bytes]) -> tuple[Bundles, Report | None]:
         """One stage of a job, in turn; the first begins with its orders."""
@@ -75,8 +76,10 @@ class Service:
     def _begin(self, command: Command) -> None:
         self.host.begin(command)
         self.code.look()
+        if (sites := (command.topology, command.sink, command.checkpoints, command.stream)) != self._sites:
+            self._sites, self.stream = sites, digest(*sites)
         if command.topology != self._document:
-            self._document, self.stream = command.topology, digest(command.topology)
+            self._document = command.topology
             self.grace_s = from_json(command.topology).recovery.driver_grace_s
         if self._pump is None and command.link:
             self._pump = start(self.host, partial(Links, self._home), self._turn)

@@ -4,7 +4,7 @@ Executors end with their driver.  A host that the node's agent has started need 
 waited as a spare one (`reprise.spark_jobs.node.spare`), with all its partitions, and answers the same question.  Nothing
 moves meanwhile: only orders move partitions, and they come through an executor.
 
-It is given to nobody for whom a new process would be another one: an executor of another resource, with other variables or
+It is given to nobody for whom a new process would be another one: an executor of another resource or stream, with other variables or
 another import path, or after a file was changed that this process has imported.  It begins anew then, as a spare host, and
 so does one that nobody has taken in time: by then its state is not there for anybody.
 """
@@ -30,9 +30,10 @@ LOOK_S = 0.5
 """How soon a host that waits notices that its agent is gone."""
 
 
-def digest(document: str) -> str:
-    """What an executor is told of the resource of its driver, in the variable `spare.STREAM`."""
-    return hashlib.sha256(document.encode()).hexdigest()
+def digest(document: str, sink: str, checkpoints: str, stream: float) -> str:
+    """What an executor is told of what its driver runs, in the variable `spare.STREAM`: the resource, where its output and
+    its checkpoints are, and when the stream began.  Epochs of drivers are numbers of one stream alone."""
+    return hashlib.sha256(json.dumps([document, sink, checkpoints, stream]).encode()).hexdigest()
 
 
 @dataclass(slots=True)
@@ -98,7 +99,7 @@ class Place:
 
 
 def wait_for_next(place: Place, grace_s: float, stream: str, code: Code) -> tuple[Path, int]:
-    """Wait for a task of another executor that goes on with the resource `stream`; its folder and pid.  Where nobody comes
+    """Wait for a task of another executor that goes on with `stream`; its folder and pid.  Where nobody comes
     within `grace_s`, or it is not the one for who does, it begins anew, and this does not return."""
     name, key = f"kept-{os.getpid()}-{secrets.token_hex(4)}", secrets.token_bytes(32)
 
@@ -108,7 +109,7 @@ def wait_for_next(place: Place, grace_s: float, stream: str, code: Code) -> tupl
 
     def unfit(wanted: spare.Wanted) -> str:
         if wanted.stream != stream:
-            return "it has partitions of another resource"
+            return "it has partitions of another resource or stream"
         return f"{changed} has changed" if (changed := code.changed()) else ""
 
     with listen(place.folder, name) as listener:

@@ -28,7 +28,7 @@ from reprise.spark_jobs.version import VERSION
 FOLDER = "REPRISE_SPARE_HOST"
 """Variable of the executor: folder where a spare host waits."""
 STREAM = "REPRISE_STREAM"
-"""Variable of the executor: which resource its driver runs, where hosts outlive executors; a host that has waited with
+"""Variable of the executor: which stream its driver runs, where hosts outlive executors; a host that has waited with
 partitions of another one is not taken (`reprise.spark_jobs.node.outliving`)."""
 HANDSHAKE = "spare-host.json"
 STARTING = "spare-host.pid"
@@ -172,7 +172,7 @@ def _end_with(agent: int, taken: threading.Event) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What somebody with the key wants a host for: folder, pid, variables and resource of its executor."""
+    """What somebody with the key wants a host for: folder, pid, variables and stream of its executor."""
 
     home: Path
     executor: int

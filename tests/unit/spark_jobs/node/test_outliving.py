@@ -33,16 +33,15 @@ spec:
   sources:
     - {{name: in, class: "reprise.spark_jobs.sources:HashtagSource", with: {{rate: 10, interval: 100ms, batches: 9}}}}
   operators:
-    - {{name: keep, class: "{of}", inputs: [{{from: in}}], output: {{}}}}
+    - {{name: keep, class: "reprise.spark_jobs.operators:Filter", with: {{where: "TRUE"}}, inputs: [{{from: in}}],
+        output: {{}}}}
   recovery: {{driverGrace: {grace}}}
 """
-FILTER = "reprise.spark_jobs.operators:Filter"
 WAIT_S = 60.0
 
 
-def resource_of(grace: str = "30s", of: str = FILTER) -> StreamTopology:
-    text = TEXT.format(grace=grace, of=of)
-    return load_text(text.replace("inputs:", 'with: {where: "TRUE"}, inputs:') if of == FILTER else text)
+def resource_of(grace: str = "30s") -> StreamTopology:
+    return load_text(TEXT.format(grace=grace))
 
 
 class Node:
@@ -113,6 +112,10 @@ def asked(home: Path, command: Command, resource: StreamTopology) -> Report:
         return Report.decode(connection.recv_bytes())
 
 
+def stream_of(resource: StreamTopology, folder: Path, began: float = 0.0) -> str:
+    return digest(resource.document, str(folder / "sink"), str(folder / "checkpoints"), began)
+
+
 def command_of(resource: StreamTopology, folder: Path, epoch: int, job: int, survey: bool = False) -> Command:
     hosted = {} if survey else {"keep.0": "1.1.1"}
     return Command(
@@ -129,26 +132,18 @@ def at_work(home: Path, resource: StreamTopology, folder: Path) -> None:
     raise AssertionError("it was not installed")
 
 
-def begun(home: Path, waiting: Path) -> None:
-    """The host has noticed that tasks may have to wait for it."""
-    until(waiting / spare.STARTING)
-
-
 def test_the_next_executor_gets_it_with_what_it_has_and_an_earlier_driver_is_refused(
     node: Node, tmp_path: Path
 ) -> None:
     resource = resource_of()
-    with node.executor(digest(resource.document)) as (home, got):
+    with node.executor(stream_of(resource, tmp_path)) as (home, got):
         assert got
         at_work(home, resource, tmp_path)
-        begun(home, node.waiting)
-    with node.executor(digest(resource.document)) as (later, got):
+        until(node.waiting / spare.STARTING)  # tasks that come before it waits are to wait for it
+    with node.executor(stream_of(resource, tmp_path)) as (later, got):
         assert got, "also where the host had not yet seen that its executor has ended"
-        assert (
-            json.loads((later / shim.HANDSHAKE).read_text())["pid"] == node.process.pid
-            if until(later / shim.HANDSHAKE) is None
-            else False
-        )
+        until(later / shim.HANDSHAKE)
+        assert json.loads((later / shim.HANDSHAKE).read_text())["pid"] == node.process.pid
         report = asked(later, command_of(resource, tmp_path, 2, 1, survey=True), resource)
         assert (report.positions, report.installed) == ({"keep.0": 0}, {"keep.0": "1.1.1"})
         assert (report.led_by, report.refused) == (1, "")
@@ -157,31 +152,25 @@ def test_the_next_executor_gets_it_with_what_it_has_and_an_earlier_driver_is_ref
         assert psutil.Process(node.process.pid).cwd() == str(later)
 
 
-@pytest.mark.parametrize("why", ["resource", "code", "variable"])
+@pytest.mark.parametrize("why", ["stream", "code"])
 def test_for_whom_it_is_not_the_one_it_begins_anew_in_the_same_process(
     node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
-    code = tmp_path / "code"
-    code.mkdir()
-    (code / "mine.py").write_text("from reprise.spark_jobs.operators import Filter as Mine\n")
     resource = resource_of()
-    stream = digest(resource.document)
+    stream = stream_of(resource, tmp_path)
     with node.executor(stream) as (home, got):
         assert got
         at_work(home, resource, tmp_path)
-        begun(home, node.waiting)
     until(node.waiting / spare.HANDSHAKE)
     assert json.loads((node.waiting / spare.HANDSHAKE).read_text())["name"].startswith("kept-")
-    if why == "resource":
-        stream = digest("another")
-    elif why == "variable":
-        monkeypatch.setenv("TZ", "Asia/Tokyo")
+    if why == "stream":
+        stream = stream_of(resource, tmp_path / "another run of it")
     else:
         monkeypatch.setattr(spare, "CODE", ["0.0.1", 7])
     with node.executor(stream) as (later, got):
         said = (later / spare.LOG).read_text()
-        assert {"resource": "another resource", "variable": "TZ", "code": "other code"}[why] in said
-        assert got == (why == "resource"), "a new process is refused for the same reason"
+        assert {"stream": "another resource or stream", "code": "other code"}[why] in said
+        assert got == (why == "stream"), "a new process is refused for the same reason"
         if got:
             report = asked(later, command_of(resource, tmp_path, 2, 1, survey=True), resource)
             assert (report.installed, report.refused) == ({}, "it has begun just now")
@@ -189,7 +178,7 @@ def test_for_whom_it_is_not_the_one_it_begins_anew_in_the_same_process(
 
 def test_nobody_comes_in_time_and_nothing_is_left_of_it_but_a_spare_host(node: Node, tmp_path: Path) -> None:
     resource = resource_of("1s")
-    with node.executor(digest(resource.document)) as (home, got):
+    with node.executor(stream_of(resource, tmp_path)) as (home, got):
         assert got
         at_work(home, resource, tmp_path)
     deadline = time.monotonic() + WAIT_S
@@ -201,7 +190,7 @@ def test_nobody_comes_in_time_and_nothing_is_left_of_it_but_a_spare_host(node: N
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert node.process.poll() is None
-    with node.executor(digest(resource.document)) as (later, got):
+    with node.executor(stream_of(resource, tmp_path)) as (later, got):
         assert got
         report = asked(later, command_of(resource, tmp_path, 2, 1, survey=True), resource)
         assert report.installed == {}
