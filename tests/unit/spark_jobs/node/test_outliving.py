@@ -52,6 +52,7 @@ class Node:
         self.waiting.mkdir()
         monkeypatch.setenv(spare.FOLDER, str(self.waiting))
         monkeypatch.setenv("PYTHONHASHSEED", "0")
+        monkeypatch.setattr(spare, "COMING_S", WAIT_S)  # imports take longer where others compute
         self._patch = monkeypatch
         variables = {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"}
         self.spare = SpareHost()
