@@ -94,6 +94,8 @@ class Loop:
         channel.hears = self.hears
         cluster.say, cluster.tell = self.say, self._look
         self._problems: list[str] = []
+        self._used = dict(engine.usage)
+        """What partitions have used under a driver before this one."""
         self._announced = engine.punctuations.newest
         self._turns = 0
         """Begun so far."""
@@ -276,7 +278,7 @@ class Loop:
             self.say(f"{self.events.path}: events wait: {error.strerror or error}")
 
     def _publish_forever(self) -> None:
-        before = dict(self.engine.usage)  # what partitions have used under a driver before this one
+        before = self._used
         since = self._platform.elapsed()
         while not self.stop.wait(PUBLISH_S):
             try:

@@ -15,7 +15,6 @@ import contextlib
 import hashlib
 import json
 import os
-import secrets
 import sys
 import time
 from collections.abc import Callable
@@ -81,7 +80,7 @@ class Place:
 
     @classmethod
     def here(cls, folder: Path, agent: int) -> Place:
-        """Of this process, before anybody takes it."""
+        """The place of this process, before anybody takes it."""
         return cls(folder, agent, (os.dup(1), os.dup(2)), Path.cwd())
 
     def stays(self) -> None:
@@ -98,10 +97,12 @@ class Place:
         os.execve(sys.executable, sys.orig_argv, spare.started_with())
 
 
-def wait_for_next(place: Place, grace_s: float, stream: str, code: Code) -> tuple[Path, int]:
+def wait_for_next(
+    place: Place, grace_s: float, stream: str, code: Code, clock: Callable[[], float] = time.monotonic
+) -> tuple[Path, int]:
     """Wait for a task of another executor that goes on with `stream`; its folder and pid.  Where nobody comes
     within `grace_s`, or it is not the one for who does, it begins anew, and this does not return."""
-    name, key = f"kept-{os.getpid()}-{secrets.token_hex(4)}", secrets.token_bytes(32)
+    name, key = f"kept-{os.getpid()}-{os.urandom(4).hex()}", os.urandom(32)
 
     def leave() -> None:
         for file in (place.folder / spare.HANDSHAKE, place.folder / name):
@@ -114,8 +115,8 @@ def wait_for_next(place: Place, grace_s: float, stream: str, code: Code) -> tupl
 
     with listen(place.folder, name) as listener:
         announce(place.folder, spare.HANDSHAKE, name, key)
-        until = time.monotonic() + grace_s
-        while (left := until - time.monotonic()) > 0:
+        until = clock() + grace_s
+        while (left := until - clock()) > 0:
             if os.getppid() != place.agent:
                 os._exit(0)
             listener.settimeout(min(left, LOOK_S))

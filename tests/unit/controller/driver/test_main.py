@@ -126,7 +126,7 @@ def test_what_must_be_said(
 def test_all_that_is_said_reaches_the_driver(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     words = [f"{name}={value}" for name, value in WITH_ALL.items()]
     config = process.run(
-        monkeypatch, *words, "--conf", "spark.a=1", "--conf", "spark.b=x=y", "--conf", "spark.c="
+        monkeypatch, *words, "--conf", "spark.a=1", "--conf", "spark.b=x=y", "--conf", "spark.c=", "--adopts"
     )
     assert config == DriverConfig(
         zk="zk1:2181",
@@ -142,6 +142,7 @@ def test_all_that_is_said_reaches_the_driver(process: Process, monkeypatch: pyte
         image="registry/reprise:2",
         metrics_host="0.0.0.0",
         metrics_port=9100,
+        adopts=True,
     )
 
 
@@ -169,7 +170,8 @@ def test_every_option_is_explained(
     assert "the driver process of one topology" in said
     assert "--conf KEY=VALUE" in said
     described = re.split(r"\n  (?=-)", said.partition("options:")[2])[1:]
-    assert len(described) == len(NEEDED) + len(WITH_ALL) + len(("--help", "--conf", "--heap", "--log-format"))
+    others = "--help", "--conf", "--heap", "--log-format", "--adopts"
+    assert len(described) == len(NEEDED) + len(WITH_ALL) + len(others)
     for option in described:
         assert len(option.split()) > 2, option
 

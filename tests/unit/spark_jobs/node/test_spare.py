@@ -303,7 +303,7 @@ def test_what_it_becomes_is_what_python_makes_of_those_variables(tmp_path: Path)
     say = "import json, os, sys; print(json.dumps([sys.path[1:], dict(os.environ), os.getcwd()]), file=open('said', 'w'))"
     mine = {**os.environ, "ONLY_MINE": "1"}
     become = (
-        f"from reprise.spark_jobs.node.spare import Path, _become; _become(Path({str(home)!r}), {theirs!r})"
+        f"from reprise.spark_jobs.node.spare import Path, become; become(Path({str(home)!r}), {theirs!r})"
     )
     subprocess.run([sys.executable, "-c", f"{become}; {say}"], env=mine, check=True, cwd=Path.cwd())
     became = json.loads((home / "said").read_text())
