@@ -67,6 +67,7 @@ def drawn(seed: int) -> Schedule:
         Schedule.of(seed),
         checkpoint=dice.choice(("", "", ", localCopies: 0", ", keep: 1")),
         availability="checkpoint",
+        order="aligned",
         recovery=dice.choice(RECOVERIES) + f", driverGrace: {dice.choice((4, 10, 30))}s",
     )
     kinds = "driver-dies", "driver-dies", "driver-given-up"

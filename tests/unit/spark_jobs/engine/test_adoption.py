@@ -128,9 +128,13 @@ def test_wherever_a_driver_ends_all_that_lives_goes_on_as_it_was(
     dies(world, world.engine.jobs + job, stage, slot)
     before, positions = installed(world), dict(world.engine.positions)
     newest = world.engine.punctuations.newest
+    released = max(h.command.horizon for h in world.nodes.hosts.values() if h.command is not None)
     assert follows(world) == ""
     engine = world.engine
+    hosts = world.nodes.hosts.values()
+    assert engine.positions == {p: r.settled for host in hosts for p, r in host.runtimes.items()}
     assert engine.positions.keys() == world.topology.partitions.keys()
+    assert engine.horizon == released, "a punctuation before that would be one that somebody has passed"
     assert all(k >= positions[p] for p, k in engine.positions.items())
     assert max(engine.positions.values()) > newest, "it would have been done again"
     assert engine.progress.adopted == {p: engine.desired.assignment[p] for p in engine.positions}
