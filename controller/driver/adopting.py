@@ -21,6 +21,8 @@ from reprise.spark_jobs.platform import Platform
 
 log = logging.getLogger("reprise.driver")
 LOOK_S = 0.3
+SAY_S = 3.0
+"""How often people are told what is waited for; the record is of this moment, and may have been refused."""
 
 
 def go_on_with_what_lives(
@@ -31,13 +33,15 @@ def go_on_with_what_lives(
     desired = _desired(channel) if grace_s > 0 else None
     if desired is None or not desired.assignment:
         return
-    until, reason = platform.elapsed() + grace_s, ""
+    until, reason, say_at = platform.elapsed() + grace_s, "", 0.0
     while not stop.is_set() and not channel.superseded:
         living = cluster.usable()
         awaited = (frozenset(desired.assignment.values()) & channel.read_nodes().keys()) - living.keys()
         late = platform.elapsed() >= until
         if awaited and not late:
-            channel.waits_for(f"the driver waits for {_some(awaited)}, which may have partitions at work")
+            if platform.elapsed() >= say_at:
+                say_at = platform.elapsed() + SAY_S
+                channel.waits_for(f"the driver waits for {_some(awaited)}, which may have partitions at work")
             channel.changed.wait(LOOK_S)
             channel.changed.clear()
             continue

@@ -63,6 +63,12 @@ class Service:
         self._document = ""
         self._sites: tuple[str, str, str, float] | None = None
 
+    def keeps_folder(self) -> None:
+        """Have its folder count as used: it may be in that of an application which has ended, and Spark's Worker removes
+        such folders when nothing in them is new (`spark.worker.cleanup.enabled`)."""
+        with contextlib.suppress(OSError):
+            os.utime(self.host.folder)
+
     def answer(self, head: dict[str, Any], blobs: list[bytes]) -> tuple[Bundles, Report | None]:
         """One stage of a job, in turn; the first begins with its orders."""
         order = (int(head["epoch"]), int(head["job"]))
@@ -75,16 +81,21 @@ class Service:
 
     def _begin(self, command: Command) -> None:
         self.host.begin(command)
-        self.code.look()
-        if (sites := (command.topology, command.sink, command.checkpoints, command.stream)) != self._sites:
-            self._sites, self.stream = sites, digest(*sites)
         if command.topology != self._document:
             self._document = command.topology
             self.grace_s = from_json(command.topology).recovery.driver_grace_s
+        if self.grace_s > 0:
+            self._note(command)
         if self._pump is None and command.link:
             self._pump = start(self.host, partial(Links, self._home), self._turn)
         if self._pump is not None:
             self._pump.begun(command)
+
+    def _note(self, command: Command) -> None:
+        """What must be the same for whoever takes this host with what it has."""
+        self.code.look()
+        if (sites := (command.topology, command.sink, command.checkpoints, command.stream)) != self._sites:
+            self._sites, self.stream = sites, digest(*sites)
 
 
 def _serve(connection: Connection, service: Service) -> None:
@@ -140,28 +151,44 @@ def main() -> None:
     name = f"host-{os.getpid()}-{secrets.token_hex(4)}"
     spill = Path(tempfile.mkdtemp(prefix="spill-", dir=home))
     service = Service(Host(name, spill), home)
-    while True:
-        _serve_executor(service, name, home, parent, place)
-        if place is None or service.grace_s <= 0:
-            break
-        home, parent = wait_for_next(place, service.grace_s, service.stream, service.code)
-    shutil.rmtree(spill, ignore_errors=True)
+    try:
+        _serve_executors(service, name, home, parent, place)
+    finally:
+        shutil.rmtree(spill, ignore_errors=True)
+    if place is not None and service.grace_s > 0 and os.getppid() == place.agent:
+        place.begins_anew()
     os._exit(0)
 
 
+def _serve_executors(service: Service, name: str, home: Path, parent: int, place: Place | None) -> None:
+    """Serve one executor after the other, for as long as it outlives them and is taken."""
+    while True:
+        _serve_executor(service, name, home, parent, place)
+        if place is None or service.grace_s <= 0:
+            return
+        service.code.look()
+        taken = wait_for_next(place, service.grace_s, service.stream, service.code)
+        if taken is None:
+            return
+        home, parent = taken
+
+
 def _serve_executor(service: Service, name: str, home: Path, parent: int, place: Place | None) -> None:
-    """Serve the tasks of one executor until it ends, however it ends."""
+    """Serve the tasks of one executor until it ends, however it ends.  SystemExit: nobody could be served any more."""
     with contextlib.suppress(psutil.NoSuchProcess):
         created = psutil.Process(parent).create_time()
         key, marked = secrets.token_bytes(32), False
         with listen(home, name) as listener:
-            threading.Thread(target=serve, args=(listener, key, service), daemon=True).start()
+            server = threading.Thread(target=serve, args=(listener, key, service), daemon=True)
+            server.start()
             announce(home, HANDSHAKE, name, key)
             while _lives(parent, created):
+                if not server.is_alive():
+                    sys.exit("nobody can reach this host any more: a task starts another one")
                 stays = place is not None and service.grace_s > 0
-                if place is not None and stays and not marked:
-                    place.stays()
-                    marked = True
+                if place is not None and stays:
+                    marked = marked or place.stays()
+                    service.keeps_folder()
                 time.sleep(LOOK_S if stays else 1.0)
             listener.shutdown(socket.SHUT_RDWR)  # else whoever waits in it goes on waiting
     with contextlib.suppress(OSError):

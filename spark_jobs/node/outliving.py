@@ -17,7 +17,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -39,7 +39,7 @@ def digest(document: str, sink: str, checkpoints: str, stream: float) -> str:
 class Code:
     """The files that this process has imported, as they were then."""
 
-    _known: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _known: dict[str, tuple[int, ...]] = field(default_factory=dict)
     _modules: int = 0
 
     def look(self) -> None:
@@ -61,12 +61,24 @@ def _files() -> list[str]:
     return [path for path in found if isinstance(path, str)]
 
 
-def _stamp(path: str) -> tuple[int, int] | None:
-    try:
-        found = Path(path).stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size
+def _stamp(path: str) -> tuple[int, ...] | None:
+    """What is another one when the file is, or the archive that it is in; None where neither is there."""
+    for place in (Path(path), *Path(path).parents):
+        try:
+            found = place.stat()
+        except NotADirectoryError:
+            continue
+        except OSError:
+            return None
+        # tools that copy may keep time and size
+        return found.st_mtime_ns, found.st_size, found.st_ino, found.st_ctime_ns
+    return None
+
+
+def _differs(mine: Mapping[str, str], theirs: Mapping[str, str]) -> str:
+    """A variable of ours, or the import path, that is another one; empty for none.  A spare host has used neither."""
+    used = {name for name in {*mine, *theirs} if name.startswith("REPRISE_") or name == "PYTHONPATH"}
+    return next((name for name in sorted(used - {spare.STREAM}) if mine.get(name) != theirs.get(name)), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +95,23 @@ class Place:
         """The place of this process, before anybody takes it."""
         return cls(folder, agent, (os.dup(1), os.dup(2)), Path.cwd())
 
-    def stays(self) -> None:
-        """Have tasks that find no host wait for this one: its executor may have ended, and it has not seen that yet."""
-        with contextlib.suppress(OSError):
+    def stays(self) -> bool:
+        """Have tasks that find no host wait for this one: its executor may have ended, and it has not seen that yet.  False:
+        that could not be said."""
+        try:
             (self.folder / spare.STARTING).write_text(str(os.getpid()))
+        except OSError:
+            return False
+        return True
 
     def begins_anew(self) -> None:
         """Be a spare host that was just started; does not return."""
         for number, before in enumerate(self.outputs, 1):
             os.dup2(before, number)
+        for opened in Path("/proc/self/fd").iterdir():  # also what libraries have opened
+            with contextlib.suppress(OSError):
+                if int(opened.name) > 2:
+                    os.set_inheritable(int(opened.name), False)
         with contextlib.suppress(OSError):
             os.chdir(self.cwd)
         os.execve(sys.executable, sys.orig_argv, spare.started_with())
@@ -99,9 +119,9 @@ class Place:
 
 def wait_for_next(
     place: Place, grace_s: float, stream: str, code: Code, clock: Callable[[], float] = time.monotonic
-) -> tuple[Path, int]:
-    """Wait for a task of another executor that goes on with `stream`; its folder and pid.  Where nobody comes
-    within `grace_s`, or it is not the one for who does, it begins anew, and this does not return."""
+) -> tuple[Path, int] | None:
+    """Wait for a task of another executor that goes on with `stream`; its folder and pid.  None: its agent is gone, or
+    nobody has come within `grace_s`, or it is not the one for who did; who comes then waits for a spare host."""
     name, key = f"kept-{os.getpid()}-{os.urandom(4).hex()}", os.urandom(32)
 
     def leave() -> None:
@@ -111,6 +131,8 @@ def wait_for_next(
     def unfit(wanted: spare.Wanted) -> str:
         if wanted.stream != stream:
             return "it has partitions of another resource or stream"
+        if variable := _differs(os.environ, wanted.environment):
+            return f"the variable {variable} is another one"
         return f"{changed} has changed" if (changed := code.changed()) else ""
 
     with listen(place.folder, name) as listener:
@@ -118,35 +140,26 @@ def wait_for_next(
         until = clock() + grace_s
         while (left := until - clock()) > 0:
             if os.getppid() != place.agent:
-                os._exit(0)
+                return None
             listener.settimeout(min(left, LOOK_S))
             try:
                 accepted, _ = listener.accept()
             except TimeoutError:
                 continue
             with Connection(accepted.detach()) as connection:
-                found = _taken(connection, key, unfit, leave, place)
-                if found is not None:
-                    return found
+                wanted = spare.asked(connection, key)
+                if wanted is not None:
+                    leave()
+                    return _taken(connection, wanted, wanted.refused or unfit(wanted), place)
         leave()
     place.stays()
-    place.begins_anew()
-    raise AssertionError("another program runs now")
+    return None
 
 
 def _taken(
-    connection: Connection,
-    key: bytes,
-    unfit: Callable[[spare.Wanted], str],
-    leave: Callable[[], None],
-    place: Place,
+    connection: Connection, wanted: spare.Wanted, refused: str, place: Place
 ) -> tuple[Path, int] | None:
-    """Who takes it; None where nobody has proved that it may.  Begins anew for one that it is not fit for."""
-    wanted = spare.asked(connection, key)
-    if wanted is None:
-        return None
-    refused = wanted.refused or unfit(wanted)
-    leave()
+    """Who takes it; None for one that it is not fit for, or that does not wait any more."""
     if not refused:
         (place.folder / spare.STARTING).unlink(missing_ok=True)
         spare.become(wanted.home, wanted.environment)
@@ -156,5 +169,4 @@ def _taken(
     place.stays()
     with contextlib.suppress(OSError):  # who asks waits for the spare host that this one is from now on
         connection.send_bytes(json.dumps({"refused": refused, "again": True}).encode())
-    place.begins_anew()
     return None

@@ -191,7 +191,7 @@ def asked(connection: Connection, key: bytes) -> Wanted | None:
             return None
         wanted = json.loads(connection.recv_bytes())
         home, theirs = Path(wanted["home"]), dict(wanted["environment"])
-        refused = refusal(started_with(), theirs, sys.modules, home)
+        refused = refusal(started_with(), theirs, list(sys.modules), home)
         if other := wanted["code"] != CODE:
             refused = f"it has other code: {CODE}"
         return Wanted(home, int(wanted["executor"]), theirs, str(wanted.get("stream", "")), refused, other)

@@ -44,7 +44,7 @@ class Survey:
         if before is not None and before.epoch != command.epoch:
             self.led_by = before.epoch
         if not command.survey:
-            self.released = command.horizon
+            self.released, self.refused = command.horizon, ""
         elif refused:
             self.refused = refused
 

@@ -11,16 +11,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
+from zipfile import ZipFile
 
 import psutil
 import pytest
 
 from reprise.controller.agent.spare_host import SpareHost
 from reprise.spark_jobs.engine.dispatch import Dispatch
-from reprise.spark_jobs.node import shim, spare
+from reprise.spark_jobs.node import host_process, shim, spare
 from reprise.spark_jobs.node.command import Command, Install, Report
+from reprise.spark_jobs.node.host import Host
 from reprise.spark_jobs.node.meeting import announced
-from reprise.spark_jobs.node.outliving import Code, digest
+from reprise.spark_jobs.node.outliving import Code, Place, digest, wait_for_next
 from reprise.spark_jobs.topology import StreamTopology, expand, load_text
 
 pytestmark = pytest.mark.slow
@@ -38,6 +40,7 @@ spec:
   recovery: {{driverGrace: {grace}}}
 """
 WAIT_S = 60.0
+LONG_AGO = 1_000_000_000
 
 
 def resource_of(grace: str = "30s") -> StreamTopology:
@@ -151,14 +154,22 @@ def test_the_next_executor_gets_it_with_what_it_has_and_an_earlier_driver_is_ref
         with pytest.raises(AssertionError, match="epoch 1, job 300 refused: epoch 2, job 1 has begun"):
             asked(later, command_of(resource, tmp_path, 1, 300), resource)
         assert psutil.Process(node.process.pid).cwd() == str(later)
+        (kept,) = home.glob("spill-*")
+        os.utime(kept, (LONG_AGO, LONG_AGO))  # Spark removes what is old of an application that has ended
+        deadline = time.monotonic() + WAIT_S
+        while kept.stat().st_mtime == LONG_AGO:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
 
-@pytest.mark.parametrize("why", ["stream", "code"])
+@pytest.mark.parametrize("why", ["stream", "path", "variable", "code"])
 def test_for_whom_it_is_not_the_one_it_begins_anew_in_the_same_process(
     node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
     resource = resource_of()
     stream = stream_of(resource, tmp_path)
+    folders = [str(tmp_path / name) for name in ("one", "two")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")]))
     with node.executor(stream) as (home, got):
         assert got
         at_work(home, resource, tmp_path)
@@ -166,15 +177,25 @@ def test_for_whom_it_is_not_the_one_it_begins_anew_in_the_same_process(
     assert json.loads((node.waiting / spare.HANDSHAKE).read_text())["name"].startswith("kept-")
     if why == "stream":
         stream = stream_of(resource, tmp_path / "another run of it")
+    elif why == "path":
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*folders[::-1], os.environ["PYTHONPATH"]]))
+    elif why == "variable":
+        monkeypatch.setenv("REPRISE_LOG_FORMAT", "json")
     else:
         monkeypatch.setattr(spare, "CODE", ["0.0.1", 7])
     with node.executor(stream) as (later, got):
         said = (later / spare.LOG).read_text()
-        assert {"stream": "another resource or stream", "code": "other code"}[why] in said
-        assert got == (why == "stream"), "a new process is refused for the same reason"
+        assert {
+            "stream": "another resource or stream",
+            "path": "the variable PYTHONPATH is another one",
+            "variable": "the variable REPRISE_LOG_FORMAT is another one",
+            "code": "other code",
+        }[why] in said
+        assert got == (why != "code"), "a new process is refused for the same reason"
         if got:
             report = asked(later, command_of(resource, tmp_path, 2, 1, survey=True), resource)
             assert (report.installed, report.refused) == ({}, "it has begun just now")
+    assert not [*home.glob("spill-*")], "its files go with what it had"
 
 
 def test_nobody_comes_in_time_and_nothing_is_left_of_it_but_a_spare_host(node: Node, tmp_path: Path) -> None:
@@ -191,6 +212,7 @@ def test_nobody_comes_in_time_and_nothing_is_left_of_it_but_a_spare_host(node: N
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert node.process.poll() is None
+    assert not [*home.glob("spill-*")], "its files go with what it had"
     with node.executor(stream_of(resource, tmp_path)) as (later, got):
         assert got
         report = asked(later, command_of(resource, tmp_path, 2, 1, survey=True), resource)
@@ -212,3 +234,61 @@ def test_a_file_that_was_imported_and_is_another_one_now_is_named(tmp_path: Path
     finally:
         sys.path.remove(str(tmp_path))
         sys.modules.pop("imported_once", None)
+
+
+def test_an_archive_and_a_file_that_has_kept_time_and_size_are_seen_to_be_others(tmp_path: Path) -> None:
+    code, file, archive = Code(), tmp_path / "kept_time.py", tmp_path / "archive.zip"
+    file.write_text("N = 1\n")
+    with ZipFile(archive, "w") as made:
+        made.writestr("of_an_archive.py", "N = 1\n")
+    sys.path[:0] = [str(tmp_path), str(archive)]
+    try:
+        __import__("kept_time"), __import__("of_an_archive")
+        code.look()
+        assert code.changed() == ""
+        was = file.stat()
+        other = tmp_path / "other"
+        other.write_text("N = 2\n")
+        os.utime(other, ns=(was.st_atime_ns, was.st_mtime_ns))
+        other.replace(file)
+        assert code.changed() == str(file)
+        code._known.pop(str(file))
+        with ZipFile(archive, "w") as made:
+            made.writestr("of_an_archive.py", "N = 22\n")
+        assert code.changed() == str(archive / "of_an_archive.py")
+    finally:
+        for entry in (str(tmp_path), str(archive)):
+            sys.path.remove(entry)
+        for module in ("kept_time", "of_an_archive"):
+            sys.modules.pop(module, None)
+
+
+def test_it_does_not_wait_where_its_agent_is_gone(tmp_path: Path) -> None:
+    assert wait_for_next(Place(tmp_path, -1, (1, 2), tmp_path), WAIT_S, "", Code()) is None
+
+
+def test_a_new_program_is_left_no_open_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[list[str]] = []
+    monkeypatch.setattr(os, "execve", lambda _, arguments, __: begun.append(arguments))
+    with (tmp_path / "file").open("w") as opened:
+        os.set_inheritable(opened.fileno(), True)
+        place = Place.here(tmp_path, os.getppid())
+        place.begins_anew()
+        assert begun == [sys.orig_argv]
+        assert not os.get_inheritable(opened.fileno())
+        assert os.get_inheritable(1)
+    for copy in place.outputs:
+        os.close(copy)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_host_that_can_serve_nobody_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task starts another one then; one that lives and answers nobody would hold up its node for good."""
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(host_process, "serve", fails)
+    service = host_process.Service(Host("h", tmp_path / "spill"), tmp_path)
+    with pytest.raises(SystemExit, match="nobody can reach this host"):
+        host_process._serve_executor(service, "h", tmp_path, os.getpid(), None)
