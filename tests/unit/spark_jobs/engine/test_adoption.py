@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -164,6 +165,48 @@ def test_with_nodes_that_are_lost_with_the_driver_only_what_was_there_is_restore
     goes_on(world, "e")
     world.run(lambda e: e.done)
     assert {p: i for p, i in installed(world).items() if p in before} == before
+    assert world.output() == expected
+
+
+@pytest.mark.usefixtures("small_windows")
+def test_a_host_that_is_killed_with_the_driver_has_nothing_on_the_node_that_lives(
+    text: str, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    world = begun(resource_of(text), tmp_path)
+    world.run(lambda e: e.punctuations.newest >= 10)
+    dies(world, world.engine.jobs + 9, 1, 2)
+    world.nodes.lose("c")
+    before = installed(world)
+    world.nodes.start("c")
+    assert follows(world) == ""
+    assert world.engine.installation == before
+    goes_on(world, "c")
+    world.run(lambda e: e.done)
+    assert installed(world).items() >= before.items()
+    assert world.output() == expected
+
+
+@pytest.mark.parametrize("lost", [(), ("c",)], ids=["all-live", "a-node-is-lost"])
+@pytest.mark.usefixtures("small_windows")
+def test_who_went_back_behind_a_damaged_checkpoint_goes_on_though_the_next_driver_does_not_know(
+    text: str, expected: dict[str, bytes], tmp_path: Path, lost: tuple[str, ...]
+) -> None:
+    world = begun(resource_of(text), tmp_path)
+    world.run(lambda e: e.punctuations.newest >= 20)
+    engine = world.engine
+    newest = engine.punctuations.newest
+    engine.restore_point.condemn(newest)
+    decide(world, 2, engine.punctuations.newest, dict(engine.desired.assignment), True)
+    world.run(lambda e: not e.installing and min(e.positions.values()) >= newest - 7)
+    dies(world, engine.jobs + 1, 0, 0)
+    world.nodes.lose(*lost)
+    before = installed(world)
+    assert follows(world) == ""
+    assert min(world.engine.positions.values()) < world.engine.punctuations.newest == newest
+    assert world.engine.installation == before
+    world.nodes.start("e")
+    goes_on(world, "e")
+    world.run(lambda e: e.done)
     assert world.output() == expected
 
 
@@ -359,6 +402,14 @@ def test_random_ends_of_drivers_and_nodes(
     at_random(text, expected, tmp_path, seed)
 
 
+@pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.wide) for s in range(1, 12))])
+@pytest.mark.usefixtures("small_windows")
+def test_states_in_pages_are_stored_by_the_next_driver_against_files_of_the_one_before(
+    text: str, expected: dict[str, bytes], tmp_path: Path, seed: int
+) -> None:
+    at_random(text, expected, tmp_path, seed, {"checkpoint.state": "paged", "checkpoint.keep": 1})
+
+
 @pytest.mark.wide
 @pytest.mark.parametrize("seed", range(3, 25))
 @pytest.mark.usefixtures("small_windows")
@@ -368,12 +419,17 @@ def test_many_random_ends_of_drivers_and_nodes(
     at_random(text, expected, tmp_path, seed)
 
 
-def at_random(text: str, expected: dict[str, bytes], folder: Path, seed: int) -> None:
+def at_random(
+    text: str,
+    expected: dict[str, bytes],
+    folder: Path,
+    seed: int,
+    changes: Mapping[str, object] = MappingProxyType({}),
+) -> None:
     """Some drivers, each of which ends somewhere, some with nodes, and some of which the one before outlives."""
     dice = random.Random(seed)
-    world = begun(
-        resource_of(text, **dice.choice([{}, {"bufferMemory": "12Ki"}, {"scope": "global"}])), folder
-    )
+    resource = resource_of(text, **dice.choice([{}, {"bufferMemory": "12Ki"}, {"scope": "global"}]))
+    world = begun(override(resource, changes), folder)
     olds: list[Engine] = []
     for number in range(dice.randint(1, 4)):
         tick(world, dice.randint(1, 6))
