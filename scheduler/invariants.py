@@ -72,9 +72,9 @@ def _survivors_stay(
     view: View, after: Desired, decision: Decision, may_move: MayMove
 ) -> Iterator[tuple[str, str]]:
     """O1. A planned move takes what is to leave its node to another one.  Only the blocking strategy stops what still runs;
-    after a restart of the driver nothing does.  What a first plan (also that of an incident that has become correlated) or a
-    rollback takes from its node could not run, or everything is at work after the rollback."""
-    if view.driver_changed or view.policy.strategy is Strategy.BLOCKING:
+    after a restart of the driver that is what it goes on with.  What a first plan (also that of an incident that has become
+    correlated) or a rollback takes from its node could not run, or everything is at work after the rollback."""
+    if view.policy.strategy is Strategy.BLOCKING:
         return
     before = view.snapshot.desired
     rollback = before is not None and after.generation != before.generation

@@ -26,6 +26,9 @@ def grace_fits(topology: StreamTopology) -> Iterator[SpecError]:
         yield SpecError("spec.recovery.driverGrace", f"is at most {MOST_GRACE_S:g} s")
     if topology.checkpoint.protocol != "coordinated":
         yield SpecError("spec.checkpoint.protocol", f"'{topology.checkpoint.protocol}' {said}")
+    if topology.checkpoint.paged and topology.checkpoint.standby:
+        reason = "a driver that goes on from a mirror may not find pages that hosts count as stored"
+        yield SpecError("spec.checkpoint.standby", f"with `state: paged` {said}: {reason}")
     if topology.spark.exchange != "chained":
         yield SpecError("spec.spark.exchange", f"'{topology.spark.exchange}' {said}")
     if topology.arrival:

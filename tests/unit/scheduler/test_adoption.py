@@ -7,7 +7,10 @@ from dataclasses import replace
 import pytest
 
 from reprise.scheduler import Decision, Kind, Phase, Policy, decide
+from reprise.scheduler.errors import InvariantViolation
+from reprise.scheduler.invariants import check
 from reprise.scheduler.scope import some_stay
+from reprise.scheduler.steps import WriteDesired
 from reprise.scheduler.view import look
 from tests.support.recovery_simulator import World, diamond
 
@@ -69,6 +72,21 @@ def test_what_is_gone_is_planned_for_as_after_any_partial_loss() -> None:
     assert plan.rule == "plan-first" and plan.plan is not None and plan.desired is not None
     assert not plan.plan.rollback
     assert plan.plan.added.keys() == lost
+
+
+def test_a_decision_that_takes_from_the_new_driver_what_it_goes_on_with_is_refused() -> None:
+    w = world()
+    decision = followed(w, {"n1"})
+    view = look(w.snapshot(), w.policy)
+    check(view, decision)
+    steps = [
+        replace(step, desired=replace(step.desired, assignment={}))
+        if isinstance(step, WriteDesired)
+        else step
+        for step in decision.steps
+    ]
+    with pytest.raises(InvariantViolation, match="O1"):
+        check(view, replace(decision, steps=tuple(steps)))
 
 
 @pytest.mark.parametrize("why", ["elsewhere", "gone"])

@@ -27,6 +27,11 @@ def resource_of(**changes: object) -> StreamTopology:
             "spec.checkpoint.protocol",
             f"'uncoordinated' {SAID}",
         ),
+        (
+            {"checkpoint.state": "paged", "checkpoint.standby": ["file:///mirror"]},
+            "spec.checkpoint.standby",
+            f"with `state: paged` {SAID}: a driver that goes on from a mirror may not find pages that hosts count as stored",
+        ),
         ({"spark.exchange": "continuous"}, "spec.spark.exchange", f"'continuous' {SAID}"),
         ({"spark.exchange": "auto"}, "spec.spark.exchange", f"'auto' {SAID}"),
         ({"batch.order": "arrival"}, "spec.batch.order", f"'arrival' {SAID}: a replay may differ"),
