@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ import pytest
 
 from reprise.controller.agent.spare_host import SpareHost
 from reprise.spark_jobs.engine.dispatch import Dispatch
+from reprise.spark_jobs.errors import LateRequestError
 from reprise.spark_jobs.node import host_process, shim, spare
 from reprise.spark_jobs.node.command import Command, Install, Report
 from reprise.spark_jobs.node.host import Host
@@ -292,3 +294,54 @@ def test_a_host_that_can_serve_nobody_ends(tmp_path: Path, monkeypatch: pytest.M
     service = host_process.Service(Host("h", tmp_path / "spill"), tmp_path)
     with pytest.raises(SystemExit, match="nobody can reach this host"):
         host_process._serve_executor(service, "h", tmp_path, os.getpid(), None)
+
+
+def test_a_survey_waits_for_what_an_earlier_driver_has_under_way_and_tells_of_it(tmp_path: Path) -> None:
+    """Its executor may have ended in the middle of a batch; output that is being written is written to its end."""
+    resource = resource_of()
+    service = host_process.Service(Host("h", tmp_path / "spill"), tmp_path)
+    dispatch = Dispatch(expand(resource))
+    begun, go_on, order = threading.Event(), threading.Event(), threading.Lock()
+    ended: list[str] = []
+    run = service.host.run
+
+    def slowly(budget_s: float) -> bool:
+        begun.set()
+        assert go_on.wait(WAIT_S)
+        moved = run(budget_s)
+        with order:
+            ended.append("batch")
+        return moved
+
+    def asks(command: Command) -> Report | None:
+        head = {"epoch": command.epoch, "job": command.job, "stage": 0, "last": True}
+        return service.answer(head, dispatch.orders(["n"], [command]))[1]
+
+    for job in range(1, 200):
+        report = asks(command_of(resource, tmp_path, 1, job))
+        if report is not None and report.positions:
+            break
+        time.sleep(0.05)
+    service.host.run = slowly  # type: ignore[method-assign]
+    before = threading.Thread(target=asks, args=(command_of(resource, tmp_path, 1, 300),))
+    before.start()
+    assert begun.wait(WAIT_S)
+    found: list[Report | None] = []
+
+    def surveys() -> None:
+        found.append(asks(command_of(resource, tmp_path, 2, 1, survey=True)))
+        with order:
+            ended.append("survey")
+
+    survey = threading.Thread(target=surveys)
+    survey.start()
+    survey.join(0.3)
+    assert survey.is_alive(), "it is not told of a batch that is half done"
+    go_on.set()
+    before.join(WAIT_S)
+    survey.join(WAIT_S)
+    (report,) = found
+    assert report is not None and report.installed == {"keep.0": "1.1.1"} and report.led_by == 1
+    assert ended == ["batch", "survey"]
+    with pytest.raises(LateRequestError, match="epoch 2, job 1 has begun"):
+        asks(command_of(resource, tmp_path, 1, 301))
