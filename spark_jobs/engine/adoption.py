@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from reprise.spark_jobs.engine.dispatch import Dispatch
 from reprise.spark_jobs.engine.progress import progress_of
-from reprise.spark_jobs.errors import DataPlaneError
+from reprise.spark_jobs.errors import CheckpointError, DataPlaneError
 from reprise.spark_jobs.node.command import Command, Report
 
 if TYPE_CHECKING:
@@ -67,7 +67,9 @@ def adopt(engine: Engine, before: EngineSpec, living: Mapping[str, str]) -> str:
     horizon = max([engine.punctuations.newest, *(r.horizon for r in reports.values()), *_positions(found)])
     if reason := _nothing_fits(engine, found, left, horizon):
         return reason
+    sizes = _sizes(engine, found)
     _take_over(engine, before, found, horizon)
+    engine.state_bytes.update(sizes)
     for node in {one.node for one in found.values()}:
         _believe(engine, node, reports[node])
     engine.progress = progress_of(engine, tuple(sorted(living)))
@@ -150,6 +152,18 @@ def _nothing_fits(engine: Engine, found: Mapping[str, Found], left: Mapping[str,
     if horizon == engine.final and engine.punctuations.newest < horizon:
         return "the stream has ended, and who is at its end stores nothing more: it goes back to the newest checkpoint"
     return ""
+
+
+def _sizes(engine: Engine, found: Mapping[str, Found]) -> dict[str, int]:
+    """Bytes of what the newest checkpoint has of each partition: plans and people ask before it is stored again."""
+    if engine.punctuations.newest == 0:
+        return {}
+    try:
+        files = engine.restore_point.manifest(engine.punctuations.newest).files
+    except CheckpointError as error:
+        engine.problems.append(f"sizes of states are shown as 0 until they are stored again: {error}")
+        return {}
+    return {p: files[p].state_bytes if p in files else 0 for p in found}
 
 
 def _take_over(engine: Engine, before: EngineSpec, found: Mapping[str, Found], horizon: int) -> None:

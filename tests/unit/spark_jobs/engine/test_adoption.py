@@ -17,6 +17,8 @@ from reprise.spark_jobs.engine.adoption import SurveyError, adopt
 from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.engine.engine_spec import EngineSpec
+from reprise.spark_jobs.errors import StoreError
+from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
 from tests.support.local_engine import World, tick
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
@@ -140,6 +142,9 @@ def test_wherever_a_driver_ends_all_that_lives_goes_on_as_it_was(
     assert max(engine.positions.values()) > newest, "it would have been done again"
     assert engine.progress.adopted == {p: engine.desired.assignment[p] for p in engine.positions}
     assert engine.progress.positions == engine.positions
+    files = engine.restore_point.manifest(newest).files
+    assert engine.state_bytes == {p: files[p].state_bytes if p in files else 0 for p in engine.positions}
+    assert any(engine.state_bytes.values())
     goes_on(world)
     assert not engine.progress.adopted, "somebody has decided for this driver"
     world.run(lambda e: e.done)
@@ -306,6 +311,22 @@ def test_a_host_that_was_not_surveyed_drops_what_it_has_at_the_first_order(tmp_p
     goes_on(world, "d")
     now = world.nodes.hosts["d"].runtimes
     assert runtimes.keys() == now.keys() and all(now[p] is not r for p, r in runtimes.items())
+
+
+def test_a_store_that_does_not_answer_keeps_nobody_from_going_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = begun(resource_of(DIAMOND), tmp_path)
+    world.run(lambda e: e.punctuations.newest >= 10)
+    desired = next_driver(world)
+
+    def away(*_: object) -> None:
+        raise StoreError("away")
+
+    monkeypatch.setattr(CheckpointStore, "manifest", away)
+    assert adopt(world.engine, desired, world.nodes.living()) == ""
+    assert "sizes of states are shown as 0 until they are stored again: away" in world.engine.problems
+    assert world.engine.positions.keys() == desired.assignment.keys()
 
 
 def refused(world: World, change: Callable[[EngineSpec], EngineSpec] = lambda desired: desired) -> str:
