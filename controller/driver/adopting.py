@@ -33,15 +33,13 @@ def go_on_with_what_lives(
     desired = _desired(channel) if grace_s > 0 else None
     if desired is None or not desired.assignment:
         return
-    until, reason, say_at = platform.elapsed() + grace_s, "", 0.0
+    until, reason, said = platform.elapsed() + grace_s, "", _Said(channel, platform)
     while not stop.is_set() and not channel.superseded:
         living = cluster.usable()
         awaited = (frozenset(desired.assignment.values()) & channel.read_nodes().keys()) - living.keys()
         late = platform.elapsed() >= until
         if awaited and not late:
-            if platform.elapsed() >= say_at:
-                say_at = platform.elapsed() + SAY_S
-                channel.waits_for(f"the driver waits for {_some(awaited)}, which may have partitions at work")
+            said.now_and_then(f"the driver waits for {_some(awaited)}, which may have partitions at work")
             channel.changed.wait(LOOK_S)
             channel.changed.clear()
             continue
@@ -53,11 +51,29 @@ def go_on_with_what_lives(
             log.warning("event=not-surveyed epoch=%d reason=%r", engine.epoch, reason)
             if late:
                 break
+            said.now_and_then(
+                f"the driver asks hosts what they have at work, and not all have answered: {reason}"
+            )
             stop.wait(LOOK_S)
     channel.waits_for("")
     if reason:
         log.warning("event=not-adopted epoch=%d reason=%r", engine.epoch, reason)
         engine.problems.append(f"everything is restored from the newest checkpoint: {reason}")
+
+
+class _Said:
+    """What people are told."""
+
+    def __init__(self, channel: Channel, platform: Platform) -> None:
+        self._channel, self._platform = channel, platform
+        self._last, self._again_at = "", 0.0
+
+    def now_and_then(self, text: str) -> None:
+        """Say it if it is new, or was said a while ago."""
+        now = self._platform.elapsed()
+        if text != self._last or now >= self._again_at:
+            self._last, self._again_at = text, now + SAY_S
+            self._channel.waits_for(text)
 
 
 def _desired(channel: Channel) -> Desired | None:

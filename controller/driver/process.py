@@ -108,7 +108,10 @@ class Driver:
 
     def _application(self, engine: Engine, ends: contextlib.ExitStack) -> Cluster:
         """Start Spark, which ends with `ends`; the nodes that it can run jobs on."""
-        if self.config.adopts and self.resource.recovery.driver_grace_s > 0:
+        grace_s = self.resource.recovery.driver_grace_s
+        if grace_s > 0 and not self.config.adopts:
+            log.warning("event=driver-grace-not-used reason='executors end with their driver here'")
+        if grace_s > 0 and self.config.adopts:
             sites = engine.sites.sink, engine.sites.checkpoints
             kept = digest(self.resource.document, *sites, engine.ledger.stream)
             self._outliving = {f"spark.executorEnv.{STREAM}": kept}

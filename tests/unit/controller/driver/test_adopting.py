@@ -117,6 +117,8 @@ def test_a_survey_that_fails_is_repeated_until_the_grace_is_over(monkeypatch: py
     again = Here(ready, [SurveyError("no answer"), ""])
     again.goes_on(monkeypatch)
     assert len(again.adopted) == 2 and not again.problems
+    asks = "the driver asks hosts what they have at work, and not all have answered: no answer"
+    assert [text for _, text in again.said] == [asks, ""]
     never = Here(ready, [SurveyError("no answer")])
     never.goes_on(monkeypatch)
     assert GRACE_S <= never.passed < GRACE_S + 2 * adopting.LOOK_S
