@@ -194,7 +194,6 @@ def _believe(engine: Engine, node: str, report: Report) -> None:
     engine.outputs += report.outputs
     engine.problems += report.problems
     engine.buffers[node] = report.held
-    engine.figures.goes_on(report)
 
 
 def _positions(found: Mapping[str, Found]) -> list[int]:

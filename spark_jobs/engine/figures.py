@@ -101,7 +101,7 @@ class Figures:
 
     def counts(self, report: Report) -> None:
         """What a host has counted since it began; a new host begins at zero under another name."""
-        now = _counted_by(report)
+        now = (report.spilled, report.states_here, report.states_there, report.header_bytes)
         before = self._counted.get(report.host, (0,) * len(now))
         spilled, here, there, headers = (
             max(0, total - known) for total, known in zip(now, before, strict=True)
@@ -112,10 +112,6 @@ class Figures:
         self.header_bytes += headers
         self._counted[report.host] = now
 
-    def goes_on(self, report: Report) -> None:
-        """What a host has counted for a driver before this one is not counted again."""
-        self._counted[report.host] = _counted_by(report)
-
     def announced(self, punctuations: Collection[int], now: float) -> None:
         """All that are open now."""
         self._announced = {p: self._announced.get(p, now) for p in punctuations}
@@ -123,7 +119,3 @@ class Figures:
     def completes(self, position: int, now: float) -> None:
         """A global checkpoint."""
         self.checkpoint_s = now - self._announced.get(position, now)
-
-
-def _counted_by(report: Report) -> tuple[int, ...]:
-    return report.spilled, report.states_here, report.states_there, report.header_bytes

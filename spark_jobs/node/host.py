@@ -116,6 +116,9 @@ class Host:
         self.begun = False
         if refused := why_not(before, command, self._text):
             self._load(command)
+        if before is not None and command.epoch != before.epoch:  # a driver counts what was done for it alone
+            self._copies.read_here = self._copies.read_there = 0
+            self.sender.header_bytes = self._budget.spilled = 0
         self.command = command
         self._survey.heard(before, command, refused)
         if command.survey:  # all stays as it is

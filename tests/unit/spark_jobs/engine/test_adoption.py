@@ -360,6 +360,25 @@ def test_what_does_not_fit_the_last_desired_state_is_left(
     assert reason in refused(world, change)
 
 
+@pytest.mark.parametrize("surveyed", [True, False])
+def test_states_that_hosts_have_read_for_the_driver_before_are_not_counted_again(
+    tmp_path: Path, surveyed: bool
+) -> None:
+    world = begun(resource_of(DIAMOND), tmp_path)
+    world.run(lambda e: e.punctuations.newest >= 10)
+    decide(world, 2, 10, world.spread(*NODES))
+    world.run(lambda e: not e.installing)
+    read = world.engine.figures.states_here + world.engine.figures.states_there
+    assert read
+    if surveyed:
+        refused(world, elsewhere)
+    else:
+        next_driver(world)
+    decide(world, 3, 10, world.spread(*NODES))
+    world.run(lambda e: not e.installing and bool(e.positions))
+    assert world.engine.figures.states_here + world.engine.figures.states_there == read
+
+
 def test_hosts_of_another_resource_have_nothing_for_this_one(tmp_path: Path) -> None:
     world = begun(resource_of(DIAMOND), tmp_path)
     world.run(lambda e: e.punctuations.newest >= 10)
