@@ -163,7 +163,11 @@ def main() -> None:
 def _serve_executors(service: Service, name: str, home: Path, parent: int, place: Place | None) -> None:
     """Serve one executor after the other, for as long as it outlives them and is taken."""
     while True:
-        _serve_executor(service, name, home, parent, place)
+        if not _serve_executor(service, name, home, parent, place):
+            print(
+                "nobody can reach this host any more: a task starts another one", file=sys.stderr, flush=True
+            )
+            return
         if place is None or service.grace_s <= 0:
             return
         service.code.look()
@@ -173,8 +177,9 @@ def _serve_executors(service: Service, name: str, home: Path, parent: int, place
         home, parent = taken
 
 
-def _serve_executor(service: Service, name: str, home: Path, parent: int, place: Place | None) -> None:
-    """Serve the tasks of one executor until it ends, however it ends.  SystemExit: nobody could be served any more."""
+def _serve_executor(service: Service, name: str, home: Path, parent: int, place: Place | None) -> bool:
+    """Serve the tasks of one executor until it ends, however it ends.  False: nobody can be served any more."""
+    reached = True
     with contextlib.suppress(psutil.NoSuchProcess):
         created = psutil.Process(parent).create_time()
         key, marked = secrets.token_bytes(32), False
@@ -182,9 +187,7 @@ def _serve_executor(service: Service, name: str, home: Path, parent: int, place:
             server = threading.Thread(target=serve, args=(listener, key, service), daemon=True)
             server.start()
             announce(home, HANDSHAKE, name, key)
-            while _lives(parent, created):
-                if not server.is_alive():
-                    sys.exit("nobody can reach this host any more: a task starts another one")
+            while (reached := server.is_alive()) and _lives(parent, created):
                 stays = place is not None and service.grace_s > 0
                 if place is not None and stays:
                     marked = marked or place.stays()
@@ -193,6 +196,7 @@ def _serve_executor(service: Service, name: str, home: Path, parent: int, place:
             listener.shutdown(socket.SHUT_RDWR)  # else whoever waits in it goes on waiting
     with contextlib.suppress(OSError):
         (home / name).unlink()
+    return reached
 
 
 if __name__ == "__main__":
