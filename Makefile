@@ -34,7 +34,7 @@ ifdef LOCKED
 	$(PIP) --require-hashes --no-build-isolation -r docker/dev.lock
 	$(PIP) --no-index --no-deps --no-build-isolation --editable .
 else
-	$(PIP) --editable '.[dev,demo,registry]'
+	$(PIP) --editable '.[s3,gcs,azure,registry,demo,dev]'
 endif
 	$(BIN)/python -m reprise.algorithms
 	@touch $(STAMP)

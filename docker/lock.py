@@ -27,10 +27,13 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docker"
 BUILD = ("setuptools", "wheel")
+IMAGE = ("s3", "gcs", "azure", "registry")
+"""Extras with the clients of object stores and schema registries: whoever takes the image need not make one of their own
+for them."""
 PARTS: Mapping[str, tuple[str, ...]] = {
-    "requirements": ("registry",),
-    "demo": ("demo", "registry"),
-    "dev": ("demo", "dev", "registry"),
+    "requirements": IMAGE,
+    "demo": (*IMAGE, "demo"),
+    "dev": (*IMAGE, "demo", "dev"),
 }
 """Extras by lock."""
 PLATFORMS = ("manylinux_2_28_aarch64", "manylinux_2_17_aarch64", "manylinux2014_aarch64", "linux_aarch64")
@@ -92,7 +95,7 @@ def _resolved(upgrade: bool) -> list[dict[str, Any]]:
         kept = Path(folder) / "kept.txt"
         pins = {} if upgrade else locked()
         kept.write_text("".join(f"{name}=={version}\n" for name, version in pins.items()), encoding="utf-8")
-        return _report(f"--constraint={kept}", ".[dev,demo,registry]", *BUILD)
+        return _report(f"--constraint={kept}", f".[{','.join(PARTS['dev'])}]", *BUILD)
 
 
 def _elsewhere(pins: list[str]) -> list[dict[str, Any]]:

@@ -1,10 +1,14 @@
-"""What the client of a store says with an exception: that there is no such file, or that it could not find out.
+"""What the client of a store says with an exception: that there is no such file, that there is one already, or that it could
+not find out.
 
 Problem: who is told "there is none" writes a file, begins a new stream or goes on without a claim.  fsspec's own `exists`
 answers so after any exception at all, and some clients turn every refusal into FileNotFoundError: `ftp` (a reply "try again
-later"), `http` (a connection that was closed).  Others have an exception of their own with the right number: `smb`.
+later"), `http` (a connection that was closed), `s3` (a bucket that is not there).  Others have an exception of their own with
+the right number: `smb`.  Who is told "there is one" compares it; that of `s3` says so only where the server names the
+condition that did not hold, as AWS does and servers of the same interface do not.
 
-What it says besides is told apart here, too: that its connection is gone, and for how long it wants to be left alone.
+What it says besides is told apart here, too: that its connection is gone, that it refuses the credentials, and for how long it
+wants to be left alone.
 
 Invariant: a file is missing only where the client says so, and nothing behind that says that the store was not heard.
 docs/decisions/0009-durable-files.md lists what clients do.
@@ -25,6 +29,13 @@ LONGEST_S = 60.0
 """A store that asks for more is asked again after this: nothing is written meanwhile, and its answer may be a mistake."""
 _CUT = (errno.ENOTCONN, errno.ESHUTDOWN, errno.EBADF, errno.ETIMEDOUT, errno.EHOSTUNREACH)
 _NOT_LOGGED_IN = "53"
+_TAKEN = ("PreconditionFailed", 412)
+_REFUSED = (401, 403)
+_RUN_OUT = ("ExpiredToken", "ExpiredTokenException", "InvalidToken", "RequestExpired", "TokenRefreshRequired")
+"""Codes of S3 for temporary credentials that are of no use any more; AWS sends them with 400, as it does other things."""
+_NO_PLACE = ("NoSuchBucket", "ContainerNotFound")
+"""Codes that speak of what the files lie in: S3, Azure."""
+_BEHIND_THE_END = ("InvalidRange", 416)
 """How replies of FTP begin that are final and yet say nothing of the file."""
 
 
@@ -41,6 +52,26 @@ def trouble_behind(error: OSError, before: BaseException | None) -> BaseExceptio
             return inner
         inner = _behind(inner)
     return None
+
+
+def is_taken(error: BaseException) -> bool:
+    """Whether a file was refused because there is one of its name; asked only of uploads that have no other condition."""
+    return any(isinstance(e, FileExistsError) or _says(e, _TAKEN) for e in _chain(error))
+
+
+def is_behind_the_end(error: BaseException) -> bool:
+    """Whether what was asked for begins behind the end of a file; clients whose reply is not known may mean that, too."""
+    replies = [_reply(e)[0] for e in _chain(error)]
+    known = any(isinstance(status, int) for status in replies) or is_connection_gone(error)
+    return not known or any(_says(e, _BEHIND_THE_END) for e in _chain(error))
+
+
+def are_credentials_refused(error: BaseException) -> bool:
+    """Whether other credentials may help: those that the client was made with may have run out."""
+    return any(
+        _says(e, _RUN_OUT) or isinstance(e, PermissionError) or _reply(e)[0] in _REFUSED
+        for e in _chain(error)
+    )
 
 
 def is_connection_gone(error: BaseException) -> bool:
@@ -78,6 +109,14 @@ def _reply(error: BaseException) -> tuple[object, Mapping[str, object]]:
     return status, {str(name).lower(): value for name, value in found.items()}
 
 
+def _says(error: BaseException, words: tuple[object, ...]) -> bool:
+    """Whether a reply has one of these as its status, or as the code that S3 and Azure give besides."""
+    response = getattr(error, "response", None)
+    about = response.get("Error") if isinstance(response, Mapping) else None
+    code = about.get("Code") if isinstance(about, Mapping) else getattr(error, "error_code", "")
+    return _reply(error)[0] in words or (isinstance(code, str) and str(getattr(code, "value", code)) in words)
+
+
 def _seconds(said: str, now: float) -> float:
     try:
         return float(said)
@@ -104,6 +143,8 @@ def _is_trouble(error: BaseException) -> bool:
     if isinstance(error, ftplib.error_perm):
         return str(error).startswith(_NOT_LOGGED_IN)
     if isinstance(error, (ftplib.Error, EOFError)):
+        return True
+    if _says(error, _NO_PLACE):
         return True
     if isinstance(status := getattr(error, "status", None), int):
         return status not in _GONE

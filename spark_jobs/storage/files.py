@@ -29,13 +29,22 @@ import fsspec
 
 from reprise.spark_jobs.errors import StoreError
 from reprise.spark_jobs.storage import local_files as local
-from reprise.spark_jobs.storage.answers import asked_to_wait_s, is_connection_gone, trouble_behind
+from reprise.spark_jobs.storage.answers import (
+    are_credentials_refused,
+    asked_to_wait_s,
+    is_behind_the_end,
+    is_connection_gone,
+    is_taken,
+    trouble_behind,
+)
 
 T = TypeVar("T")
 Chunks = Sequence[bytes | memoryview]
 PARTS = ".parts"
 STALE_S = 3600.0
 """A temporary file that is older is nobody's any more."""
+RENEWED_AFTER_S = 10.0
+"""A store that refuses the credentials is asked with a new client, which takes time to make, at most so often."""
 
 
 class Way(Enum):
@@ -57,6 +66,14 @@ _left_alone: dict[str, float] = {}
 """Servers that have asked for time, and until when, unix seconds: whoever in this process has heard it speaks for all."""
 _READ_TO_KNOW = {"oss", "ftp"}
 """Whose clients list a whole folder to tell of one file; that of `ftp` shows an empty one where the server refused."""
+
+
+_OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss"}
+"""Whose clients share what they have listed among all threads that use one."""
+
+
+def _protocol(location: str) -> str:
+    return location.partition("://")[0] if "://" in location else "file"
 
 
 def way_of(protocols: str | Collection[str]) -> Way:
@@ -86,7 +103,7 @@ class Files:
         self._protocols = {names} if isinstance(names, str) else set(names)
         self.way = way_of(names)
         self._made: set[str] = set()
-        self._location, self._lost = location, False
+        self._location, self._lost, self._renewed = location, False, 0.0
         self._server = self.name.partition("://")[2].partition("/")[0] if self.way is not Way.LINK else ""
 
     def path(self, relative: str) -> str:
@@ -108,7 +125,9 @@ class Files:
                 return bytes(self._fs.cat_file(self.path(relative), start=start, end=end))
             except FileNotFoundError:
                 raise
-            except Exception:  # object stores refuse what begins behind the end
+            except Exception as error:  # object stores refuse what begins behind the end
+                if not is_behind_the_end(error):
+                    raise
                 return bytes(self._fs.cat_file(self.path(relative)))[start:end]
 
         return self._tried("read", relative, lambda: self._asked(part))
@@ -145,6 +164,9 @@ class Files:
             except FileNotFoundError:  # clients look for the file first, and may not be heard
                 if self.way is not Way.LINK and (self._exists(path) or self._listed(path)):
                     raise
+            else:  # clients that remove many files at once do not say which the store has kept
+                if self.way is Way.CONDITIONAL and self._remains(path):
+                    raise OSError("the store has not removed all of it")
 
         self._made.clear()
         self._tried("remove", relative, removed)
@@ -193,7 +215,10 @@ class Files:
             return
         if (wait_s := asked_to_wait_s(error, time.time())) > 0:
             _left_alone[self._server] = time.time() + wait_s
-        if is_connection_gone(error):
+        refused = are_credentials_refused(error) and time.time() >= self._renewed + RENEWED_AFTER_S
+        if refused:  # a new client looks for them anew
+            self._renewed = time.time()
+        if refused or is_connection_gone(error):
             type(self._fs).clear_instance_cache()  # fsspec gives the same client to everybody in this thread
             self._lost = True
 
@@ -210,6 +235,7 @@ class Files:
             return None
 
     def _bytes(self, path: str) -> bytes | None:
+        self._fs.invalidate_cache()  # clients ask for the size first, and call missing what an earlier listing has not
         return self._asked(lambda: bytes(self._fs.cat_file(path)))
 
     def _listed(self, folder: str) -> list[str]:
@@ -218,7 +244,8 @@ class Files:
             if self.way is Way.LINK:
                 local.look_again(Path(folder))
                 return [path.name for path in Path(folder).iterdir()]
-            found = [path.rsplit("/", 1)[-1] for path in self._paths(folder)]
+            itself = str(self._fs._strip_protocol(folder)).rstrip("/")  # some stores keep a file for a folder
+            found = [path.rsplit("/", 1)[-1] for path in self._paths(folder) if path != itself]
             if (
                 not found
                 and "ftp" in self._protocols
@@ -242,11 +269,19 @@ class Files:
             return self._bytes(path) is not None
         return self._asked(lambda: self._fs.info(path)) is not None
 
+    def _remains(self, path: str) -> bool:
+        """Whether there is a file of that name, or a folder with something in it."""
+        self._fs.invalidate_cache()
+        found = self._asked(lambda: self._fs.info(path))
+        return found is not None and (found["type"] != "directory" or bool(self._listed(path)))
+
     def _create(self, final: str, chunks: Chunks) -> bool:
         if self.way is Way.CONDITIONAL:
             try:
                 self._fs.pipe_file(final, b"".join(chunks), mode="create")
-            except FileExistsError:
+            except Exception as error:
+                if not is_taken(error):
+                    raise
                 return False
             return True
         if self._exists(final):
@@ -306,8 +341,10 @@ class Files:
 
 
 def _opened(location: str) -> tuple[Any, str]:
+    """The client, which remembers no listing where others write beside it, and the path in its words."""
+    forgetful = {"use_listings_cache": False} if _protocol(location) in _OBJECT_STORES else {}
     try:
-        fs, root = fsspec.core.url_to_fs(location)
+        fs, root = fsspec.core.url_to_fs(location, **forgetful)
     except Exception as error:
         raise StoreError(f"location {without_password(location)}: {type(error).__name__}: {error}") from error
     return fs, str(root)

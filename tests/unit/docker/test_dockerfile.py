@@ -70,7 +70,11 @@ def test_nothing_is_copied_that_the_ignore_file_keeps_out() -> None:
 
 @pytest.mark.parametrize(
     ("part", "extras"),
-    [("requirements", ("registry",)), ("demo", ("demo", "registry")), ("dev", ("demo", "dev", "registry"))],
+    [
+        ("requirements", ("s3", "gcs", "azure", "registry")),
+        ("demo", ("s3", "gcs", "azure", "registry", "demo")),
+        ("dev", ("s3", "gcs", "azure", "registry", "demo", "dev")),
+    ],
 )
 def test_the_locks_satisfy_the_project(part: str, extras: tuple[str, ...]) -> None:
     found = locked(part)

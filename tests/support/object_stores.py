@@ -1,0 +1,123 @@
+"""An S3 server of one's own: SeaweedFS as the package index has it, one process with a folder, on an address of its own.
+
+It is a server that people run, with conditional writes, multipart uploads, checked signatures and listings, and no model of
+one.  What goes wrong on the way to it is made by `tests.support.faulty_store`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from reprise.controller.local.cluster import launch
+from reprise.controller.local.cluster.process_reaper import ProcessReaper
+from tests.support.waiting import until
+
+ACCESS_KEY, SECRET_KEY = "AKIDTESTTESTTESTTEST", "a-secret-of-tests/+0123456789"
+BUCKET = "tests"
+REGION = "us-east-1"
+PORT = 8333
+_OTHERS = ("master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port", "filer.port.grpc", "s3.port.grpc")
+"""Ports that it has besides, of which nobody else is told."""
+START_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class S3Server:
+    """A server that is up, with an empty bucket."""
+
+    address: str
+    token: str = ""
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.address}"
+
+    def environment(self, url: str = "") -> dict[str, str]:
+        """What a client needs to know; `url` instead of the server's own, for who stands in front of it."""
+        return client_environment(url or self.url)
+
+
+def client_environment(url: str) -> dict[str, str]:
+    """Variables that AWS's own clients read, and s3fs through them."""
+    return {
+        "AWS_ENDPOINT_URL_S3": url,
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+@contextmanager
+def s3_server() -> Iterator[S3Server]:
+    """Start it, and end it with all that it holds, also where this process is killed."""
+    prefix, reaper = ProcessReaper.with_prefix()
+    try:
+        host, folder = f"{prefix}.1", reaper.scratch
+        _configure(folder)
+        command = [str(Path(sys.executable).parent / "weed"), "server", f"-dir={folder / 'data'}"]
+        command += [f"-ip={host}", f"-ip.bind={host}", "-filer", "-s3", f"-s3.port={PORT}"]
+        command += [f"-{name}={9000 + i}" for i, name in enumerate(_OTHERS)]
+        command += [f"-s3.config={folder / 's3.json'}", "-s3.autoCreateBucket=false", "-s3.port.iceberg=0", "-s3.port.lance=0"]
+        command += ["-iam=false", "-s3.iam=false", "-volume.max=50", "-master.volumeSizeLimitMB=64", "-master.telemetry=false"]
+        launch.spawn(command, reaper.environment(), folder / "log")
+        server = S3Server(f"{host}:{PORT}", reaper.token)
+        until(lambda: answers(server.url), f"the S3 server ({folder / 'log'})", START_S, poll_s=0.1)
+        _make_bucket(server)
+        yield server
+    finally:
+        reaper.close()
+
+
+def answers(url: str) -> bool:
+    """Whether something speaks HTTP there, whatever it says."""
+    try:
+        with urllib.request.urlopen(url, timeout=2):
+            return True
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
+
+
+def _configure(folder: Path) -> None:
+    (folder / "data").mkdir()
+    who = {"name": "tests", "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}], "actions": ["Admin"]}
+    (folder / "s3.json").write_text(json.dumps({"identities": [who]}))
+
+
+def _make_bucket(server: S3Server) -> None:
+    from s3fs import S3FileSystem
+
+    client = S3FileSystem(
+        key=ACCESS_KEY, secret=SECRET_KEY, endpoint_url=server.url, client_kwargs={"region_name": REGION}, skip_instance_cache=True
+    )
+
+    def made() -> bool:  # the server answers before all its parts have found each other
+        try:
+            client.mkdir(BUCKET)
+            client.pipe_file(f"{BUCKET}/first", b"first")
+        except FileExistsError:
+            client.pipe_file(f"{BUCKET}/first", b"first")
+        except OSError:
+            return False
+        return bool(client.cat_file(f"{BUCKET}/first") == b"first")
+
+    until(made, "a bucket", START_S, poll_s=0.2)
+
+
+def set_environment(variables: Mapping[str, str], patch: object) -> None:
+    """Set them with pytest's `monkeypatch`, and forget the clients that were made before."""
+    import fsspec
+
+    for name, value in variables.items():
+        patch.setenv(name, value)  # type: ignore[attr-defined]
+    for protocol in ("s3",):
+        fsspec.get_filesystem_class(protocol).clear_instance_cache()
