@@ -376,7 +376,8 @@ class CheckpointStore:
         again, and goes in its turn."""
         if self._fence is not None:
             self._fence.check()
-        complete = self.positions()
+        if not (complete := self.positions()):
+            raise StoreError(f"{self._files.name} lists no complete checkpoint, and there is one")
         oldest = complete[-keep:][0]
         if needed is not None:
             oldest = min(oldest, needed)
@@ -400,18 +401,20 @@ class CheckpointStore:
         return self._others[position]
 
     def _clear(self, position: int, stay: frozenset[str]) -> None:
-        """Remove the folder of a checkpoint that is not kept, but not these files."""
-        if not stay:
+        """Remove the folder of a checkpoint that is not kept, but not these files; the manifests first, without which it
+        does not exist: a removal that is interrupted leaves none whose files are gone."""
+        if stay and self._cleared.get(position) == stay:
+            return
+        for name in sorted(self._files.names(folder(position)), key=lambda n: _manifest_epoch(n) is None):
+            if _manifest_epoch(name) is None and not stay:
+                break
+            if f"{folder(position)}/{name}" not in stay:
+                self._files.remove(f"{folder(position)}/{name}")
+        if stay:
+            self._cleared[position] = stay
+        else:
             self._files.remove(folder(position))
             self._cleared.pop(position, None)
-        elif self._cleared.get(position) != stay:
-            names = self._files.names(folder(position))
-            for name in sorted(
-                names, key=lambda n: _manifest_epoch(n) is None
-            ):  # without manifest it does not exist
-                if f"{folder(position)}/{name}" not in stay:
-                    self._files.remove(f"{folder(position)}/{name}")
-            self._cleared[position] = stay
         self._counted.pop(position, None)
 
 

@@ -74,7 +74,8 @@ def claim_epoch(location: str, propose: Callable[[int], int]) -> Fence:
     """Claim a location for a new driver.  `propose` gives an epoch that is at least its argument, and greater than all that
     it has given (the counter in ZooKeeper); it is asked again when another driver was quicker.
 
-    StoreError: the location cannot be read or written; nothing is claimed, or a claim that does no harm.
+    StoreError: the location cannot be read or written, or does not list what was written; nothing is claimed, or a claim
+    that does no harm.
     """
     files = Files(location)
     files.sweep()
@@ -83,7 +84,13 @@ def claim_epoch(location: str, propose: Callable[[int], int]) -> Fence:
         name = _claim(epoch)
         claim = json.dumps({"epoch": epoch, "token": uuid.uuid4().hex, "began": time.time()}).encode()
         ours = files.create(name, claim) or files.read(name) == claim
-        if ours and max(claims(files)) == epoch:
+        listed = claims(files)
+        if ours and epoch not in listed:
+            raise StoreError(
+                f"{name}, which was written just now, is not in the listing of {EPOCHS} in {files.name}: a store whose "
+                "listings are late would not show this driver that a later one has begun"
+            )
+        if ours and max(listed) == epoch:
             break
         log.info("event=epoch-taken epoch=%d", epoch)
     if files.create(name, claim):

@@ -74,15 +74,19 @@ def _numbers(files: Files, ending: str) -> list[int]:
 
 def _block(files: Files, first: int) -> Block:
     name = _name(first)
-    data = files.read(name) or files.read(name)
-    if data is None:
-        raise StoreError(f"cannot read {name} in {files.name}: its name was there, and it is not")
-    try:
-        return Block.decode(data)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    wrong: Exception | None = None
+    for _ in range(2):  # bytes can be damaged on their way, too
+        if not (data := files.read(name)):
+            continue
+        try:
+            return Block.decode(data)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            wrong = error
+    if wrong is not None:
         raise DamagedError(
-            f"ledger of source ranges: {name} in {files.name} is damaged: {error!r}"
-        ) from error
+            f"ledger of source ranges: {name} in {files.name} is damaged: {wrong!r}"
+        ) from wrong
+    raise StoreError(f"cannot read {name} in {files.name}: its name was there, and it is not")
 
 
 def has_ended(span: Range) -> bool:
@@ -136,6 +140,8 @@ class Ledger:
         firsts = [first for first in self._blocks() if first > given_up]
         self.trimmed = self.written = firsts[0] - 1 if firsts else 0
         for first in firsts:
+            while self.written + 1 < first and self._files.exists(_name(self.written + 1)):
+                self._add(self._block(self.written + 1))  # a listing may lack what is there
             if first != self.written + 1:
                 raise DamagedError(
                     f"ledger of source ranges in {self._files.name}: there is no block for batch {self.written + 1}, "

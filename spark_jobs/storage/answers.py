@@ -3,12 +3,12 @@ not find out.
 
 Problem: who is told "there is none" writes a file, begins a new stream or goes on without a claim.  fsspec's own `exists`
 answers so after any exception at all, and some clients turn every refusal into FileNotFoundError: `ftp` (a reply "try again
-later"), `http` (a connection that was closed), `s3` (a bucket that is not there).  Others have an exception of their own with
-the right number: `smb`.  Who is told "there is one" compares it; that of `s3` says so only where the server names the
-condition that did not hold, as AWS does and servers of the same interface do not.
+later"), `http` (a connection that was closed), `s3` (a bucket that is not there).  Others have an exception of their own
+with the right number: `smb`.  Who is told "there is one" compares it; the client of `s3` says so only where the server
+names the condition that did not hold, as AWS does and not every server of the same interface.
 
-What it says besides is told apart here, too: that its connection is gone, that it refuses the credentials, and for how long it
-wants to be left alone.
+What it says besides is told apart here, too: that its connection is gone, that it refuses the credentials, and for how long
+it wants to be left alone.
 
 Invariant: a file is missing only where the client says so, and nothing behind that says that the store was not heard.
 docs/decisions/0009-durable-files.md lists what clients do.

@@ -1,7 +1,7 @@
 """An HTTP proxy on loopback between the client of an object store and its server, which makes what goes wrong there.
 
-The server and the client are real and untouched; a `Fault` says which requests meet what.  Requests are handed on whole, with
-their `Host`, so that signatures hold.
+The server and the client are real and untouched; a `Fault` says which requests meet what.  Requests are handed on whole,
+with their `Host`, so that signatures hold.
 """
 
 from __future__ import annotations
@@ -45,11 +45,30 @@ class Fault:
     status: int = 503
     code: str = "SlowDown"
     headers: Headers = field(default_factory=list)
+    """Of the answer."""
     seconds: float = 0.0
+    every: int = 1
+    """Only each so many-th of such requests."""
+    body: bytes = b""
+    """Of the answer, instead of an error of S3."""
+    credentials: str = ""
+    """Only requests whose `Authorization` holds this."""
+    seen: int = 0
     met: int = 0
 
-    def meets(self, method: str, target: str) -> bool:
-        return self.met < self.times and self.method in ("", method) and re.search(self.target, target) is not None
+    def meets(self, method: str, target: str, authorization: str) -> bool:
+        """Whether this request does; counts it."""
+        if (
+            self.method not in ("", method)
+            or re.search(self.target, target) is None
+            or self.credentials not in authorization
+        ):
+            return False
+        self.seen += 1
+        if self.met >= self.times or self.seen % self.every:
+            return False
+        self.met += 1
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +106,11 @@ class FaultyStore:
         with self._lock:
             return sum(1 for each in self.requests if re.search(f"^{method} .*{target}", each))
 
-    def taken(self, method: str, target: str) -> Fault | None:
+    def taken(self, method: str, target: str, authorization: str) -> Fault | None:
         """The fault that a request meets."""
         with self._lock:
             self.requests.append(f"{method} {target}")
-            for fault in self._faults:
-                if fault.meets(method, target):
-                    fault.met += 1
-                    return fault
-        return None
+            return next((fault for fault in self._faults if fault.meets(method, target, authorization)), None)
 
     def handed_on(self, method: str, target: str, headers: Headers, body: bytes) -> Answer:
         """What the server says."""
@@ -104,7 +119,9 @@ class FaultyStore:
             _send(connection, method, target, headers, len(body))
             connection.send(body)
             reply = connection.getresponse()
-            answer = Answer(reply.status, [h for h in reply.getheaders() if h[0].lower() not in _HOP], reply.read())
+            answer = Answer(
+                reply.status, [h for h in reply.getheaders() if h[0].lower() not in _HOP], reply.read()
+            )
         finally:
             connection.close()
         if method in ("PUT", "POST") and answer.status < 300:
@@ -136,7 +153,9 @@ class FaultyStore:
         return Answer(answer.status, answer.headers, text.encode())
 
 
-def _send(connection: http.client.HTTPConnection, method: str, target: str, headers: Headers, length: int) -> None:
+def _send(
+    connection: http.client.HTTPConnection, method: str, target: str, headers: Headers, length: int
+) -> None:
     connection.putrequest(method, target, skip_host=True, skip_accept_encoding=True)
     for name, value in headers:
         if name.lower() not in {*_HOP, "content-length"}:
@@ -155,7 +174,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _do(self) -> None:
         body = self._body()
         headers = list(self.headers.items())
-        fault = self.store.taken(self.command, self.path)
+        fault = self.store.taken(self.command, self.path, self.headers.get("Authorization") or "")
         what = fault.what if fault is not None else None
         if fault is not None and what is What.REFUSED:
             self._answer(_said(fault))
@@ -202,7 +221,9 @@ class _Handler(BaseHTTPRequestHandler):
             if name.lower() != "content-length":
                 self.send_header(name, value)
         of_head = self.command == "HEAD" and own is not None
-        self.send_header("Content-Length", str(own) if of_head else str(len(data) if length is None else length))
+        self.send_header(
+            "Content-Length", str(own) if of_head else str(len(data) if length is None else length)
+        )
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(data)
@@ -215,6 +236,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _said(fault: Fault) -> Answer:
+    if fault.body:
+        return Answer(fault.status, [("Content-Type", "application/xml"), *fault.headers], fault.body)
     text = f"<?xml version='1.0'?><Error><Code>{fault.code}</Code><Message>so the test wants it</Message></Error>"
     return Answer(fault.status, [("Content-Type", "application/xml"), *fault.headers], text.encode())
 

@@ -10,7 +10,7 @@ import json
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +20,20 @@ from reprise.controller.local.cluster.process_reaper import ProcessReaper
 from tests.support.waiting import until
 
 ACCESS_KEY, SECRET_KEY = "AKIDTESTTESTTESTTEST", "a-secret-of-tests/+0123456789"
+NEXT_KEY, NEXT_SECRET = "AKIDNEXTNEXTNEXTNEXT", "the-next-secret-of-tests/+0123456789"
+"""Two pairs of the same user, of which the second replaces the first when that has run out."""
 BUCKET = "tests"
 REGION = "us-east-1"
 PORT = 8333
-_OTHERS = ("master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port", "filer.port.grpc", "s3.port.grpc")
+_OTHERS = (
+    "master.port",
+    "master.port.grpc",
+    "volume.port",
+    "volume.port.grpc",
+    "filer.port",
+    "filer.port.grpc",
+    "s3.port.grpc",
+)
 """Ports that it has besides, of which nobody else is told."""
 START_S = 120.0
 
@@ -65,8 +75,19 @@ def s3_server() -> Iterator[S3Server]:
         command = [str(Path(sys.executable).parent / "weed"), "server", f"-dir={folder / 'data'}"]
         command += [f"-ip={host}", f"-ip.bind={host}", "-filer", "-s3", f"-s3.port={PORT}"]
         command += [f"-{name}={9000 + i}" for i, name in enumerate(_OTHERS)]
-        command += [f"-s3.config={folder / 's3.json'}", "-s3.autoCreateBucket=false", "-s3.port.iceberg=0", "-s3.port.lance=0"]
-        command += ["-iam=false", "-s3.iam=false", "-volume.max=50", "-master.volumeSizeLimitMB=64", "-master.telemetry=false"]
+        command += [
+            f"-s3.config={folder / 's3.json'}",
+            "-s3.autoCreateBucket=false",
+            "-s3.port.iceberg=0",
+            "-s3.port.lance=0",
+        ]
+        command += [
+            "-iam=false",
+            "-s3.iam=false",
+            "-volume.max=50",
+            "-master.volumeSizeLimitMB=64",
+            "-master.telemetry=false",
+        ]
         launch.spawn(command, reaper.environment(), folder / "log")
         server = S3Server(f"{host}:{PORT}", reaper.token)
         until(lambda: answers(server.url), f"the S3 server ({folder / 'log'})", START_S, poll_s=0.1)
@@ -89,7 +110,11 @@ def answers(url: str) -> bool:
 
 def _configure(folder: Path) -> None:
     (folder / "data").mkdir()
-    who = {"name": "tests", "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}], "actions": ["Admin"]}
+    pairs = [
+        {"accessKey": key, "secretKey": secret}
+        for key, secret in ((ACCESS_KEY, SECRET_KEY), (NEXT_KEY, NEXT_SECRET))
+    ]
+    who = {"name": "tests", "credentials": pairs, "actions": ["Admin"]}
     (folder / "s3.json").write_text(json.dumps({"identities": [who]}))
 
 
@@ -97,7 +122,11 @@ def _make_bucket(server: S3Server) -> None:
     from s3fs import S3FileSystem
 
     client = S3FileSystem(
-        key=ACCESS_KEY, secret=SECRET_KEY, endpoint_url=server.url, client_kwargs={"region_name": REGION}, skip_instance_cache=True
+        key=ACCESS_KEY,
+        secret=SECRET_KEY,
+        endpoint_url=server.url,
+        client_kwargs={"region_name": REGION},
+        skip_instance_cache=True,
     )
 
     def made() -> bool:  # the server answers before all its parts have found each other
@@ -111,13 +140,3 @@ def _make_bucket(server: S3Server) -> None:
         return bool(client.cat_file(f"{BUCKET}/first") == b"first")
 
     until(made, "a bucket", START_S, poll_s=0.2)
-
-
-def set_environment(variables: Mapping[str, str], patch: object) -> None:
-    """Set them with pytest's `monkeypatch`, and forget the clients that were made before."""
-    import fsspec
-
-    for name, value in variables.items():
-        patch.setenv(name, value)  # type: ignore[attr-defined]
-    for protocol in ("s3",):
-        fsspec.get_filesystem_class(protocol).clear_instance_cache()
