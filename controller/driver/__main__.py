@@ -9,13 +9,16 @@ import shlex
 import signal
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from reprise.controller import logs
 from reprise.controller.agent import driver_files
 from reprise.controller.driver.process import Driver, DriverConfig
 from reprise.controller.errors import StartError
+from reprise.spark_jobs.errors import SpecError, raise_all
 from reprise.spark_jobs.state.revision import RevisionError
 from reprise.spark_jobs.topology import from_json
+from reprise.spark_jobs.topology.locations import out_of_reach
 
 
 def main() -> None:
@@ -71,6 +74,10 @@ def main() -> None:
         metrics_port=options.metrics_port,
         adopts=options.adopts,
     )
+    try:
+        raise_all(out_of_reach(resource))  # now, and not on each node for as long as somebody tries
+    except SpecError as error:
+        _refused(error)
     driver = Driver(resource, config)
 
     def end(*_: object) -> None:
@@ -82,8 +89,13 @@ def main() -> None:
     try:
         driver.run()
     except RevisionError as error:
-        logging.getLogger("reprise.driver").error("event=refused reason=%r", str(error))
-        sys.exit(f"refused: {error}")
+        _refused(error)
+
+
+def _refused(error: Exception) -> NoReturn:
+    """End, with the reason in one line and nothing else."""
+    logging.getLogger("reprise.driver").error("event=refused reason=%r", str(error))
+    sys.exit(f"refused: {error}")
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -25,6 +25,7 @@ from reprise.spark_jobs.errors import SpecError, raise_all
 from reprise.spark_jobs.topology.binding import make_source, unbound
 from reprise.spark_jobs.topology.check import check, mistakes
 from reprise.spark_jobs.topology.columns import follow
+from reprise.spark_jobs.topology.locations import out_of_reach
 from reprise.spark_jobs.topology.parse import STEP, from_object, override
 from reprise.spark_jobs.topology.resource import StreamTopology
 
@@ -42,7 +43,8 @@ def load_topology(
     """The valid resource in a YAML file: shape, graph, classes with their parameters, and columns are all checked.
 
     `changes`: other values at paths of the spec, as `parse.override` takes them.  Relative paths of source files are meant
-    from the file's folder, and made absolute.  `data`: whether source files are here, to be looked at for their columns.
+    from the file's folder, and made absolute.  `data`: whether it is to run here: source files are looked at for their
+    columns, and the packages of its stores are looked for.
 
     The file's directory is put on `sys.path`, so that `class: my_operators:Mine` finds a module beside the
     file. Warnings (`check.check`) are logged.  SpecError: everything wrong; OSError: the file cannot be
@@ -87,7 +89,7 @@ def load_text(
 def _understood(resource: StreamTopology, folder: Path | None, data: bool) -> StreamTopology:
     """The resource with absolute paths.  SpecError with everything that its graph, classes and columns lack."""
     of_graph, of_classes = mistakes(resource), list(unbound(resource))
-    found = [*of_graph, *of_classes]
+    found = [*of_graph, *of_classes, *(out_of_reach(resource) if data else ())]
     sources_are_known = not any(error.field.startswith("spec.sources") for error in found)
     if sources_are_known and folder is not None:
         resource = _with_absolute_paths(resource, folder)

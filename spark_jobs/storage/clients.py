@@ -1,0 +1,46 @@
+"""Which package reads and writes below a URL, and what to install where it is missing.
+
+Problem: fsspec imports the client of a store when it is first asked for it, which is on a node after everything has been
+started; there it is one trouble of many that pass.  So it is looked for where a topology is checked, and where a driver
+begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import fsspec
+
+DISTRIBUTION = "reprise-streams"
+EXTRAS = {
+    **dict.fromkeys(("s3", "s3a"), "s3"),
+    **dict.fromkeys(("gs", "gcs"), "gcs"),
+    **dict.fromkeys(("abfs", "abfss", "az"), "azure"),
+}
+"""URL scheme -> extra of the distribution that brings its client."""
+
+
+def missing_client(location: str) -> str:
+    """Why nothing can be read or written at a location here, in one sentence; empty where it can, or nobody knows better."""
+    return next((reason for scheme in _schemes(location) if (reason := _missing(scheme))), "")
+
+
+def _schemes(location: str) -> Iterator[str]:
+    """All of a chained URL, such as `simplecache::s3://bucket/x`."""
+    for part in location.split("::"):
+        scheme, mark, _ = part.partition("://")
+        if mark or "::" in location:
+            yield scheme
+
+
+def _missing(scheme: str) -> str:
+    try:
+        fsspec.get_filesystem_class(scheme)
+    except ImportError as error:
+        if scheme in EXTRAS:
+            package = f"pip install '{DISTRIBUTION}[{EXTRAS[scheme]}]'"
+            return f"URLs that begin with {scheme}:// need a package that is not installed here: {package}"
+        return f"URLs that begin with {scheme}:// need a package that is not installed here: {' '.join(str(error).split())}"
+    except ValueError:
+        return f"no package that is installed here knows URLs that begin with {scheme}://"
+    return ""
