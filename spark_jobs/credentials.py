@@ -17,21 +17,27 @@ IN_URL = re.compile(
 )
 """`scheme://user:password@host`; a password may hold an @ itself."""
 IN_QUERY = re.compile(
-    r"(?P<keep>[a-z][a-z0-9+.-]*://[^\s\"']*?[?&](?:[^=&\s\"']*(?:token|secret|password|access_?key)[^=&\s\"']*|sig)=)"
+    r"(?P<keep>[a-z][a-z0-9+.-]*://[^\s\"']*?[?&](?:[^=&\s\"']*(?:token|secret|password|access_?key|signature|credential)[^=&\s\"']*|sig)=)"
     r"(?P<secret>[^&\s\"']+)",
     re.IGNORECASE,
 )
 """A signed URL, or one with a token."""
+IN_ACCOUNT = re.compile(
+    r"(?P<keep>\b(?:AccountKey|SharedAccessSignature)\s*=\s*|\bBearer\s+(?=[\w.~+/-]{16}))(?P<secret>[^\s;\"']+)",
+    re.IGNORECASE,
+)
+"""What clients of Azure and Google are given, and may repeat: parts of a connection string, the head of a request."""
+_ALL = (IN_URL, IN_QUERY, IN_ACCOUNT)
 
 
 def holds(text: str) -> bool:
     """Whether a text holds a URL with a password."""
-    return any(found["secret"] != REDACTED for p in (IN_URL, IN_QUERY) for found in p.finditer(text))
+    return any(found["secret"] != REDACTED for p in _ALL for found in p.finditer(text))
 
 
 def redacted(text: str) -> str:
     """A text as it may be shown."""
-    for pattern in (IN_URL, IN_QUERY):
+    for pattern in _ALL:
         text = pattern.sub(lambda match: match["keep"] + REDACTED, text)
     return text
 

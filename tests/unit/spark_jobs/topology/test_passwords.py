@@ -105,6 +105,22 @@ def test_a_class_of_the_library_takes_none(parts: dict[str, Any], field: str) ->
 @pytest.mark.parametrize(
     "text",
     [
+        f"PUT https://b.s3.amazonaws.com/x?X-Amz-Algorithm=AWS4&X-Amz-Signature={SECRET} refused",
+        f"https://b.s3.amazonaws.com/x?X-Amz-Security-Token={SECRET}",
+        f"https://a.blob.core.windows.net/c?sv=2024&sig={SECRET}",
+        f"DefaultEndpointsProtocol=https;AccountName=me;AccountKey={SECRET};EndpointSuffix=core.windows.net",
+        f"SharedAccessSignature = {SECRET}",
+        f"Authorization: Bearer ya29.{SECRET}-0123456789",
+    ],
+)
+def test_what_clients_of_object_stores_may_repeat_is_taken_out(text: str) -> None:
+    assert holds(text) and SECRET not in redacted(text) and not holds(redacted(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the bearer of the token",
         "https://host:8080/x?sigma=1#a:b@c",
         "kafka-1:9092,kafka-2:9092",
         "price > 2 // a:b@c",
