@@ -50,7 +50,7 @@ def main() -> None:
     )
     parser.add_argument("--log-format", choices=logs.FORMATS, help=f"default ${logs.VARIABLE}, else text")
     options = parser.parse_args()
-    logs.setup(options.log_format, quiet=("kazoo", "py4j"))
+    logs.setup(options.log_format, quiet=("kazoo", "py4j", "aiobotocore", "botocore"))
     if options.heap:
         os.environ["PYSPARK_SUBMIT_ARGS"] = _submit_arguments(options.heap)
     try:

@@ -13,19 +13,20 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, ClassVar
+from typing import BinaryIO, ClassVar, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reprise.spark_jobs.contract import Columns, Place, Range, Source, Tables
-from reprise.spark_jobs.errors import SourceError, SpecError, StoreError
+from reprise.spark_jobs.errors import SourceError, SpecError
 from reprise.spark_jobs.operators.frames import END_OF_TIME, times
 from reprise.spark_jobs.operators.parameters import choice, duration_us, names, whole
 from reprise.spark_jobs.platform import PLATFORM
 from reprise.spark_jobs.storage.clients import missing_client
 from reprise.spark_jobs.storage.files import Files
 
+T = TypeVar("T")
 SUFFIX = ".parquet"
 FILES, END = ".files", ".end"
 """Among the logs of a range: how many files were begun, and that the source ends with it.  No file that counts begins so."""
@@ -263,7 +264,7 @@ class ArrivingFiles(Source):
             self._group = (
                 planned,
                 index,
-                file.read_row_group(index, columns=self.columns and list(self.columns)),
+                file.read_row_group(index, columns=None if self.columns is None else list(self.columns)),
             )
         return self._group[2]
 
@@ -279,7 +280,10 @@ class ArrivingFiles(Source):
                 )
                 raise SourceError(f"{self.location}: {planned.name} {what}")
             handle = self._files().opened(planned.name)
-            self._open = (planned, handle, pq.ParquetFile(handle))
+            self._open = (planned, handle, pq.ParquetFile(handle, page_checksum_verification=True))
+            known = set(self._open[2].schema_arrow.names)
+            if missing := [name for name in self.columns or () if name not in known]:
+                raise SourceError(f"{self.location}: {planned.name} has no column {missing[0]!r}")
         return self._open[2]
 
     def _files(self) -> Files:
@@ -287,13 +291,14 @@ class ArrivingFiles(Source):
             self._folder = Files(self.location)
         return self._folder
 
-    def _tried(self, action: Callable[[], Any]) -> Any:
-        """What the store or the file has against it passes: it comes back, or somebody puts it right."""
+    def _tried(self, action: Callable[[], T]) -> T:
+        """What the store's client or the file has against it passes: it comes back, or somebody puts it right."""
         try:
             return action()
         except SourceError:
+            self.close()
             raise
-        except (StoreError, OSError, pa.ArrowException, EOFError) as error:
+        except Exception as error:  # a store's client raises what it likes
             self.close()
             raise SourceError(f"{self.location}: {error}") from error
 

@@ -202,6 +202,15 @@ def test_what_is_no_parquet_file_is_named_and_passes(tmp_path: Path) -> None:
     assert planned(driver, Range(0, 0)).end == 2
 
 
+def test_a_file_without_a_column_keeps_its_batch_waiting(tmp_path: Path) -> None:
+    put(tmp_path, "a.parquet", 0, 2)
+    reader = source(tmp_path, columns=["n", "name"])
+    span = planned(reader, Range(0, 0))
+    for _ in range(2):
+        with pytest.raises(SourceError, match=r"a\.parquet has no column 'name'"):
+            reader.read(ONE, 1, span)
+
+
 def test_row_groups_are_read_when_they_are_needed_and_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
