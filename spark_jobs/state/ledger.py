@@ -74,19 +74,15 @@ def _numbers(files: Files, ending: str) -> list[int]:
 
 def _block(files: Files, first: int) -> Block:
     name = _name(first)
-    wrong: Exception | None = None
-    for _ in range(2):  # bytes can be damaged on their way, too
-        if not (data := files.read(name)):
-            continue
-        try:
-            return Block.decode(data)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            wrong = error
-    if wrong is not None:
+    try:
+        found = files.parsed(name, Block.decode) or files.parsed(name, Block.decode)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedError(
-            f"ledger of source ranges: {name} in {files.name} is damaged: {wrong!r}"
-        ) from wrong
-    raise StoreError(f"cannot read {name} in {files.name}: its name was there, and it is not")
+            f"ledger of source ranges: {name} in {files.name} is damaged: {error!r}"
+        ) from error
+    if found is None:
+        raise StoreError(f"cannot read {name} in {files.name}: its name was there, and it is not")
+    return found
 
 
 def has_ended(span: Range) -> bool:
@@ -123,15 +119,20 @@ class Ledger:
         self._load()
 
     def _began(self) -> float:
-        if (data := self._files.read(STREAM)) is None:
-            self._files.create(STREAM, json.dumps({"began": self._wall()}).encode())
-            data = self._files.read(STREAM)
+        def began(data: bytes) -> float:
+            return float(json.loads(data)["began"])
+
         try:
-            return float(json.loads(data or b"")["began"])
+            if (found := self._files.parsed(STREAM, began)) is None:
+                self._files.create(STREAM, json.dumps({"began": self._wall()}).encode())
+                found = self._files.parsed(STREAM, began)
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedError(
                 f"{STREAM} in {self._files.name}: the stream's name is damaged: {error}"
             ) from error
+        if found is None:
+            raise StoreError(f"cannot read {STREAM} in {self._files.name}: it was written, and is not there")
+        return found
 
     def _load(self) -> None:
         given_up = max(

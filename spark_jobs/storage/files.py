@@ -117,6 +117,13 @@ class Files:
 
         return self._tried("read", relative, lambda: self._bytes(self.path(relative)))
 
+    def parsed(self, relative: str, parse: Callable[[bytes], T]) -> T | None:
+        """What `parse` makes of a file; None when there is none of that name.  It is read again before what `parse` raises
+        is believed: bytes can be damaged on their way, and not every client notices."""
+        with suppress(ValueError, KeyError, TypeError, AttributeError):
+            return None if (data := self.read(relative)) is None else parse(data)
+        return None if (data := self.read(relative)) is None else parse(data)
+
     def read_part(self, relative: str, start: int, end: int) -> bytes | None:
         """Bytes start <= at < end of a file, fewer where it is shorter; None when there is none of that name."""
 
