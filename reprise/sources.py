@@ -5,7 +5,6 @@ These names are promised to stay (docs/stability.md).
 
 from reprise.spark_jobs.sources import (
     END_OF_TIME,
-    ArrivingFiles,
     EventTimeReplay,
     FileSource,
     GeneratorSource,
@@ -17,7 +16,6 @@ from reprise.spark_jobs.sources import (
 
 __all__ = [
     "END_OF_TIME",
-    "ArrivingFiles",
     "EventTimeReplay",
     "FileSource",
     "GeneratorSource",

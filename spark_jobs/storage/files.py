@@ -23,7 +23,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, TypeVar
 
 import fsspec
 
@@ -148,21 +148,6 @@ class Files:
 
         listed = self._tried("list", relative, lambda: self._listed(self.path(relative)))
         return sorted(name for name in listed if not name.startswith("."))
-
-    def sizes(self, relative: str = "") -> dict[str, int]:
-        """Files in a folder as they are now, without hidden ones, with their sizes; none when there is no such folder."""
-
-        def listed() -> dict[str, int]:
-            self._fs.invalidate_cache()
-            found = self._asked(lambda: self._fs.ls(self.path(relative), detail=True)) or []
-            files = {str(f["name"]).rsplit("/", 1)[-1]: int(f["size"]) for f in found if f["type"] == "file"}
-            return {name: size for name, size in sorted(files.items()) if name and not name.startswith(".")}
-
-        return self._tried("list", relative, listed)
-
-    def opened(self, relative: str) -> BinaryIO:
-        """A file to be read at any place.  What it raises then is its client's own."""
-        return self._tried("open", relative, lambda: cast(BinaryIO, self._fs.open(self.path(relative), "rb")))
 
     # -- writing -------------------------------------------------------------------------------------------------------
 

@@ -13,14 +13,11 @@ from typing import Any
 
 import fsspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from s3fs import S3FileSystem
 
-from reprise.spark_jobs.contract import Place, Range
-from reprise.spark_jobs.errors import SinkError, SourceError, StoreError
+from reprise.spark_jobs.errors import SinkError, StoreError
 from reprise.spark_jobs.sinks.url import file_sink
-from reprise.spark_jobs.sources import ArrivingFiles
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.epochs import claim_epoch
 from reprise.spark_jobs.state.ledger import Ledger
@@ -297,38 +294,3 @@ def test_what_is_pruned_loses_its_manifest_before_its_files(store: FaultyStore, 
     assert len(Files(location).names("cp-00000004")) == 2
     kept.prune(2)
     assert Files(location).names("cp-00000004") == []
-
-
-def test_files_that_arrive_in_a_bucket_are_read_once_whatever_happens_to_the_answers(
-    store: FaultyStore, location: str, judge: S3FileSystem
-) -> None:
-    driver, host = (ArrivingFiles(location=location, rows=30, every="0s") for _ in range(2))
-    place = Place("in", 0, 1)
-    faults = [Fault(What.BODY_CUT, "GET", r"\.parquet", every=2), Fault(What.ANSWER_LOST, "HEAD", every=5)]
-    store.fault(*faults)
-    span, seen = Range(0, 0), []
-    for number in range(4):
-        body = pa.BufferOutputStream()
-        pq.write_table(
-            pa.table({"n": list(range(100 * number, 100 * number + 100))}), body, row_group_size=40
-        )
-        judge.pipe_file(f"{location}/f{number}.parquet", body.getvalue().to_pybytes())
-        before = -1
-        while span.end > before:
-            before = span.end
-            span = _waited(lambda s=span: [driver.look(), driver.plan(place, 1, s)][1])  # type: ignore[misc]
-            seen.append((span, _waited(lambda s=span: host.read(place, 1, s)).to_pydict().get("n", [])))  # type: ignore[misc]
-    assert [n for _, rows_ in seen for n in rows_] == list(range(400))
-    assert all(fault.met for fault in faults)
-    store.fault()
-    again = ArrivingFiles(location=location, rows=30)
-    assert all(again.read(place, 1, s).to_pydict().get("n", []) == numbers for s, numbers in reversed(seen))
-
-
-def _waited(action: Callable[[], Any]) -> Any:
-    for _ in range(20):
-        try:
-            return action()
-        except SourceError:
-            continue
-    return action()
