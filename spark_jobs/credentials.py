@@ -23,10 +23,12 @@ IN_QUERY = re.compile(
 )
 """A signed URL, or one with a token."""
 IN_ACCOUNT = re.compile(
-    r"(?P<keep>\b(?:AccountKey|SharedAccessSignature)\s*=\s*|\bBearer\s+(?=[\w.~+/-]{16}))(?P<secret>[^\s;\"']+)",
+    r"(?P<keep>\b(?:AccountKey|SharedAccessSignature)\s*=\s*|\bBearer\s+(?=[\w.~+/-]{16})"
+    r"|\baws_(?:secret_access_key|session_token)[\"']?\s*[=:]\s*[\"']?)(?P<secret>[^\s;\"']+)",
     re.IGNORECASE,
 )
-"""What clients of Azure and Google are given, and may repeat: parts of a connection string, the head of a request."""
+"""What clients of Azure, Google and AWS are given, and may repeat: parts of a connection string, the head of a request, a
+line of a file or variables of the environment."""
 _ALL = (IN_URL, IN_QUERY, IN_ACCOUNT)
 
 

@@ -20,6 +20,9 @@ from reprise.spark_jobs.state.revision import RevisionError
 from reprise.spark_jobs.topology import from_json
 from reprise.spark_jobs.topology.locations import out_of_reach
 
+QUIET = ("kazoo", "py4j", "aiobotocore", "botocore", "s3fs", "gcsfs", "google", "adlfs", "azure")
+"""Loggers of libraries that tell of each request at level INFO; those of `azure` with its headers."""
+
 
 def main() -> None:
     """Parse the command line and run until SIGTERM."""
@@ -50,7 +53,7 @@ def main() -> None:
     )
     parser.add_argument("--log-format", choices=logs.FORMATS, help=f"default ${logs.VARIABLE}, else text")
     options = parser.parse_args()
-    logs.setup(options.log_format, quiet=("kazoo", "py4j", "aiobotocore", "botocore"))
+    logs.setup(options.log_format, quiet=QUIET)
     if options.heap:
         os.environ["PYSPARK_SUBMIT_ARGS"] = _submit_arguments(options.heap)
     try:

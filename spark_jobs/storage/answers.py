@@ -29,6 +29,7 @@ LONGEST_S = 60.0
 """A store that asks for more is asked again after this: nothing is written meanwhile, and its answer may be a mistake."""
 _CUT = (errno.ENOTCONN, errno.ESHUTDOWN, errno.EBADF, errno.ETIMEDOUT, errno.EHOSTUNREACH)
 _NOT_LOGGED_IN = "53"
+"""How replies of FTP begin that are final and yet say nothing of the file."""
 _TAKEN = ("PreconditionFailed", 412)
 _REFUSED = (401, 403)
 _RUN_OUT = ("ExpiredToken", "ExpiredTokenException", "InvalidToken", "RequestExpired", "TokenRefreshRequired")
@@ -36,7 +37,10 @@ _RUN_OUT = ("ExpiredToken", "ExpiredTokenException", "InvalidToken", "RequestExp
 _NO_PLACE = ("NoSuchBucket", "ContainerNotFound")
 """Codes that speak of what the files lie in: S3, Azure."""
 _BEHIND_THE_END = ("InvalidRange", 416)
-"""How replies of FTP begin that are final and yet say nothing of the file."""
+_TRANSPORTS = ("aiohttp", "requests", "urllib3")
+"""Packages whose exceptions without a status are about the way to the store; that of gcsfs for 502 is one."""
+_FORBIDDEN = "Forbidden: "
+"""How gcsfs begins the text of an OSError that was a 403; it says so in no other way."""
 
 
 def trouble_behind(error: OSError, before: BaseException | None) -> BaseException | None:
@@ -54,15 +58,17 @@ def trouble_behind(error: OSError, before: BaseException | None) -> BaseExceptio
     return None
 
 
-def is_taken(error: BaseException) -> bool:
-    """Whether a file was refused because there is one of its name; asked only of uploads that have no other condition."""
-    return any(isinstance(e, FileExistsError) or _says(e, _TAKEN) for e in _chain(error))
+def is_taken(error: BaseException, before: BaseException | None = None) -> bool:
+    """Whether a file was refused because there is one of its name; asked only of uploads that have no other condition.
+    `before`: as for `trouble_behind`; it may be about another file."""
+    return any(isinstance(e, FileExistsError) or _says(e, _TAKEN) for e in _chain(error, before))
 
 
 def is_behind_the_end(error: BaseException) -> bool:
     """Whether what was asked for begins behind the end of a file; clients whose reply is not known may mean that, too."""
     replies = [_reply(e)[0] for e in _chain(error)]
     known = any(isinstance(status, int) for status in replies) or is_connection_gone(error)
+    known = known or any(type(e).__module__.partition(".")[0] in _TRANSPORTS for e in _chain(error))
     return not known or any(_says(e, _BEHIND_THE_END) for e in _chain(error))
 
 
@@ -96,7 +102,8 @@ def asked_to_wait_s(error: BaseException, now: float) -> float:
 
 
 def _reply(error: BaseException) -> tuple[object, Mapping[str, object]]:
-    """Status and headers as clients keep them: aiohttp in the exception, requests and botocore in its response."""
+    """Status and headers as clients keep them: aiohttp in the exception, gcsfs there too and as `code`, which may be a text,
+    requests and botocore in its response."""
     response = getattr(error, "response", None)
     if isinstance(response, Mapping):
         about = response.get("ResponseMetadata") or {}
@@ -105,8 +112,16 @@ def _reply(error: BaseException) -> tuple[object, Mapping[str, object]]:
         source = error if response is None else response
         status = getattr(source, "status", None) or getattr(source, "status_code", None)
         headers = getattr(source, "headers", None)
+        status = _code(error) if status is None else status
     found = headers if isinstance(headers, Mapping) else {}
     return status, {str(name).lower(): value for name, value in found.items()}
+
+
+def _code(error: BaseException) -> int | None:
+    code = getattr(error, "code", None)
+    if type(error) is OSError and str(error).startswith(_FORBIDDEN):
+        return 403
+    return int(code) if isinstance(code, int) or (isinstance(code, str) and code.isdecimal()) else None
 
 
 def _says(error: BaseException, words: tuple[object, ...]) -> bool:
@@ -128,9 +143,9 @@ def _seconds(said: str, now: float) -> float:
         return 0.0
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def _chain(error: BaseException, before: BaseException | None = None) -> Iterator[BaseException]:
     each: BaseException | None = error
-    while each is not None:
+    while each is not None and each is not before:
         yield each
         each = _behind(each)
 
@@ -146,7 +161,7 @@ def _is_trouble(error: BaseException) -> bool:
         return True
     if _says(error, _NO_PLACE):
         return True
-    if isinstance(status := getattr(error, "status", None), int):
+    if isinstance(status := getattr(error, "status", None) or _code(error), int):
         return status not in _GONE
     if isinstance(error, PermissionError):  # then it was listed instead
         return False

@@ -7,10 +7,13 @@ begins.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import fsspec
 
+_IS_SCHEME = re.compile("[a-z]+")
+"""What fsspec takes for one in a chain where no `://` follows."""
 DISTRIBUTION = "reprise-streams"
 EXTRAS = {
     **dict.fromkeys(("s3", "s3a"), "s3"),
@@ -22,14 +25,14 @@ EXTRAS = {
 
 def missing_client(location: str) -> str:
     """Why nothing can be read or written at a location here, in one sentence; empty where it can, or nobody knows better."""
-    return next((reason for scheme in _schemes(location) if (reason := _missing(scheme))), "")
+    return next((reason for scheme in schemes(location) if (reason := _missing(scheme))), "")
 
 
-def _schemes(location: str) -> Iterator[str]:
-    """All of a chained URL, such as `simplecache::s3://bucket/x`."""
+def schemes(location: str) -> Iterator[str]:
+    """All of a chained URL, such as `simplecache::s3://bucket/x`; its last part may be a path."""
     for part in location.split("::"):
         scheme, mark, _ = part.partition("://")
-        if mark or "::" in location:
+        if mark or ("::" in location and _IS_SCHEME.fullmatch(part)):
             yield scheme
 
 

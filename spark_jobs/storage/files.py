@@ -37,6 +37,7 @@ from reprise.spark_jobs.storage.answers import (
     is_taken,
     trouble_behind,
 )
+from reprise.spark_jobs.storage.clients import schemes
 
 T = TypeVar("T")
 Chunks = Sequence[bytes | memoryview]
@@ -70,10 +71,6 @@ _READ_TO_KNOW = {"oss", "ftp"}
 
 _OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss"}
 """Whose clients share what they have listed among all threads that use one."""
-
-
-def _protocol(location: str) -> str:
-    return location.partition("://")[0] if "://" in location else "file"
 
 
 def way_of(protocols: str | Collection[str]) -> Way:
@@ -284,10 +281,11 @@ class Files:
 
     def _create(self, final: str, chunks: Chunks) -> bool:
         if self.way is Way.CONDITIONAL:
+            before = sys.exception()
             try:
                 self._fs.pipe_file(final, b"".join(chunks), mode="create")
             except Exception as error:
-                if not is_taken(error):
+                if not is_taken(error, before):
                     raise
                 return False
             return True
@@ -349,7 +347,10 @@ class Files:
 
 def _opened(location: str) -> tuple[Any, str]:
     """The client, which remembers no listing where others write beside it, and the path in its words."""
-    forgetful = {"use_listings_cache": False} if _protocol(location) in _OBJECT_STORES else {}
+    stores = [scheme for scheme in schemes(location) if scheme in _OBJECT_STORES]
+    forgetful: dict[str, Any] = {"use_listings_cache": False} if stores else {}
+    if "::" in location:  # then each client of the chain has options of its own
+        forgetful = {scheme: dict(forgetful) for scheme in stores}
     try:
         fs, root = fsspec.core.url_to_fs(location, **forgetful)
     except Exception as error:

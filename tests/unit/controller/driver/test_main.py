@@ -80,7 +80,7 @@ def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Process
     monkeypatch.setattr(signal, "signal", made.handlers.__setitem__)
     monkeypatch.delenv("REPRISE_JAVA_OPTIONS", raising=False)
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "as it was")
-    quiet = {name: logging.getLogger(name).level for name in ("kazoo", "py4j")}
+    quiet = {name: logging.getLogger(name).level for name in program.QUIET}
     for name in quiet:
         logging.getLogger(name).setLevel(logging.NOTSET)
     yield made
@@ -108,7 +108,9 @@ def test_what_must_be_said_is_enough(process: Process, monkeypatch: pytest.Monke
     assert process.given[0][0].name == "scripted"
     assert process.ran == 1
     assert os.environ["PYSPARK_SUBMIT_ARGS"] == "as it was"
-    assert {logging.getLogger(name).level for name in ("kazoo", "py4j")} == {logging.WARNING}
+    talkative = ("kazoo", "py4j", "botocore", "aiobotocore", "s3fs", "gcsfs", "google.auth", "adlfs")
+    talkative += ("azure.core.pipeline.policies.http_logging_policy",)
+    assert {logging.getLogger(name).getEffectiveLevel() for name in talkative} == {logging.WARNING}
 
 
 @pytest.mark.parametrize("name", NEEDED)

@@ -6,13 +6,16 @@ import importlib
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import fsspec
 import pytest
 from click.testing import CliRunner
 
 from reprise.controller.cli import main
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.storage.clients import EXTRAS, missing_client
+from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import load_text, override, to_json
 from tests.unit.spark_jobs.state.test_storage import SMALL
 
@@ -73,6 +76,26 @@ def test_other_locations_need_nothing(location: str) -> None:
 
 def test_a_chained_url_needs_the_clients_of_all_its_parts(bare: None) -> None:
     assert "reprise-streams[s3]" in missing_client("simplecache::s3://bucket/x")
+
+
+def test_a_path_at_the_end_of_a_chain_is_no_scheme() -> None:
+    assert missing_client("zip://x::/data/a.zip") == ""
+    assert missing_client("simplecache::zip://x::data/a.zip") == ""
+
+
+def test_no_client_of_an_object_store_keeps_listings_where_it_stands_in_a_chain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[dict[str, object]] = []
+
+    def noted(location: str, **options: object) -> tuple[object, str]:
+        given.append(options)
+        return SimpleNamespace(protocol="file"), location
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", noted)
+    for location in ("s3://b/x", "simplecache::s3://b/x", "/data/x"):
+        Files(location)
+    assert given == [{"use_listings_cache": False}, {"s3": {"use_listings_cache": False}}, {}]
 
 
 def test_a_scheme_that_nobody_knows_is_told_too() -> None:

@@ -111,6 +111,10 @@ def test_a_class_of_the_library_takes_none(parts: dict[str, Any], field: str) ->
         f"DefaultEndpointsProtocol=https;AccountName=me;AccountKey={SECRET};EndpointSuffix=core.windows.net",
         f"SharedAccessSignature = {SECRET}",
         f"Authorization: Bearer ya29.{SECRET}-0123456789",
+        f"aws_secret_access_key={SECRET}",
+        f"AWS_SECRET_ACCESS_KEY = {SECRET}",
+        f"Client(aws_session_token='{SECRET}')",
+        f"{{'aws_secret_access_key': '{SECRET}'}}",
     ],
 )
 def test_what_clients_of_object_stores_may_repeat_is_taken_out(text: str) -> None:
@@ -127,6 +131,7 @@ def test_what_clients_of_object_stores_may_repeat_is_taken_out(text: str) -> Non
         "s3://bucket/a:b@c",
         "hdfs://me@name-node:8020/x",
         "https://host/?design=1",
+        "set aws_secret_access_key in the environment",
     ],
 )
 def test_what_holds_no_password_is_taken_and_stays(text: str) -> None:
