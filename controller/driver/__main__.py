@@ -91,7 +91,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, end)
     try:
         driver.run()
-    except RevisionError as error:
+    except (RevisionError, SpecError) as error:
         _refused(error)
 
 

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from reprise.spark_jobs.contract import Range, Source
-from reprise.spark_jobs.errors import DamagedError, NotYetError, SourceError, StoreError
+from reprise.spark_jobs.errors import DamagedError, NotYetError, SourceError, SpecError, StoreError
 from reprise.spark_jobs.state.checkpoints import STREAM
 from reprise.spark_jobs.state.epochs import Fence
 from reprise.spark_jobs.storage.files import Files
@@ -139,7 +139,7 @@ class Ledger:
             self._marks(), default=0
         )  # a block of then was written late, by a driver that had to end
         firsts = [first for first in self._blocks() if first > given_up]
-        self.trimmed = self.written = firsts[0] - 1 if firsts else 0
+        self.trimmed = self.written = self._trimmed(given_up, firsts)
         for first in firsts:
             while self.written + 1 < first and self._files.exists(_name(self.written + 1)):
                 self._add(self._block(self.written + 1))  # a listing may lack what is there
@@ -149,6 +149,18 @@ class Ledger:
                     f"and one for batch {first}"
                 )
             self._add(self._block(first))
+
+    def _trimmed(self, given_up: int, firsts: Sequence[int]) -> int:
+        """Up to which batch blocks were removed: to where they were given up, whatever is listed.  Earlier versions removed
+        blocks without a mark, and wrote no epochs."""
+        if not firsts or firsts[0] == given_up + 1 or self._files.exists(_name(given_up + 1)):
+            return given_up
+        if not given_up and not self._block(firsts[0]).epoch:
+            return firsts[0] - 1
+        raise StoreError(
+            f"{_name(given_up + 1)} in {self._files.name} is not there and was not given up, as far as {RANGES} is listed, "
+            f"and {_name(firsts[0])} is: is the listing late, or was a file removed?"
+        )
 
     def _blocks(self) -> list[int]:
         """First batch of each block, in order."""
@@ -162,9 +174,29 @@ class Ledger:
         return _block(self._files, first)
 
     def _add(self, block: Block) -> None:
+        self._require_same(block)
         for partition, spans in block.ranges.items():
             self.ranges[partition].update(spans)
         self.written, self.ended_at = block.last, block.ended_at
+
+    def _require_same(self, block: Block) -> None:
+        """SpecError where the block is of other source partitions: what one of them has read says nothing of another's."""
+        for name in sorted({partition.rpartition(".")[0] for partition in block.ranges}):
+            before, now = (
+                sum(partition.rpartition(".")[0] == name for partition in partitions)
+                for partitions in (block.ranges, self.ranges)
+            )
+            if not now:
+                raise SpecError(
+                    "spec.sources",
+                    f"the batches on record in {self._files.name} are of a source {name!r}, too",
+                )
+            if before != now:
+                raise SpecError(
+                    f"spec.sources[{name}].parallelism",
+                    f"is {now}, and {before} in the batches on record in {self._files.name}: go back to {before}, or "
+                    "begin anew with another checkpoint location and output",
+                )
 
     def reach(self, batch: int) -> int:
         """Write ranges up to `batch` or the end of the sources; returns the last batch that has rows.

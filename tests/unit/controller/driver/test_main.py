@@ -18,6 +18,7 @@ import pytest
 
 from reprise.controller.driver import __main__ as program
 from reprise.controller.driver.process import DriverConfig
+from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.state.revision import RevisionError
 from reprise.spark_jobs.topology import StreamTopology, load_text
 from tests.support.scripted import TEXT
@@ -210,16 +211,23 @@ def test_a_signal_ends_it_and_wakes_it(
     assert seen == [False, True]
 
 
+@pytest.mark.parametrize(
+    "error",
+    [RevisionError("the keys of count have changed"), SpecError("spec", "the keys of count have changed")],
+)
 def test_code_that_may_not_go_on_from_the_checkpoint_is_said_and_ends_the_process(
-    process: Process, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    process: Process,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
 ) -> None:
     def refuse() -> None:
-        raise RevisionError("the keys of count have changed")
+        raise error
 
     process.ends = refuse
     with pytest.raises(SystemExit) as ended:
         process.run(monkeypatch, "--log-format", "json")
-    assert ended.value.code == "refused: the keys of count have changed"
+    assert ended.value.code == f"refused: {error}"
     said = capsys.readouterr().err
     assert '"event": "refused"' in said
     assert '"logger": "reprise.driver"' in said

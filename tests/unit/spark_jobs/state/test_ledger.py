@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from reprise.spark_jobs.contract import Place, Range, Source
-from reprise.spark_jobs.errors import DamagedError, NotYetError, SourceError, StoreError, SupersededError
+from reprise.spark_jobs.errors import (
+    DamagedError,
+    NotYetError,
+    SourceError,
+    SpecError,
+    StoreError,
+    SupersededError,
+)
 from reprise.spark_jobs.state.epochs import Fence, claim_epoch
 from reprise.spark_jobs.state.ledger import AHEAD, Block, Ledger, has_ended
 from reprise.spark_jobs.storage.files import Files
@@ -329,3 +336,92 @@ def test_a_driver_does_not_take_its_own_block_for_one_of_before_once_a_later_one
     with pytest.raises(SupersededError):
         old.reach(1)
     assert old.written == 0, "it releases nothing of what it has just written"
+
+
+@pytest.mark.usefixtures("sources")
+def test_an_empty_block_is_damaged_and_not_waited_for(tmp_path: Path) -> None:
+    ledger(tmp_path, live=True)[0].reach(2)
+    (tmp_path / "ranges" / "0000000001.json").write_bytes(b"")
+    with pytest.raises(DamagedError, match=r"ranges/0000000001\.json in .* is damaged"):
+        ledger(tmp_path, live=True)
+
+
+def _lists_less(patch: pytest.MonkeyPatch, *hidden: str) -> None:
+    """A store whose listings are late: what is there can be read, and is not in the list."""
+    real = Files.names
+    patch.setattr(
+        Files, "names", lambda self, folder="": [name for name in real(self, folder) if name not in hidden]
+    )
+
+
+@pytest.mark.parametrize("trimmed", [False, True])
+@pytest.mark.usefixtures("sources")
+def test_first_blocks_that_a_listing_lacks_are_not_taken_for_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trimmed: bool
+) -> None:
+    made, _ = ledger(tmp_path, live=True, fence=claim_epoch(str(tmp_path), lambda least: least))
+    for batch in range(1, 9):
+        made.reach(batch)
+    if trimmed:
+        made.stored(8, 4)
+    before = 3 if trimmed else 0
+    _lists_less(monkeypatch, f"{before + 1:010d}.json", f"{before + 2:010d}.json")
+    again, _ = ledger(tmp_path, live=True)
+    assert (again.trimmed, again.written) == (before, 8)
+    assert sorted(again.ranges["in.0"]) == list(range(before + 1, 9))
+
+
+@pytest.mark.parametrize("trimmed", [False, True])
+@pytest.mark.usefixtures("sources")
+def test_first_blocks_that_are_gone_and_were_not_given_up_are_trouble(tmp_path: Path, trimmed: bool) -> None:
+    made, _ = ledger(tmp_path, live=True, fence=claim_epoch(str(tmp_path), lambda least: least))
+    for batch in range(1, 9):
+        made.reach(batch)
+    if trimmed:
+        made.stored(8, 4)
+    gone = f"ranges/{4 if trimmed else 1:010d}.json"
+    (tmp_path / gone).unlink()
+    with pytest.raises(StoreError, match=f"{gone} in .* is not there and was not given up"):
+        ledger(tmp_path, live=True)
+
+
+@pytest.mark.usefixtures("sources")
+def test_a_mark_that_a_listing_lacks_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, _ = ledger(tmp_path, live=True, fence=claim_epoch(str(tmp_path), lambda least: least))
+    for batch in range(1, 9):
+        made.reach(batch)
+    made.stored(8, 4)
+    _lists_less(monkeypatch, "0000000003.given-up")
+    with pytest.raises(StoreError, match="is the listing late"):
+        ledger(tmp_path, live=True)
+
+
+@pytest.mark.usefixtures("sources")
+def test_blocks_that_an_earlier_version_removed_without_a_mark_are_not_missed(tmp_path: Path) -> None:
+    made, _ = ledger(tmp_path, live=True)
+    for batch in range(1, 5):
+        made.reach(batch)
+    (tmp_path / "ranges" / "0000000001.json").unlink()
+    again, _ = ledger(tmp_path, live=True)
+    assert (again.trimmed, again.written) == (1, 4)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "field"),
+    [
+        ("parallelism: 2", "parallelism: 3", r"spec\.sources\[in\]\.parallelism: is 3, and 2 in the batches"),
+        ("parallelism: 2", "parallelism: 1", r"spec\.sources\[in\]\.parallelism: is 1, and 2 in the batches"),
+        ("in", "other", r"spec\.sources: the batches on record in .* are of a source 'in', too"),
+    ],
+)
+@pytest.mark.usefixtures("sources")
+def test_other_source_partitions_on_one_location_are_refused_by_name(
+    tmp_path: Path, before: str, now: str, field: str
+) -> None:
+    ledger(tmp_path, live=True)[0].reach(1)
+    text = TOPOLOGY.replace(f"name: {before},", f"name: {now},").replace(
+        f"from: {before}}}", f"from: {now}}}"
+    )
+    resource = load_text(text.replace(before, now) if before != "in" else text)
+    with pytest.raises(SpecError, match=field):
+        Ledger(str(tmp_path), resource, expand(resource))
