@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,8 +82,8 @@ class Driver:
         self.resource, self.config, self.platform = resource, config, platform
         self.channel = Channel(config.zk, config.root, session=session, platform=platform)
         self.stop = platform.event()
-        self._numbered, self._unused = False, 0
-        """Whether ZooKeeper has given this driver a number, and that number until it is claimed."""
+        self._number, self._token = 0, uuid.uuid4().hex
+        """What ZooKeeper has given this driver, 0: nothing yet; and by what it knows its own claim when it tries again."""
         self._fence: Fence | None = None
         self._outliving: dict[str, str] = {}
         """What executors are told where hosts outlive them."""
@@ -176,19 +177,18 @@ class Driver:
         """A number for a claim.  SupersededError: a later driver has begun while this one waited; it stays the newest."""
         if self.channel.superseded:
             raise SupersededError("a later driver has begun while this one waited for its checkpoint store")
-        unused, self._unused = self._unused, 0
-        return unused if unused >= least else self.channel.next_epoch(least)
+        if self._number < least:
+            self._number = self.channel.next_epoch(least)
+        return self._number
 
     def _make_engine(self) -> tuple[Engine, Revisions]:
         """Before Spark, which takes seconds: what cannot be used is said at once.  StoreError: to be tried again."""
-        if (
-            not self._numbered
-        ):  # first of all: by its number a driver that comes meanwhile is known as a later one
-            self._unused, self._numbered = self.channel.next_epoch(), True
+        if not self._number:  # first of all: by it a driver that comes meanwhile is known as a later one
+            self._number = self.channel.next_epoch()
         location, topology = self.config.checkpoints, expand(self.resource)
         store = CheckpointStore(location, self.resource.checkpoint.standby)
         take_over(store, self.resource.checkpoint.standby)
-        fence = self._fence = self._fence or claim_epoch(location, self._claim)
+        fence = self._fence = self._fence or claim_epoch(location, self._claim, self._token)
         newest = store.begin(fence)
         engine = Engine(
             resource=self.resource,

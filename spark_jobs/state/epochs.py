@@ -70,20 +70,22 @@ class Fence:
             self._files.remove(_seen(old))
 
 
-def claim_epoch(location: str, propose: Callable[[int], int]) -> Fence:
-    """Claim a location for a new driver.  `propose` gives an epoch that is at least its argument, and greater than all that
-    it has given (the counter in ZooKeeper); it is asked again when another driver was quicker.
+def claim_epoch(location: str, propose: Callable[[int], int], token: str = "") -> Fence:
+    """Claim a location for a new driver.  `propose` gives an epoch that is at least its argument and that no other driver
+    has been given (the counter in ZooKeeper); it is asked again when another driver was quicker.
 
     StoreError: the location cannot be read or written, or does not list what was written; nothing is claimed, or a claim
-    that does no harm.
+    that does no harm.  `token`: of the driver; who tries again with the same one goes on with the claim that it has made.
     """
-    files = Files(location)
+    files, token = Files(location), token or uuid.uuid4().hex
     files.sweep()
+    newest = max(claims(files), default=0)
+    least = newest if newest and _token(files, newest) == token else newest + 1
     while True:
-        epoch = propose(max(claims(files), default=0) + 1)
+        epoch = propose(least)
         name = _claim(epoch)
-        claim = json.dumps({"epoch": epoch, "token": uuid.uuid4().hex, "began": time.time()}).encode()
-        ours = files.create(name, claim) or files.read(name) == claim
+        claim = json.dumps({"epoch": epoch, "token": token, "began": time.time()}).encode()
+        ours = files.create(name, claim) or _token(files, epoch) == token
         listed = claims(files)
         if ours and epoch not in listed:
             raise StoreError(
@@ -93,12 +95,21 @@ def claim_epoch(location: str, propose: Callable[[int], int]) -> Fence:
         if ours and max(listed) == epoch:
             break
         log.info("event=epoch-taken epoch=%d", epoch)
+        least = max([*listed, epoch]) + 1
     if files.create(name, claim):
         log.warning(
             "event=store-replaces location=%s reason=%r",
             files.name, "it took a second file of the same name: two drivers at once are told apart only by ZooKeeper",
         )  # fmt: skip
     return Fence(files, epoch)
+
+
+def _token(files: Files, epoch: int) -> str:
+    """Whose claim it is; empty where nobody can tell."""
+    try:
+        return str(json.loads(files.read(_claim(epoch)) or b"{}").get("token", ""))
+    except (ValueError, AttributeError):
+        return ""
 
 
 def claims(files: Files) -> list[int]:

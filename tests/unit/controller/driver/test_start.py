@@ -242,3 +242,22 @@ def test_what_is_damaged_or_refused_is_not_tried_again(tmp_path: Path) -> None:
     with pytest.raises(RevisionError):
         driver._started()
     assert driver.pauses == []
+
+
+def test_a_driver_whose_store_lists_late_takes_one_number_and_writes_one_claim(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree, real, late = MemoryServer(), Files.names, [12]
+
+    def names(self: Files, folder: str = "") -> list[str]:
+        if folder != "epochs":
+            return real(self, folder)
+        late[0] -= 1
+        return [] if late[0] >= 0 else real(self, folder)
+
+    monkeypatch.setattr(Files, "names", names)
+    driver = Starting(tmp_path, tree)
+    found = driver._started()
+    assert found is not None and len(driver.pauses) > 1
+    assert found[0].epoch == 1 and claims(Files(str(tmp_path / "cp"))) == [1]
+    assert driver.channel.next_epoch() == 2

@@ -132,3 +132,51 @@ def test_a_store_that_takes_a_second_file_of_a_name_is_told_of_and_keeps_the_cla
     assert claimed(tmp_path / "takes").epoch == 1
     assert "store-replaces" in caplog.text
     assert len(set(written)) == 1, "whatever the store does, the claim is what it was"
+
+
+def test_who_is_not_listed_yet_asks_again_for_the_same_claim(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A number and a file for each attempt would be more of them every few seconds, for as long as the store is late."""
+    real, late = Files.names, [5]
+
+    def names(self: Files, folder: str = "") -> list[str]:
+        found = real(self, folder)
+        late[0] -= 1
+        return found if late[0] < 0 else []
+
+    monkeypatch.setattr(Files, "names", names)
+    asked: list[int] = []
+
+    def counter(least: int) -> int:
+        asked.append(least)
+        return max(least, 7)
+
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"epochs/00000007\.json, which was written just now, is not in"):
+            claim_epoch(str(tmp_path), counter, "mine")
+    assert claim_epoch(str(tmp_path), counter, "mine").epoch == 7
+    assert claim_epoch(str(tmp_path), counter, "mine").epoch == 7, "its claim is listed by now"
+    assert claim_epoch(str(tmp_path), counter, "another's").epoch == 8
+    assert asked == [1, 1, 1, 7, 8] and claims(Files(str(tmp_path))) == [7, 8]
+
+
+def test_a_claim_that_another_has_made_and_that_is_not_listed_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim_epoch(str(tmp_path), lambda least: least, "another's")
+    real, late = Files.names, [2]
+
+    def names(self: Files, folder: str = "") -> list[str]:
+        late[0] -= 1
+        return [] if late[0] >= 0 else real(self, folder)
+
+    monkeypatch.setattr(Files, "names", names)
+    assert claim_epoch(str(tmp_path), lambda least: max(least, 1), "mine").epoch == 2
+
+
+@pytest.mark.parametrize("text", ["{", "[]"])
+def test_a_claim_that_is_damaged_is_nobodys(tmp_path: Path, text: str) -> None:
+    claim_epoch(str(tmp_path), lambda least: least, "mine")
+    (tmp_path / "epochs" / "00000001.json").write_text(text)
+    assert claim_epoch(str(tmp_path), lambda least: least, "mine").epoch == 2
