@@ -85,12 +85,14 @@ def claim_epoch(location: str, propose: Callable[[int], int], token: str = "") -
         epoch = propose(least)
         name = _claim(epoch)
         claim = json.dumps({"epoch": epoch, "token": token, "began": time.time()}).encode()
-        ours = files.create(name, claim) or _token(files, epoch) == token
+        made = files.create(name, claim)
+        ours = made or _token(files, epoch) == token
+        at_once = made or not ours or _lists_at_once(files, epoch)
         listed = claims(files)
-        if ours and epoch not in listed:
+        if ours and (epoch not in listed or not at_once):
             raise StoreError(
-                f"{name}, which was written just now, is not in the listing of {EPOCHS} in {files.name}: a store whose "
-                "listings are late would not show this driver that a later one has begun"
+                f"{name}, or what was written beside it just now, is not in the listing of {EPOCHS} in {files.name}: "
+                "a store whose listings are late would not show this driver that a later one has begun"
             )
         if ours and max(listed) == epoch:
             break
@@ -110,6 +112,17 @@ def _token(files: Files, epoch: int) -> str:
         return str(json.loads(files.read(_claim(epoch)) or b"{}").get("token", ""))
     except (ValueError, AttributeError):
         return ""
+
+
+def _lists_at_once(files: Files, epoch: int) -> bool:
+    """Whether a new file is listed at once.  The claim of an earlier attempt does not say so: it
+    is listed some time."""
+    name = f"{epoch:08d}-{uuid.uuid4().hex}.look"
+    files.create(f"{EPOCHS}/{name}", b"")
+    try:
+        return name in files.names(EPOCHS)
+    finally:
+        files.remove(f"{EPOCHS}/{name}")
 
 
 def claims(files: Files) -> list[int]:
