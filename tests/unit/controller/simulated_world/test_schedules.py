@@ -235,7 +235,7 @@ def replaces(ledger: Ledger, first: int, block: Block) -> Block:
 @pytest.mark.parametrize(
     ("method", "wrong", "faults"),
     [
-        ("_put", replaces, (Fault(6.0, "driver-stops", 0, 12.0), Fault(7.0, "second-driver"))),
+        ("_put", replaces, (Fault(6.2, "driver-stops", 0, 12.0), Fault(7.2, "second-driver"))),
         ("_load", lambda ledger: None, (Fault(9.0, "driver-dies"),)),
     ],
     ids=["written-by-two", "forgotten"],
