@@ -23,7 +23,7 @@ IN_QUERY = re.compile(
 )
 """A signed URL, or one with a token."""
 IN_ACCOUNT = re.compile(
-    r"(?P<keep>\b(?:AccountKey|SharedAccessSignature)\s*=\s*|\bBearer\s+(?=[\w.~+/-]{16})"
+    r"(?P<keep>\b(?:AccountKey|SharedAccessSignature)\s*=(?!=)\s*(?=[^\s;\"']{8})|\bBearer\s+(?=[\w.~+/-]{16})(?=\S*\d)"
     r"|\baws_(?:secret_access_key|session_token)[\"']?\s*[=:]\s*[\"']?)(?P<secret>[^\s;\"']+)",
     re.IGNORECASE,
 )

@@ -138,6 +138,7 @@ class Engine:
 
     def begin(self, newest: int) -> None:
         """Go on after the newest complete checkpoint; once, before anything else.  StoreError: it has not begun."""
+        self.ledger.require(newest)
         self.skipping.begin()
         self.punctuations.newest = newest
         if self.lines.active:

@@ -188,12 +188,22 @@ class BatchFiles(Sink):
         name = self.name(batch)
         try:
             self._sweep()
-            if self._files.create(name, data) or self._files.read(name) == data:
+            if self._files.create(name, data) or self._holds(name, data):
                 return
             if not self._files.exists(marker(batch)):  # what was shown of a marked batch stays
                 raise differs(self._files.path(name), batch)
         except StoreError as error:
             raise SinkError(f"cannot write {self._files.path(name)}: {error}") from error
+
+    def _holds(self, name: str, data: bytes) -> bool:
+        """Whether a file that is there has these bytes; they are read again before others are believed, as they can be
+        damaged on their way."""
+        for _ in range(2):
+            if (found := self._files.read(name)) is None:
+                raise StoreError("the store refuses it as if it were there, and it is not")
+            if found == data:
+                return True
+        return False
 
     def _sweep(self) -> None:
         """What earlier writers of this partition left behind; none of them may write any more."""

@@ -6,7 +6,13 @@ no lock is needed.  The number in the name is what counts, not its order among n
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
+from reprise.spark_jobs.errors import DamagedError
 from reprise.spark_jobs.storage.files import Files
+
+T = TypeVar("T")
 
 
 def record_name(folder: str, epoch: int) -> str:
@@ -27,12 +33,15 @@ class DriverRecords:
     def __init__(self, files: Files, folder: str) -> None:
         self._files, self._folder = files, folder
 
-    def newest(self, former: str) -> tuple[str, bytes | None]:
-        """Name and bytes of the record that counts: that of the newest epoch, else `former`, the file of an earlier version
-        or of before the first driver; None: it is not there."""
+    def newest(self, former: str, parse: Callable[[bytes], T]) -> tuple[str, T | None]:
+        """Name and content of the record that counts: that of the newest epoch, else `former`, the file of an earlier version
+        or of before the first driver; None: it is not there.  DamagedError: `parse` refuses its bytes, read twice."""
         epochs = record_epochs(self._files, self._folder)
         name = record_name(self._folder, epochs[-1]) if epochs else former
-        return name, self._files.read(name)
+        try:
+            return name, self._files.parsed(name, parse)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DamagedError(f"{name} in {self._files.name} is damaged: {error!r}") from error
 
     def write(self, epoch: int, data: bytes) -> None:
         """In place of what this driver has written before."""

@@ -86,7 +86,8 @@ def claim_epoch(location: str, propose: Callable[[int], int], token: str = "") -
         name = _claim(epoch)
         claim = json.dumps({"epoch": epoch, "token": token, "began": time.time()}).encode()
         made = files.create(name, claim)
-        ours = made or _token(files, epoch) == token
+        whose = token if made else _token(files, epoch)
+        ours = whose == token
         at_once = made or not ours or _lists_at_once(files, epoch)
         listed = claims(files)
         if ours and (epoch not in listed or not at_once):
@@ -94,11 +95,13 @@ def claim_epoch(location: str, propose: Callable[[int], int], token: str = "") -
                 f"{name}, or what was written beside it just now, is not in the listing of {EPOCHS} in {files.name}: "
                 "a store whose listings are late would not show this driver that a later one has begun"
             )
+        if whose is None and max(listed, default=0) <= epoch:
+            raise StoreError(f"{files.name} refuses {name} as if it were there, and it is not")
         if ours and max(listed) == epoch:
             break
         log.info("event=epoch-taken epoch=%d", epoch)
         least = max([*listed, epoch]) + 1
-    if files.create(name, claim):
+    if files.create(name, claim) or files.passes_over_conditions():
         log.warning(
             "event=store-replaces location=%s reason=%r",
             files.name, "it took a second file of the same name: two drivers at once are told apart only by ZooKeeper",
@@ -106,10 +109,12 @@ def claim_epoch(location: str, propose: Callable[[int], int], token: str = "") -
     return Fence(files, epoch)
 
 
-def _token(files: Files, epoch: int) -> str:
-    """Whose claim it is; empty where nobody can tell."""
+def _token(files: Files, epoch: int) -> str | None:
+    """Whose claim it is; empty where nobody can tell, None where there is none."""
+    if (data := files.read(_claim(epoch))) is None:
+        return None
     try:
-        return str(json.loads(files.read(_claim(epoch)) or b"{}").get("token", ""))
+        return str(json.loads(data).get("token", ""))
     except (ValueError, AttributeError):
         return ""
 

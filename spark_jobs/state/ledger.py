@@ -62,8 +62,13 @@ def _name(first: int) -> str:
 def last_written(files: Files) -> int:
     """The last batch whose ranges are on record in a location, 0 for none; for who does not write there."""
     given_up, firsts = max(_numbers(files, MARK), default=0), _numbers(files, ".json")
-    last = max((first for first in firsts if first > given_up), default=0)
-    return _block(files, last).last if last else 0
+    following, written = max((first for first in firsts if first > given_up), default=given_up + 1), 0
+    while files.exists(_name(following)):  # a listing may lack what is there
+        block = _block(files, following)
+        following, written = block.last + 1, block.last
+        if block.ended_at is not None:
+            break
+    return written
 
 
 def _numbers(files: Files, ending: str) -> list[int]:
@@ -140,15 +145,18 @@ class Ledger:
         )  # a block of then was written late, by a driver that had to end
         firsts = [first for first in self._blocks() if first > given_up]
         self.trimmed = self.written = self._trimmed(given_up, firsts)
-        for first in firsts:
-            while self.written + 1 < first and self._files.exists(_name(self.written + 1)):
-                self._add(self._block(self.written + 1))  # a listing may lack what is there
-            if first != self.written + 1:
-                raise DamagedError(
-                    f"ledger of source ranges in {self._files.name}: there is no block for batch {self.written + 1}, "
-                    f"and one for batch {first}"
-                )
-            self._add(self._block(first))
+        left = set(firsts)
+        while self.ended_at is None:
+            following = self.written + 1
+            if following not in left and not self._files.exists(_name(following)):
+                break  # a listing may lack what is there, also at its end
+            self._add(self._block(following))
+            left.discard(following)
+        if left:
+            raise DamagedError(
+                f"ledger of source ranges in {self._files.name}: there is no block for batch {self.written + 1}, "
+                f"and one for batch {min(left)}"
+            )
 
     def _trimmed(self, given_up: int, firsts: Sequence[int]) -> int:
         """Up to which batch blocks were removed: to where they were given up, whatever is listed.  Earlier versions removed
@@ -197,6 +205,15 @@ class Ledger:
                     f"is {now}, and {before} in the batches on record in {self._files.name}: go back to {before}, or "
                     "begin anew with another checkpoint location and output",
                 )
+
+    def require(self, position: int) -> None:
+        """StoreError where a complete checkpoint is at `position` and its batches are not on record: they were before it was
+        begun, and whoever went on would say a second time, and otherwise, which rows they have."""
+        if self.written < position and self.ended_at is None:
+            raise StoreError(
+                f"checkpoint {position} is complete, and {RANGES} in {self._files.name} has batches up to {self.written} alone: "
+                "is the listing late, or were files removed?"
+            )
 
     def reach(self, batch: int) -> int:
         """Write ranges up to `batch` or the end of the sources; returns the last batch that has rows.

@@ -25,7 +25,6 @@ from collections.abc import Callable
 from math import floor
 from typing import NamedTuple
 
-from reprise.spark_jobs.errors import DamagedError
 from reprise.spark_jobs.state.driver_records import DriverRecords
 from reprise.spark_jobs.storage.files import Files
 
@@ -71,18 +70,14 @@ class Release:
     def _read(self) -> list[Anchor]:
         """The anchors of the newest driver that wrote them down; a file of an earlier version may hold the beginning
         alone."""
-        name, data = self._written.newest(CLOCK)
-        if data is None:
-            return []
-        try:
+
+        def parsed(data: bytes) -> list[Anchor]:
             found = json.loads(data)
             if "anchors" not in found:
                 return [Anchor(1, float(found["started"]), self.interval_s)]
             return [Anchor(int(b), float(t), float(i)) for b, t, i in found["anchors"]]
-        except (ValueError, KeyError, TypeError) as error:
-            raise DamagedError(
-                f"{name} in {self._files.name}: the stream's clock is damaged: {error}"
-            ) from error
+
+        return self._written.newest(CLOCK, parsed)[1] or []
 
     @property
     def started(self) -> float | None:

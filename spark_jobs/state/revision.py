@@ -18,7 +18,7 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from reprise.spark_jobs.errors import CheckpointError, DamagedError
+from reprise.spark_jobs.errors import CheckpointError
 from reprise.spark_jobs.state.checkpoints import STREAM
 from reprise.spark_jobs.state.driver_records import DriverRecords
 from reprise.spark_jobs.state.epochs import Fence
@@ -110,7 +110,7 @@ def made_by_another(location: str, newest: int, revision: str) -> int | None:
     files = Files(location)
     if not files.exists(STREAM):
         return None
-    before, drained = _newest(DriverRecords(files, REVISIONS), files.name)
+    before, drained = _newest(DriverRecords(files, REVISIONS))
     written = last_written(files)
     return written if _refused(before, drained, revision, newest, written) else None
 
@@ -164,7 +164,7 @@ class Revisions:
 
     def newest(self) -> tuple[str, int | None]:
         """Revision of the newest driver, and the checkpoint at which it has drained the stream, if it has."""
-        return _newest(self._written, self._files.name)
+        return _newest(self._written)
 
     def drained(self, position: int) -> None:
         """Nothing was released after this checkpoint, nor will be by this driver."""
@@ -176,14 +176,12 @@ class Revisions:
         self._written.write(self._fence.epoch, json.dumps(record).encode())
 
 
-def _newest(records: DriverRecords, location: str) -> tuple[str, int | None]:
+def _newest(records: DriverRecords) -> tuple[str, int | None]:
     """What the newest driver has written down; that of an earlier version where none has."""
-    name, data = records.newest(FORMER)
-    if data is None:
-        return "", None
-    try:
+
+    def parsed(data: bytes) -> tuple[str, int | None]:
         found = json.loads(data)
         position = found["drained"]
         return str(found["revision"]), None if position is None else int(position)
-    except (ValueError, KeyError, TypeError) as error:
-        raise DamagedError(f"{name} in {location} is damaged: {error!r}") from error
+
+    return records.newest(FORMER, parsed)[1] or ("", None)

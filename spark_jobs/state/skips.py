@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from reprise.spark_jobs.errors import DamagedError, StoreError
+from reprise.spark_jobs.errors import StoreError
 from reprise.spark_jobs.state.driver_records import DriverRecords, record_name
 from reprise.spark_jobs.state.epochs import Fence
 from reprise.spark_jobs.storage.files import Files
@@ -60,17 +60,12 @@ class SkipRecords:
         """All skips that count; None where no driver has a record.  StoreError: not now; DamagedError: nobody knows what was
         skipped."""
         nobody = record_name(SKIPPED, 0)
-        name, data = self._records.newest(nobody)
-        if data is None:
-            if name != nobody:
-                raise StoreError(f"cannot read {name} in {self._location}: it was listed, and is not there")
-            return None
-        try:
-            return tuple(Skip.parse(raw) for raw in json.loads(data))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DamagedError(
-                f"{name} in {self._location}: what was skipped is damaged: {error!r}"
-            ) from error
+        name, found = self._records.newest(
+            nobody, lambda data: tuple(Skip.parse(raw) for raw in json.loads(data))
+        )
+        if found is None and name != nobody:
+            raise StoreError(f"cannot read {name} in {self._location}: it was listed, and is not there")
+        return found
 
     def write(self, skips: Iterable[Skip]) -> None:
         """Let these count and no others.  StoreError: it is not known whether they do; SupersededError: by a later driver,

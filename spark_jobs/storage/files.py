@@ -65,6 +65,9 @@ WAYS = {
 
 _left_alone: dict[str, float] = {}
 """Servers that have asked for time, and until when, unix seconds: whoever in this process has heard it speaks for all."""
+_passes_over: dict[str, bool] = {}
+"""Places of object stores, and whether an upload there replaces what has its name though it asks to be refused: tried once
+in a process, as older servers of S3's interface do so, and cannot be told by anything else."""
 _READ_TO_KNOW = {"oss", "ftp"}
 """Whose clients list a whole folder to tell of one file; that of `ftp` shows an empty one where the server refused."""
 
@@ -156,6 +159,16 @@ class Files:
     def replace(self, relative: str, data: bytes | Chunks) -> None:
         """Write a file; one of that name is replaced as a whole."""
         self._tried("write", relative, lambda: self._replace(self.path(relative), _chunks(data)))
+
+    def passes_over_conditions(self) -> bool:
+        """Whether the store takes a second upload of a name that is to be created.  Then it is asked before whether the name
+        is taken, which two writers at the same moment may both pass."""
+        if self.way is not Way.CONDITIONAL or "memory" in self._protocols:
+            return False
+        place = f"{min(self._protocols)}://{self._server}"
+        if place not in _passes_over:
+            _passes_over[place] = self._tried("try", self._parts.rsplit("/", 1)[1], self._takes_a_second)
+        return _passes_over[place]
 
     def remove(self, relative: str) -> None:
         """Remove a file, or a folder with all that is in it; nothing when it is not there."""
@@ -280,15 +293,8 @@ class Files:
         return found is not None and (found["type"] != "directory" or bool(self._listed(path)))
 
     def _create(self, final: str, chunks: Chunks) -> bool:
-        if self.way is Way.CONDITIONAL:
-            before = sys.exception()
-            try:
-                self._fs.pipe_file(final, b"".join(chunks), mode="create")
-            except Exception as error:
-                if not is_taken(error, before):
-                    raise
-                return False
-            return True
+        if self.way is Way.CONDITIONAL and not self.passes_over_conditions():
+            return self._uploaded(final, b"".join(chunks))
         if self._exists(final):
             if self.way is Way.LINK:
                 local.flush(Path(final))
@@ -297,6 +303,24 @@ class Files:
             return self._with_part(Path(final), chunks, local.link)
         self._replace(final, chunks)
         return True
+
+    def _uploaded(self, final: str, data: bytes) -> bool:
+        """Whether the store has taken a file, which it is to refuse where there is one of that name."""
+        before = sys.exception()
+        try:
+            self._fs.pipe_file(final, data, mode="create")
+        except Exception as error:
+            if not is_taken(error, before):
+                raise
+            return False
+        return True
+
+    def _takes_a_second(self) -> bool:
+        part = self._part()
+        try:
+            return self._uploaded(part, b"") and self._uploaded(part, b"")
+        finally:
+            self._fs.rm_file(part)
 
     def _replace(self, final: str, chunks: Chunks) -> None:
         if self.way in (Way.CONDITIONAL, Way.UPLOAD):

@@ -24,8 +24,8 @@ NEXT_KEY, NEXT_SECRET = "AKIDNEXTNEXTNEXTNEXT", "the-next-secret-of-tests/+01234
 """Two pairs of the same user, of which the second replaces the first when that has run out."""
 BUCKET = "tests"
 REGION = "us-east-1"
-PORT = 8333
-_OTHERS = (
+_PORTS = (
+    "s3.port",
     "master.port",
     "master.port.grpc",
     "volume.port",
@@ -34,7 +34,11 @@ _OTHERS = (
     "filer.port.grpc",
     "s3.port.grpc",
 )
-"""Ports that it has besides, of which nobody else is told."""
+"""All that it listens at; of the others than the first nobody else is told."""
+_FIRST_PORT, _SERVERS = 10000, 2500
+_SOCKETS = Path("/tmp")
+"""Where its parts listen for each other besides, whatever it is told, in files that are named by port alone: servers with
+the same ports share one store, and the files stay when it ends."""
 START_S = 120.0
 
 
@@ -69,12 +73,14 @@ def client_environment(url: str) -> dict[str, str]:
 def s3_server() -> Iterator[S3Server]:
     """Start it, and end it with all that it holds, also where this process is killed."""
     prefix, reaper = ProcessReaper.with_prefix()
+    ports = _ports(prefix)
     try:
         host, folder = f"{prefix}.1", reaper.scratch
         _configure(folder)
         command = [str(Path(sys.executable).parent / "weed"), "server", f"-dir={folder / 'data'}"]
-        command += [f"-ip={host}", f"-ip.bind={host}", "-filer", "-s3", f"-s3.port={PORT}"]
-        command += [f"-{name}={9000 + i}" for i, name in enumerate(_OTHERS)]
+        command += [f"-ip={host}", f"-ip.bind={host}", "-filer", "-s3"]
+        command += [f"-{name}={port}" for name, port in ports.items()]
+        command += [f"-{part}.localSocket={folder / part}.sock" for part in ("filer", "s3")]
         command += [
             f"-s3.config={folder / 's3.json'}",
             "-s3.autoCreateBucket=false",
@@ -89,12 +95,22 @@ def s3_server() -> Iterator[S3Server]:
             "-master.telemetry=false",
         ]
         launch.spawn(command, reaper.environment(), folder / "log")
-        server = S3Server(f"{host}:{PORT}", reaper.token)
+        server = S3Server(f"{host}:{ports['s3.port']}", reaper.token)
         until(lambda: answers(server.url), f"the S3 server ({folder / 'log'})", START_S, poll_s=0.1)
         _make_bucket(server)
         yield server
     finally:
         reaper.close()
+        for port in ports.values():
+            for socket in _SOCKETS.glob(f"seaweedfs-*-{port}.sock"):
+                socket.unlink(missing_ok=True)
+
+
+def _ports(prefix: str) -> dict[str, int]:
+    """Of a prefix of addresses alone, among the first `_SERVERS` of them."""
+    _, x, y = map(int, prefix.split("."))
+    first = _FIRST_PORT + (x * 254 + y - 1) % _SERVERS * len(_PORTS)
+    return {name: first + i for i, name in enumerate(_PORTS)}
 
 
 def answers(url: str) -> bool:

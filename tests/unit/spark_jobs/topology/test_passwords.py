@@ -132,6 +132,8 @@ def test_what_clients_of_object_stores_may_repeat_is_taken_out(text: str) -> Non
         "hdfs://me@name-node:8020/x",
         "https://host/?design=1",
         "set aws_secret_access_key in the environment",
+        "accountKey == 12345678 and bearer authentication-scheme",
+        "accountKey = 5",
     ],
 )
 def test_what_holds_no_password_is_taken_and_stays(text: str) -> None:
