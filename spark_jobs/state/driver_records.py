@@ -34,8 +34,8 @@ class DriverRecords:
         self._files, self._folder = files, folder
 
     def newest(self, former: str, parse: Callable[[bytes], T]) -> tuple[str, T | None]:
-        """Name and content of the record that counts: that of the newest epoch, else `former`, the file of an earlier version
-        or of before the first driver; None: it is not there.  DamagedError: `parse` refuses its bytes, read twice."""
+        """Name and content of the record that counts: that of the newest epoch, else `former`, the file of an earlier
+        version or of before the first driver; None: it is not there.  DamagedError: `parse` refuses its bytes twice."""
         epochs = record_epochs(self._files, self._folder)
         name = record_name(self._folder, epochs[-1]) if epochs else former
         try:

@@ -211,8 +211,8 @@ class Ledger:
         begun, and whoever went on would say a second time, and otherwise, which rows they have."""
         if self.written < position and self.ended_at is None:
             raise StoreError(
-                f"checkpoint {position} is complete, and {RANGES} in {self._files.name} has batches up to {self.written} alone: "
-                "is the listing late, or were files removed?"
+                f"checkpoint {position} is complete, and {RANGES} in {self._files.name} has batches up to {self.written} "
+                "alone: is the listing late, or were files removed?"
             )
 
     def reach(self, batch: int) -> int:

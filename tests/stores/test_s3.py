@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from s3fs import S3FileSystem
 
-from reprise.spark_jobs.errors import SinkError, StoreError
+from reprise.spark_jobs.errors import SinkError, StoreError, SupersededError
 from reprise.spark_jobs.sinks.url import file_sink
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.epochs import claim_epoch
@@ -302,3 +302,89 @@ def test_what_is_pruned_loses_its_manifest_before_its_files(store: FaultyStore, 
     assert len(Files(location).names("cp-00000004")) == 2
     kept.prune(2)
     assert Files(location).names("cp-00000004") == []
+
+
+@pytest.fixture
+def careless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the server passed over conditions of uploads: they are not sent to it."""
+    client = fsspec.get_filesystem_class("s3")
+    real = client._call_s3
+
+    async def without(self: Any, method: str, *given: Any, **more: Any) -> Any:
+        more.pop("IfNoneMatch", None)
+        return await real(self, method, *given, **more)
+
+    monkeypatch.setattr(client, "_call_s3", without)
+    monkeypatch.setattr(files, "_passes_over", {})
+
+
+@pytest.mark.usefixtures("careless")
+def test_a_server_that_passes_over_conditions_replaces_nothing_that_was_there_before(
+    store: FaultyStore, location: str, judge: S3FileSystem, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A driver that was frozen and wakes later says nothing anew, and a replay that is not identical is noticed."""
+    store.fault(Fault(What.ANSWER_LOST, "PUT", every=2))
+    here, other = Files(location), Files(location)
+    assert repeated(lambda: here.create("a", b"ours")) and not repeated(lambda: other.create("a", b"theirs"))
+    resource = load_text(SMALL)
+    old = claim_epoch(location, lambda least: least)
+    assert "event=store-replaces" in caplog.text
+    frozen = Ledger(location, resource, expand(resource), old)
+    late = Ledger(location, resource, expand(resource), claim_epoch(location, lambda least: least))
+    late.reach(1)
+    said = judge.cat_file(f"{location}/ranges/0000000001.json")
+    with pytest.raises(SupersededError):
+        frozen.reach(1)
+    assert judge.cat_file(f"{location}/ranges/0000000001.json") == said
+    file_sink(f"{location}/sink", PLACE, "jsonl").write(1, rows(1))
+    with pytest.raises(SinkError, match="not identical"):
+        file_sink(f"{location}/sink", PLACE, "jsonl").write(1, rows(2))
+    assert shown(judge, location) == expected(1)
+    assert not [path for path in judge.find(location) if ".part" in path], "what was tried is removed"
+
+
+def test_a_server_that_refuses_conditions_takes_nothing(
+    store: FaultyStore, location: str, judge: S3FileSystem
+) -> None:
+    store.fault(Fault(What.REFUSED, "PUT", status=501, code="NotImplemented"))
+    with pytest.raises(StoreError, match=r"cannot write a in "):
+        Files(location).create("a", b"")
+    assert not judge.exists(f"{location}/a")
+
+
+def test_a_listing_of_several_pages_is_whole_or_trouble(
+    store: FaultyStore, location: str, judge: S3FileSystem
+) -> None:
+    """The server lists a thousand at a time, and removes as many."""
+    names = [f"{n:010d}.json" for n in range(1, 1104)]
+    judge.pipe({f"{location}/ranges/{name}": b"x" for name in names})
+    here = Files(location)
+    assert here.names("ranges") == names
+    assert store.told("GET", "continuation-token"), "the test has met what it is for"
+    store.fault(Fault(What.REFUSED, "GET", "continuation-token", status=500, code="InternalError"))
+    with pytest.raises(StoreError, match=r"cannot list ranges"):
+        here.names("ranges")
+    store.fault()
+    repeated(lambda: here.remove("ranges"))
+    assert here.names("ranges") == [] and not [path for path in judge.find(location) if "json" in path]
+
+
+def _sockets() -> set[str]:
+    return {path.name.rpartition("-")[2] for path in object_stores.SOCKETS.glob("seaweedfs-*")}
+
+
+def test_servers_of_two_tests_share_nothing_and_leave_nothing(
+    server: S3Server, location: str, judge: S3FileSystem
+) -> None:
+    """All that this one listens at besides is in files that are named by port alone."""
+    judge.pipe_file(f"{location}/a", b"here")
+    with object_stores.s3_server() as another:
+        client = S3FileSystem(
+            key=object_stores.ACCESS_KEY, secret=object_stores.SECRET_KEY, endpoint_url=another.url,
+            use_listings_cache=False, skip_instance_cache=True, client_kwargs={"region_name": object_stores.REGION},
+        )  # fmt: skip
+        assert client.ls(BUCKET) == [f"{BUCKET}/first"]
+        first = int(another.address.rpartition(":")[2])
+        own = {f"{first + i}.sock" for i in range(object_stores.PORTS)}
+        assert _sockets() & own, "else there is nothing to leave"
+    assert judge.cat_file(f"{location}/a") == b"here" and not _sockets() & own

@@ -35,8 +35,9 @@ _PORTS = (
     "s3.port.grpc",
 )
 """All that it listens at; of the others than the first nobody else is told."""
+PORTS = len(_PORTS)
 _FIRST_PORT, _SERVERS = 10000, 2500
-_SOCKETS = Path("/tmp")
+SOCKETS = Path("/tmp")
 """Where its parts listen for each other besides, whatever it is told, in files that are named by port alone: servers with
 the same ports share one store, and the files stay when it ends."""
 START_S = 120.0
@@ -102,14 +103,14 @@ def s3_server() -> Iterator[S3Server]:
     finally:
         reaper.close()
         for port in ports.values():
-            for socket in _SOCKETS.glob(f"seaweedfs-*-{port}.sock"):
+            for socket in SOCKETS.glob(f"seaweedfs-*-{port}.sock"):
                 socket.unlink(missing_ok=True)
 
 
 def _ports(prefix: str) -> dict[str, int]:
     """Of a prefix of addresses alone, among the first `_SERVERS` of them."""
     _, x, y = map(int, prefix.split("."))
-    first = _FIRST_PORT + (x * 254 + y - 1) % _SERVERS * len(_PORTS)
+    first = _FIRST_PORT + (x * 254 + y - 1) % _SERVERS * PORTS
     return {name: first + i for i, name in enumerate(_PORTS)}
 
 

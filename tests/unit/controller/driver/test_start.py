@@ -28,7 +28,9 @@ from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.process_records import parse_waits
 from reprise.spark_jobs.errors import DamagedError, StoreError
+from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.epochs import claims
+from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.state.revision import RevisionError
 from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import load_text
@@ -223,6 +225,17 @@ def test_what_a_driver_begins_with_has_its_epoch_in_its_name(tmp_path: Path) -> 
     assert second[0].epoch > first[0].epoch
     for folder in ("clock", "revisions"):
         assert Files(str(tmp_path / "cp")).names(folder) == [f"{second[0].epoch:08d}.json"], folder
+
+
+def test_a_driver_waits_where_a_checkpoint_is_complete_and_its_batches_are_not_on_record(
+    tmp_path: Path,
+) -> None:
+    CheckpointStore(str(tmp_path / "cp")).complete(Manifest.of_round(5, {}, {}))
+    (tmp_path / "cp" / "stream.json").write_text('{"began": 1.0}')
+    driver = Starting(tmp_path, MemoryServer())
+    with pytest.raises(StoreError, match=r"checkpoint 5 is complete, and ranges in .* up to 0 alone"):
+        driver._make_engine()
+    assert not list((tmp_path / "cp").glob("ranges/*"))
 
 
 def test_what_is_damaged_or_refused_is_not_tried_again(tmp_path: Path) -> None:

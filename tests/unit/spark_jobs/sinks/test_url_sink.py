@@ -14,6 +14,7 @@ from reprise.spark_jobs.errors import SinkError
 from reprise.spark_jobs.sinks import FileSink
 from reprise.spark_jobs.sinks.url import UrlSink, file_sink
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
+from reprise.spark_jobs.storage.files import Files
 from tests.support.ftp import ftp_server
 
 PLACE = Place("out", 0, 1)
@@ -95,3 +96,32 @@ def test_folders_keep_their_own_sink(tmp_path: Path) -> None:
 def test_an_unknown_kind_of_url_is_refused() -> None:
     with pytest.raises(SinkError, match=r"sink location warp://x: .*warp"):
         file_sink("warp://x", PLACE, "jsonl")
+
+
+def test_what_was_shown_is_read_again_before_a_replay_is_called_another(
+    sinks: tuple[UrlSink, UrlSink], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = sinks
+    first.write(1, ROWS)
+    real, cut = Files.read, [1]
+
+    def short(self: Files, relative: str) -> bytes | None:
+        data = real(self, relative)
+        if cut[0] and data:
+            cut[0] -= 1
+            return data[:-3]
+        return data
+
+    monkeypatch.setattr(Files, "read", short)
+    second.write(1, ROWS)
+    assert (second.visible, cut) == (1, [0])
+
+
+def test_a_file_that_is_refused_and_not_there_is_not_called_another(
+    sinks: tuple[UrlSink, UrlSink], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rules of a bucket may refuse an upload with the status of a name that is taken."""
+    monkeypatch.setattr(Files, "create", lambda *given: False)
+    with pytest.raises(SinkError, match="refuses it as if it were there, and it is not"):
+        sinks[0].write(1, ROWS)
+    assert sinks[0].visible == 0

@@ -197,3 +197,20 @@ def test_a_claim_that_is_damaged_is_nobodys(tmp_path: Path, text: str) -> None:
     claim_epoch(str(tmp_path), lambda least: least, "mine")
     (tmp_path / "epochs" / "00000001.json").write_text(text)
     assert claim_epoch(str(tmp_path), lambda least: least, "mine").epoch == 2
+
+
+def test_a_claim_that_the_store_refuses_and_does_not_have_is_trouble_and_not_asked_for_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Google answers 412 to what a rule of the organisation forbids, too."""
+    tried: list[str] = []
+
+    def refused(self: Files, relative: str, data: bytes) -> bool:
+        tried.append(relative)
+        assert len(tried) < 5, "it takes one number after the other"
+        return False
+
+    monkeypatch.setattr(Files, "create", refused)
+    with pytest.raises(StoreError, match=r"refuses epochs/00000001\.json as if it were there, and it is not"):
+        claim_epoch(str(tmp_path), lambda least: least)
+    assert tried == ["epochs/00000001.json"]

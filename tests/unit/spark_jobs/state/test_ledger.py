@@ -17,7 +17,7 @@ from reprise.spark_jobs.errors import (
     SupersededError,
 )
 from reprise.spark_jobs.state.epochs import Fence, claim_epoch
-from reprise.spark_jobs.state.ledger import AHEAD, Block, Ledger, has_ended
+from reprise.spark_jobs.state.ledger import AHEAD, Block, Ledger, has_ended, last_written
 from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import expand, load_text
 
@@ -425,3 +425,47 @@ def test_other_source_partitions_on_one_location_are_refused_by_name(
     resource = load_text(text.replace(before, now) if before != "in" else text)
     with pytest.raises(SpecError, match=field):
         Ledger(str(tmp_path), resource, expand(resource))
+
+
+@pytest.mark.parametrize("hidden", [(8,), (7, 8), (4, 5, 6, 7, 8)])
+@pytest.mark.usefixtures("sources")
+def test_last_blocks_that_a_listing_lacks_are_on_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hidden: tuple[int, ...]
+) -> None:
+    """Who took the batches in them for not released would go on with other code, though they may have been shown."""
+    made, _ = ledger(tmp_path, live=True, fence=claim_epoch(str(tmp_path), lambda least: least))
+    for batch in range(1, 9):
+        made.reach(batch)
+    made.stored(8, 4)
+    _lists_less(monkeypatch, *(f"{first:010d}.json" for first in hidden))
+    again, _ = ledger(tmp_path, live=True)
+    assert (again.trimmed, again.written, last_written(Files(str(tmp_path)))) == (3, 8, 8)
+    assert sorted(again.ranges["in.0"]) == list(range(4, 9))
+
+
+def test_a_ledger_that_has_ended_is_read_to_its_end(tmp_path: Path, sources: dict[int, int]) -> None:
+    """Its last block may say nothing but that, under the name that would follow."""
+    sources.update({0: 3, 1: 3})
+    made, _ = ledger(tmp_path, live=True)
+    assert (made.reach(3), made.reach(4), made.ended_at) == (3, 3, 3)
+    again, _ = ledger(tmp_path, live=True)
+    again.require(4)
+    assert (again.written, again.ended_at, last_written(Files(str(tmp_path)))) == (3, 3, 3)
+
+
+@pytest.mark.usefixtures("sources")
+def test_a_checkpoint_whose_batches_are_not_on_record_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First blocks were removed, so their names are free; the batches would be said a second time, from the first row."""
+    made, _ = ledger(tmp_path, live=True, fence=claim_epoch(str(tmp_path), lambda least: least))
+    for batch in range(1, 9):
+        made.reach(batch)
+    made.stored(8, 4)
+    made.require(8)
+    _lists_less(monkeypatch, *files(tmp_path))
+    again, _ = ledger(tmp_path, live=True)
+    with pytest.raises(
+        StoreError, match=r"checkpoint 8 is complete, and ranges in .* has batches up to 0 alone"
+    ):
+        again.require(8)

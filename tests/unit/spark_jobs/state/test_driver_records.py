@@ -1,0 +1,66 @@
+"""What a driver reads of the one before it: bytes that are damaged on their way are asked for again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprise.spark_jobs.errors import DamagedError
+from reprise.spark_jobs.state.epochs import claim_epoch
+from reprise.spark_jobs.state.release import Release
+from reprise.spark_jobs.state.revision import Revisions
+from reprise.spark_jobs.state.skips import Skip, SkipRecords
+from reprise.spark_jobs.storage.files import Files
+
+
+def clock(location: str) -> Any:
+    return Release(location, 1.0, epoch=1).anchors
+
+
+def revision(location: str) -> Any:
+    return Revisions(location, "mine", claim_epoch(location, lambda least: least)).newest()
+
+
+def skips(location: str) -> Any:
+    return SkipRecords(location, None).read()
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> str:
+    fence = claim_epoch(str(tmp_path), lambda least: least)
+    Release(str(tmp_path), 1.0, epoch=1).begin(0, 16)
+    Revisions(str(tmp_path), "mine", fence).drained(7)
+    SkipRecords(str(tmp_path), fence).write([Skip("a.0", 5)])
+    Files(str(tmp_path)).create("clock/00000001.json", b'{"anchors": [[1, 5.0, 1.0]]}')
+    return str(tmp_path)
+
+
+def _damaged(patch: pytest.MonkeyPatch, folder: str, times: int) -> None:
+    real, left = Files.read, [times]
+
+    def short(self: Files, relative: str) -> bytes | None:
+        data = real(self, relative)
+        if relative.startswith(folder) and data and left[0]:
+            left[0] -= 1
+            return data[: len(data) // 2]
+        return data
+
+    patch.setattr(Files, "read", short)
+
+
+@pytest.mark.parametrize(
+    ("folder", "read"), [("clock/", clock), ("revisions/", revision), ("skipped/", skips)]
+)
+def test_a_record_is_read_again_before_it_is_called_damaged(
+    location: str, monkeypatch: pytest.MonkeyPatch, folder: str, read: Callable[[str], Any]
+) -> None:
+    whole = read(location)
+    assert whole
+    _damaged(monkeypatch, folder, 1)
+    assert read(location) == whole
+    _damaged(monkeypatch, folder, 2)
+    with pytest.raises(DamagedError, match=rf"{folder}0000000\d\.json in .* is damaged"):
+        read(location)
