@@ -163,12 +163,9 @@ class Files:
     def passes_over_conditions(self) -> bool:
         """Whether the store takes a second upload of a name that is to be created.  Then it is asked before whether the name
         is taken, which two writers at the same moment may both pass."""
-        if self.way is not Way.CONDITIONAL or "memory" in self._protocols:
+        if self.way is not Way.CONDITIONAL:
             return False
-        place = f"{min(self._protocols)}://{self._server}"
-        if place not in _passes_over:
-            _passes_over[place] = self._tried("try", self._parts.rsplit("/", 1)[1], self._takes_a_second)
-        return _passes_over[place]
+        return self._tried("try", self._parts.rsplit("/", 1)[1], self._passes_over)
 
     def remove(self, relative: str) -> None:
         """Remove a file, or a folder with all that is in it; nothing when it is not there."""
@@ -293,7 +290,7 @@ class Files:
         return found is not None and (found["type"] != "directory" or bool(self._listed(path)))
 
     def _create(self, final: str, chunks: Chunks) -> bool:
-        if self.way is Way.CONDITIONAL and not self.passes_over_conditions():
+        if self.way is Way.CONDITIONAL and not self._passes_over():
             return self._uploaded(final, b"".join(chunks))
         if self._exists(final):
             if self.way is Way.LINK:
@@ -315,12 +312,16 @@ class Files:
             return False
         return True
 
-    def _takes_a_second(self) -> bool:
-        part = self._part()
-        try:
-            return self._uploaded(part, b"") and self._uploaded(part, b"")
-        finally:
+    def _passes_over(self) -> bool:
+        place = f"{min(self._protocols)}://{self._server}"
+        if "memory" in self._protocols:
+            return False
+        if place not in _passes_over:
+            part = self._part()
+            found = self._uploaded(part, b"") and self._uploaded(part, b"")
             self._fs.rm_file(part)
+            _passes_over[place] = found
+        return _passes_over[place]
 
     def _replace(self, final: str, chunks: Chunks) -> None:
         if self.way in (Way.CONDITIONAL, Way.UPLOAD):

@@ -343,9 +343,15 @@ def test_a_server_that_passes_over_conditions_replaces_nothing_that_was_there_be
     assert not [path for path in judge.find(location) if ".part" in path], "what was tried is removed"
 
 
+@pytest.mark.parametrize("known", [{}, {"s3://tests": False}], ids=["first", "later"])
 def test_a_server_that_refuses_conditions_takes_nothing(
-    store: FaultyStore, location: str, judge: S3FileSystem
+    store: FaultyStore,
+    location: str,
+    judge: S3FileSystem,
+    monkeypatch: pytest.MonkeyPatch,
+    known: dict[str, bool],
 ) -> None:
+    monkeypatch.setattr(files, "_passes_over", known)
     store.fault(Fault(What.REFUSED, "PUT", status=501, code="NotImplemented"))
     with pytest.raises(StoreError, match=r"cannot write a in "):
         Files(location).create("a", b"")
