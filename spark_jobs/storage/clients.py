@@ -21,11 +21,22 @@ EXTRAS = {
     **dict.fromkeys(("abfs", "abfss", "az"), "azure"),
 }
 """URL scheme -> extra of the distribution that brings its client."""
+_CACHES = ("simplecache", "filecache", "blockcache", "cached")
+"""Of fsspec: they keep what was read once, and answer with it after the file was replaced, by whomever."""
 
 
 def missing_client(location: str) -> str:
     """Why nothing can be read or written at a location here, in one sentence; empty where it can, or nobody knows better."""
     return next((reason for scheme in schemes(location) if (reason := _missing(scheme))), "")
+
+
+def keeps_copies(location: str) -> str:
+    """Why what is read at a location may be what was there earlier, in one sentence; empty where it is not."""
+    found = next((scheme for scheme in schemes(location) if scheme in _CACHES), "")
+    return (
+        found
+        and f"{found}:: answers with copies of files that were replaced since: name the store without it"
+    )
 
 
 def schemes(location: str) -> Iterator[str]:

@@ -78,6 +78,23 @@ def test_a_chained_url_needs_the_clients_of_all_its_parts(bare: None) -> None:
     assert "reprise-streams[s3]" in missing_client("simplecache::s3://bucket/x")
 
 
+@pytest.mark.parametrize("cache", ["simplecache", "filecache"])
+def test_a_location_behind_a_cache_is_refused_by_field(cache: str, tmp_path: Path) -> None:
+    behind, store = Files(f"{cache}::memory://{tmp_path.name}"), Files(f"memory://{tmp_path.name}")
+    store.replace("a", b"first")
+    assert behind.read("a") == b"first"
+    store.replace("a", b"second")
+    assert behind.read("a") == b"first", "this is why"
+    text = ELSEWHERE.replace("s3://", f"{cache}::s3://").replace("az://", f"{cache}::az://")
+    with pytest.raises(SpecError) as refused:
+        load_text(text)
+    reason = f"{cache}:: answers with copies of files that were replaced since: name the store without it"
+    assert {e.field: e.reason.partition(" (")[0] for e in refused.value.all} == {
+        "spec.checkpoint.location": reason,
+        "spec.sink.location": reason,
+    }
+
+
 def test_a_path_at_the_end_of_a_chain_is_no_scheme() -> None:
     assert missing_client("zip://x::/data/a.zip") == ""
     assert missing_client("simplecache::zip://x::data/a.zip") == ""
