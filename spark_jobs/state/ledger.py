@@ -119,6 +119,8 @@ class Ledger:
         """Batches up to this one cannot be replayed any more."""
         self.written = 0
         self.ended_at: int | None = None
+        self._new = False
+        """Whether this driver has given the stream its name, so that nobody has said a batch before."""
         self.stream = self._began()
         """When this stream began, unix seconds: tells it from others of the same name, in the order of their beginnings."""
         self._load()
@@ -129,7 +131,7 @@ class Ledger:
 
         try:
             if (found := self._files.parsed(STREAM, began)) is None:
-                self._files.create(STREAM, json.dumps({"began": self._wall()}).encode())
+                self._new = self._files.create(STREAM, json.dumps({"began": self._wall()}).encode())
                 found = self._files.parsed(STREAM, began)
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedError(
@@ -146,7 +148,7 @@ class Ledger:
         firsts = [first for first in self._blocks() if first > given_up]
         self.trimmed = self.written = self._trimmed(given_up, firsts)
         left = set(firsts)
-        while self.ended_at is None:
+        while self.ended_at is None and not (self._new and not left):
             following = self.written + 1
             if following not in left and not self._files.exists(_name(following)):
                 break  # a listing may lack what is there, also at its end

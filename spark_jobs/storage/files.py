@@ -319,7 +319,8 @@ class Files:
         if place not in _passes_over:
             part = self._part()
             found = self._uploaded(part, b"") and self._uploaded(part, b"")
-            self._fs.rm_file(part)
+            with suppress(FileNotFoundError):
+                self._fs.rm_file(part)
             _passes_over[place] = found
         return _passes_over[place]
 
