@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from sys import intern
 from typing import TypeVar
@@ -14,6 +15,7 @@ from reprise.scheduler.model import Order, PartitionView, Policy, QueryView, Sco
 from reprise.spark_jobs.contract import Kind
 from reprise.spark_jobs.topology import (
     StreamTopology,
+    Topology,
     Upstream,
     expand,
     is_deterministic,
@@ -21,6 +23,9 @@ from reprise.spark_jobs.topology import (
 from reprise.spark_jobs.topology.availability import passive_standbys, standby_domains, with_standbys
 from reprise.spark_jobs.topology.binding import resolve
 from reprise.spark_jobs.topology.class_path import of_library
+from reprise.spark_jobs.topology.guarantees import guarantees
+from reprise.spark_jobs.topology.promise import Promise
+from reprise.spark_jobs.topology.resource import OperatorSpec
 
 T = TypeVar("T")
 log = logging.getLogger("reprise.coordinator")
@@ -89,6 +94,18 @@ def _query(name: str, priority: int, shared: frozenset[str], own: frozenset[str]
     return QueryView(name, priority, UnionSet(shared, own))
 
 
+def with_promises(resource: StreamTopology) -> Topology:
+    """The expanded topology with what is promised of its outputs, for those who show it.  No code of the resource's own is
+    imported, as with `view_of`, so that all who show it say the same.  Raises what `expand` raises."""
+    return replace(expand(resource), promises=promises_of(resource))
+
+
+def promises_of(resource: StreamTopology) -> dict[str, Promise]:
+    """What is promised of the outputs of each operator, as far as the resource and the library say."""
+    silent = silent_operators(resource)
+    return guarantees(resource, {o.name: None if o.name in silent else _says(o) for o in resource.operators})
+
+
 def policy_of(resource: StreamTopology, settle_s: float, driver_grace_s: float) -> Policy:
     """The policy that a resource asks for."""
     recovery = resource.recovery
@@ -118,13 +135,15 @@ def _scope(resource: StreamTopology) -> Scope:
 def _deterministic(resource: StreamTopology, own_code: bool) -> bool:
     answer = not resource.arrival
     for spec in resource.operators:
-        one = spec.deterministic
-        if one is None and own_code:
-            one = is_deterministic(spec)
-        elif one is None:
-            one = _of_library(spec.class_path)
+        asked = spec.deterministic is None and own_code
+        one = is_deterministic(spec) if asked else _says(spec)
         answer = answer and one
     return answer
+
+
+def _says(spec: OperatorSpec) -> bool:
+    """Whether an operator is deterministic by the resource and the library alone."""
+    return _of_library(spec.class_path) if spec.deterministic is None else spec.deterministic
 
 
 def silent_operators(resource: StreamTopology) -> tuple[str, ...]:

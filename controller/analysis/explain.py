@@ -17,6 +17,7 @@ from reprise.controller.status.model import LeftOutView, PartitionView, PlanView
 from reprise.controller.status.partition_state import PartitionState
 from reprise.controller.status.partitions import LOST
 from reprise.controller.status.query_state import Status
+from reprise.spark_jobs.topology.promise import Promise
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,8 @@ class Explanation:
     """The plan that this is taken from."""
     recovery: Recovery | None = None
     """If a node were lost now; None where it is not known, as while something is missing."""
+    promise: Promise | None = None
+    """What is promised of its output; None where a controller of an earlier version does not say."""
 
 
 def explain(document: StatusDocument, query_id: str) -> Explanation:
@@ -123,7 +126,13 @@ def explain(document: StatusDocument, query_id: str) -> Explanation:
         expected=expected,
         plan=document.plan.id if document.plan else None,
         recovery=recovery_of(document, query),
+        promise=_promise(document, query.id),
     )
+
+
+def _promise(document: StatusDocument, query: str) -> Promise | None:
+    operator = query.rpartition(".")[0]
+    return next((o.promise for o in document.graph.operators if o.name == operator), None)
 
 
 def _lost_of(document: StatusDocument, query: str) -> list[PartitionView]:

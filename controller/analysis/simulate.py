@@ -14,7 +14,7 @@ from reprise.controller.analysis.measured import Measured, measured
 from reprise.controller.status import document
 from reprise.controller.status.incidents import incident_view, planner_answers
 from reprise.controller.status.model import IncidentView, StatusDocument
-from reprise.controller.topology_view import policy_of, silent_operators, view_of
+from reprise.controller.topology_view import policy_of, silent_operators, view_of, with_promises
 from reprise.controller.zookeeper.observation import Observation, snapshot_of
 from reprise.scheduler.errors import SchedulerError
 from reprise.scheduler.incident import EventName
@@ -103,7 +103,7 @@ def simulate(
     """SimulationError when nothing runs, or a node is not there.  `operated`: an operator on Kubernetes decides."""
     topology = _view(resource, operated)
     policy = _policy(resource, seen)
-    now = document(expand(resource), seen)
+    now = document(with_promises(resource), seen)
     times = measured(now, _earlier(seen, resource))
     changes = [Change(0.0, lose=tuple(lose))] if lose else []
     changes += [Change(at, arrive=count) for at, count in arrivals]

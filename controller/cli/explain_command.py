@@ -32,6 +32,8 @@ def command(address: Address, words: tuple[str, ...], output: str) -> None:
     The time is a range that rests on what this topology has measured so far: the pace at which nodes came, and how long
     restoring and catching up took. It is unknown where one of these was never seen.
 
+    What is promised of its output when something fails, and which operators limit it, is as `reprise validate` has it.
+
     While all of it is at work: in how many seconds it would be back if a node were lost now, and what each of its partitions
     would have to read and to replay.
 
@@ -71,6 +73,8 @@ def explanation_page(found: Explanation) -> RenderableType:
         parts.append(_labelled("", f"({found.expected.basis})"))
     if found.capacity is not None:
         parts += [_labelled(*line) for line in _capacity(found.capacity)]
+    if found.promise is not None:
+        parts.append(_labelled("output", str(found.promise)))
     if found.missing:
         parts += [Text(), _missing(found)]
     if found.recovery is not None:

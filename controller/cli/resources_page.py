@@ -13,6 +13,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from reprise.controller.cli.render import plain_table
+from reprise.spark_jobs.topology.promise import Guarantee
 
 
 def resources_page(found: Mapping[str, Any], why: str) -> RenderableType:
@@ -89,7 +90,17 @@ def _pairs(status: Mapping[str, Any]) -> Text:
         f"   checkpoint {status.get('checkpoint', {}).get('position', '?')}",
         style="default",
     )
+    less = [one for one in status.get("outputs") or [] if one.get("guarantee") != Guarantee.PRECISE]
+    if less:
+        text.append("\noutputs    ", style="bold")
+        text.append(", ".join(_promise(one) for one in less), style="default")
     return text
+
+
+def _promise(output: Mapping[str, Any]) -> str:
+    said = output.get("guarantee") or "precise, perhaps by checkpoint"
+    by = f" (by {', '.join(output['limitedBy'])})" if output.get("limitedBy") else ""
+    return f"{output['operator']} {said}{by}"
 
 
 def _conditions(status: Mapping[str, Any]) -> Text:

@@ -21,6 +21,7 @@ from reprise.controller.status.partition_state import NodeState
 from reprise.controller.status.query_state import Status
 from reprise.controller.zookeeper.advance import FEW
 from reprise.spark_jobs.contract import LATE_ROWS
+from reprise.spark_jobs.topology.promise import Guarantee
 
 NODE_STYLES = {
     NodeState.READY: "green",
@@ -52,6 +53,7 @@ def status_page(
         head.append(_plan(document.plan, document.time))
     head += _standbys(document, wide)
     head += _backups(document, wide)
+    head += _promises(document, wide)
     head += _counters(document, wide)
     head += [_line("problem", text, "bold red") for text in document.problems[: None if wide else 2]]
     tail = _last(document, actions)
@@ -215,6 +217,19 @@ def _backups(document: StatusDocument, wide: bool) -> list[Text]:
     if wide and without:
         said += f"; from a checkpoint: {', '.join(without)}"
     return [_line("backups", said, "bold yellow" if without else "bold")]
+
+
+def _promises(document: StatusDocument, wide: bool) -> list[Text]:
+    """Outputs of which less is promised than `precise`, each with the reason; `wide`: all of them."""
+    found = [(o.name, o.promise) for o in document.graph.operators if o.promise is not None]
+    told = [(name, promise) for name, promise in found if wide or promise.guarantee is not Guarantee.PRECISE]
+    if not told:
+        return []
+    rest = len(found) - len(told)
+    others = f"; {rest} more precise" if rest else ""
+    gaps = any(promise.guarantee is Guarantee.GAP for _, promise in told)
+    said = ", ".join(f"{name} {promise}" for name, promise in told)
+    return [_line("outputs", said + others, "bold yellow" if gaps else "bold")]
 
 
 def _counters(document: StatusDocument, wide: bool) -> list[Text]:

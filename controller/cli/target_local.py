@@ -16,6 +16,7 @@ from reprise.controller.cli.live import action_text
 from reprise.controller.cli.zookeeper_session import zookeeper_session
 from reprise.controller.local.report.layout import is_running, read_record
 from reprise.controller.status import StatusDocument, document
+from reprise.controller.topology_view import with_promises
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.access import AUTH
 from reprise.controller.zookeeper.errors import NodeExistsError, NoNodeError
@@ -25,7 +26,7 @@ from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.observer import Observer
 from reprise.controller.zookeeper.process_records import encode_paused
 from reprise.scheduler.model import Leaving
-from reprise.spark_jobs.topology import StreamTopology, Topology, expand, from_json, load_topology
+from reprise.spark_jobs.topology import StreamTopology, Topology, from_json, load_topology
 
 CONNECT_S = 8.0
 LAST_ACTIONS = 4
@@ -49,7 +50,7 @@ class ZooKeeperTarget:
 
     def __enter__(self) -> ZooKeeperTarget:
         self._resource = self.load()
-        self._topology = expand(self._resource)
+        self._topology = with_promises(self._resource)
         self._observer = Observer(self.hosts, self.root, environment=self.access)
         try:
             self._observer.open(CONNECT_S)

@@ -47,8 +47,8 @@ def command(file: Path, sets: tuple[str, ...], batches: int | None) -> None:
     for line in renamed(resource):
         click.echo(f"note: {line}", err=True)
     click.echo(f"{file}: valid; {len(topology.partitions)} partitions, {len(topology.queries)} queries")
-    operators = {o.name: make_operator(o) for o in resource.operators}
-    for line in described(resource, guarantees(resource, operators)):
+    deterministic = {o.name: make_operator(o).kind.deterministic for o in resource.operators}
+    for line in described(resource, guarantees(resource, deterministic)):
         click.echo(line)
     if batches is not None:
         attempt(resource, topology, batches)

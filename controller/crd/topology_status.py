@@ -18,6 +18,7 @@ from reprise.controller.crd.base import (
     WaitingQuery,
     Written,
 )
+from reprise.spark_jobs.topology.promise import Guarantee
 
 
 class QueriesStatus(Written):
@@ -68,6 +69,21 @@ class UpstreamBackupStatus(Written):
     """Partitions of operators with `availability: upstream-backup`; the others would come from a checkpoint."""
 
 
+MAX_NAMED = 10
+"""Operators that are named for one output."""
+
+
+class OutputStatus(Written):
+    operator: Label
+    """The operator whose output it is."""
+    guarantee: Guarantee | None = None
+    """`precise`: each batch is as without a failure, and at once; `precise, by checkpoint`: it is shown with the checkpoint
+    that covers it; `gap`: batches may lack rows, and are marked then. Absent: it is open whether batches wait for a
+    checkpoint, as an operator with a class of its own does not say whether it is deterministic."""
+    limited_by: Annotated[list[Label], Field(max_length=MAX_NAMED)] = Field(default_factory=list)
+    """Operators at or upstream of it without which more would be promised; at most 10."""
+
+
 class CheckpointStatus(Written):
     position: Count
     """Batch of the newest complete global checkpoint; 0 is the initial state."""
@@ -106,6 +122,8 @@ class TopologyStatus(Written):
     """Standbys; absent where no operator is to have any."""
     upstream_backup: UpstreamBackupStatus | None = None
     """Upstream backups; absent where no operator is to have any."""
+    outputs: Annotated[list[OutputStatus], Field(max_length=MAX_LISTED)] = Field(default_factory=list)
+    """What is promised of outputs when something fails, the least first; at most 50."""
     checkpoint: CheckpointStatus | None = None
     """The newest global checkpoint."""
     position: Count = 0

@@ -33,6 +33,7 @@ from reprise.scheduler.incident import Incident
 from reprise.scheduler.missing import Missing
 from reprise.spark_jobs.topology import Topology
 from reprise.spark_jobs.topology.layout import by_operator, edges, place
+from reprise.spark_jobs.topology.promise import NO_PROMISE
 from reprise.spark_jobs.topology.resource import Mode
 
 
@@ -118,7 +119,13 @@ def _graph(topology: Topology) -> GraphView:
         box = boxes[name]
         standbys, label = name in topology.standbys, topology.standbys.get(name)
         ids = tuple(p.id for p in partitions)
-        operators.append(OperatorView(name, kind, ids, box.layer, box.y, standbys, label))
+        promise = topology.promises.get(name, NO_PROMISE)
+        operators.append(
+            OperatorView(
+                name, kind, ids, box.layer, box.y, standbys, label,
+                promise.guarantee, promise.limited_by, promise.because,
+            )
+        )  # fmt: skip
     found = [
         EdgeView(e.origin, e.target, e.label, e.feedback, e.grouping.mode is Mode.FORWARD)
         for e in edges(topology)

@@ -15,6 +15,7 @@ from enum import StrEnum
 
 from reprise.controller.status.partition_state import NodeState, PartitionState
 from reprise.controller.status.query_state import Status
+from reprise.spark_jobs.topology.promise import NO_PROMISE, Guarantee, Promise
 
 FORMAT = "reprise.dev/status/v2"
 
@@ -43,6 +44,18 @@ class OperatorView:
     """Whether its partitions are to have standbys."""
     failure_domain: str | None = None
     """The label of nodes that `standby.failureDomain` names."""
+    guarantee: Guarantee | None = None
+    """What is promised of its output; None where it has none, and where it cannot be told from here."""
+    limited_by: tuple[str, ...] = ()
+    """Operators at or upstream of it without which more would be promised."""
+    limited_because: str = ""
+    """In words why no more is promised, also where it cannot be told; empty where it is `precise` or has no output."""
+
+    @property
+    def promise(self) -> Promise | None:
+        """What is promised of its output; None where it has none, or a controller of an earlier version does not say."""
+        found = Promise(self.guarantee, self.limited_by)
+        return None if found == NO_PROMISE else found
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reprise.controller.status import document, plain, records
+from reprise.controller.topology_view import with_promises
 from reprise.controller.zookeeper.observation import Observation
-from reprise.spark_jobs.topology import StreamTopology, Topology, expand
+from reprise.spark_jobs.topology import StreamTopology, Topology
 
 FRESH_S = 0.5
 """A document is shown at least so long, although there is a newer observation."""
@@ -154,7 +155,7 @@ class Board:
         with self._lock:
             version, resource, seen, known = entry.version, entry.resource, entry.seen, entry.topology
         if known is None or known[0] is not resource:
-            known = entry.topology = resource, expand(resource)
+            known = entry.topology = resource, with_promises(resource)
         value = plain(document(known[1], seen))
         rendered, now = Rendered.of(value), self._clock()
         shown = max(FRESH_S, min(STALE_S, FRESH_TIMES * (now - began)))

@@ -21,6 +21,7 @@ from reprise.algorithms import UnionSet
 from reprise.algorithms.cpu import milli_cpu
 from reprise.spark_jobs.contract import Place
 from reprise.spark_jobs.topology.limits import Needs, within_limits
+from reprise.spark_jobs.topology.promise import Promise
 from reprise.spark_jobs.topology.resource import Grouping, Mode, OperatorSpec, SourceSpec, StreamTopology
 
 
@@ -96,6 +97,8 @@ class Topology:
     named."""
     objectives: Mapping[str, float] = field(default_factory=dict)
     """Partition -> the shortest objective of the queries that need it, seconds, of those that have one."""
+    promises: Mapping[str, Promise] = field(default_factory=dict)
+    """What is promised of the outputs of an operator; filled in by those who show it."""
 
     @property
     def order(self) -> tuple[str, ...]:

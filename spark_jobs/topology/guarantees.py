@@ -9,43 +9,43 @@ Invariant: which batches those are follows from what was skipped alone, so they 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from enum import StrEnum
 
 from reprise.spark_jobs.contract import Operator
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.sinks import Sink
 from reprise.spark_jobs.topology.graph import stage_order
+from reprise.spark_jobs.topology.promise import Guarantee, Promise
 from reprise.spark_jobs.topology.resource import StreamTopology
 
 MOST_BATCHES = 1_000_000
 """An output that depends on older input than that never counts as right again."""
 
 
-class Guarantee(StrEnum):
-    """What an output shows after failures."""
-
-    PRECISE = "precise"
-    """Each batch as without a failure, and at once."""
-    PRECISE_BY_CHECKPOINT = "precise, by checkpoint"
-    """Each batch once, and none that a replay could change: it is shown with the checkpoint that covers it."""
-    GAP = "gap"
-    """Batches may lack rows, and are marked then; all others are as without a failure."""
-
-
-def guarantees(resource: StreamTopology, operators: Mapping[str, Operator]) -> dict[str, Guarantee]:
-    """The guarantee of each operator that has an output; `operators`: an instance of each."""
-    found: dict[str, Guarantee] = {}
+def guarantees(resource: StreamTopology, deterministic: Mapping[str, bool | None]) -> dict[str, Promise]:
+    """What is promised of each operator that has an output.  `deterministic`: whether a replay of each operator gives the
+    same rows; None where that is not known."""
+    outputs = [spec.name for spec in resource.operators if spec.output is not None]
+    gaps: dict[str, list[str]] = {}
+    differ: dict[str, list[str]] = {}
+    silent: dict[str, list[str]] = {}
     for spec in resource.operators:
-        if spec.output is None:
-            continue
-        upstream = [s for s in resource.operators if spec.name in behind(resource, s.name)]
-        if any(s.forgetful for s in upstream):
-            found[spec.name] = Guarantee.GAP
-        elif not resource.arrival and all(operators[s.name].kind.deterministic for s in upstream):
-            found[spec.name] = Guarantee.PRECISE
+        said = deterministic[spec.name]
+        for found, limits in ((gaps, spec.forgetful), (differ, said is False), (silent, said is None)):
+            for name in behind(resource, spec.name) if limits else ():
+                found.setdefault(name, []).append(spec.name)
+    promised = {}
+    for name in outputs:
+        if name in gaps:
+            promised[name] = Promise(Guarantee.GAP, tuple(gaps[name]))
+        elif resource.arrival:
+            promised[name] = Promise(Guarantee.PRECISE_BY_CHECKPOINT)
+        elif name in differ:
+            promised[name] = Promise(Guarantee.PRECISE_BY_CHECKPOINT, tuple(differ[name]))
+        elif name in silent:
+            promised[name] = Promise(None, tuple(silent[name]))
         else:
-            found[spec.name] = Guarantee.PRECISE_BY_CHECKPOINT
-    return found
+            promised[name] = Promise(Guarantee.PRECISE)
+    return promised
 
 
 def behind(resource: StreamTopology, name: str) -> tuple[str, ...]:
@@ -161,7 +161,7 @@ def _last_dependent(operator: Operator, until: int) -> int:
     raise SpecError("oldest_needed", f"batch {until + MOST_BATCHES} still depends on batch {until}")
 
 
-def described(resource: StreamTopology, found: Mapping[str, Guarantee]) -> Iterator[str]:
+def described(resource: StreamTopology, found: Mapping[str, Promise]) -> Iterator[str]:
     """A line for each output operator, for people."""
     for spec in resource.operators:
         if spec.has_standby:
@@ -175,6 +175,5 @@ def described(resource: StreamTopology, found: Mapping[str, Guarantee]) -> Itera
                 f"operator {spec.name}: upstream-backup, a lost partition is fed again by what it reads; where two in a row "
                 "are lost, or what is kept did not fit, it comes from the checkpoint"
             )
-    for name, guarantee in found.items():
-        forgetful = [o.name for o in resource.operators if o.forgetful and name in behind(resource, o.name)]
-        yield f"output {name}: {guarantee}" + (f" (amnesia of {', '.join(forgetful)})" if forgetful else "")
+    for name, promise in found.items():
+        yield f"output {name}: {promise}"

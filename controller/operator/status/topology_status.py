@@ -6,13 +6,15 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from reprise.controller.crd.base import WaitingQuery
+from reprise.controller.crd.base import MAX_LISTED, WaitingQuery
 from reprise.controller.crd.conditions import ConditionReason, ConditionUpdate, Truth, merged
 from reprise.controller.crd.convert import cut, object_name, rfc3339, waiting_queries
 from reprise.controller.crd.topology_status import (
+    MAX_NAMED,
     CheckpointStatus,
     DriverStatus,
     NodesStatus,
+    OutputStatus,
     QueriesStatus,
     StandbysStatus,
     TopologyStatus,
@@ -23,9 +25,11 @@ from reprise.controller.operator.pods.verdict import State
 from reprise.controller.operator.status.topology_state import TopologyState
 from reprise.controller.plural import counted
 from reprise.controller.status.query_state import RunState, Status
+from reprise.controller.topology_view import promises_of
 from reprise.controller.zookeeper.advance import FEW, STILL_S
 from reprise.controller.zookeeper.observation import Observation
 from reprise.spark_jobs.topology import StreamTopology
+from reprise.spark_jobs.topology.promise import Guarantee
 
 
 def status_of(
@@ -49,6 +53,7 @@ def status_of(
         partitions=sum(stage.parallelism for stage in resource.stages),
         standbys=_standbys(resource, seen),
         upstream_backup=_upstream_backup(resource, seen),
+        outputs=outputs_status(resource),
         checkpoint=CheckpointStatus(
             position=progress.checkpoint if progress else 0,
             completed_at=None if now.completed_at is None else rfc3339(now.completed_at),
@@ -239,6 +244,20 @@ def _upstream_backup(resource: StreamTopology, seen: Observation) -> UpstreamBac
     wanted = sum(operator.parallelism for operator in resource.operators if operator.backed_upstream)
     ready = len(seen.progress.backed) if seen.progress else 0
     return UpstreamBackupStatus(ready=min(ready, wanted), wanted=wanted) if wanted else None
+
+
+_LEAST_FIRST = {Guarantee.GAP: 0, Guarantee.PRECISE_BY_CHECKPOINT: 1, None: 2, Guarantee.PRECISE: 3}
+
+
+def outputs_status(resource: StreamTopology) -> list[OutputStatus]:
+    """What is promised of outputs, the least first, as many as an object may list."""
+    found = sorted(promises_of(resource).items(), key=lambda one: _LEAST_FIRST[one[1].guarantee])
+    return [
+        OutputStatus(
+            operator=name, guarantee=promise.guarantee, limited_by=list(promise.limited_by[:MAX_NAMED])
+        )
+        for name, promise in found[:MAX_LISTED]
+    ]
 
 
 def _nodes(now: TopologyState) -> NodesStatus:

@@ -11,7 +11,7 @@ export function selection(doc, selected, select) {
   const query = doc.queries.items.find((entry) => entry.id === selected?.query);
   box.hidden = !partition && !query;
   const value = partition ?? query ?? null;
-  whenChanged(box, value, () => box.replaceChildren(...(partition ? ofPartition(partition, doc, select) : query ? ofQuery(query, select) : [])));
+  whenChanged(box, value, () => box.replaceChildren(...(partition ? ofPartition(partition, doc, select) : query ? ofQuery(query, doc, select) : [])));
 }
 
 function standbyOf(partition, doc) {
@@ -49,13 +49,22 @@ function ofPartition(partition, doc, select) {
   ].filter(Boolean);
 }
 
-function ofQuery(query, select) {
+// What is promised of an output, as the status document says it.
+function promiseOf(id, doc) {
+  const operator = doc.graph.operators.find((one) => one.partitions.includes(id));
+  if (!operator?.guarantee && !operator?.limited_because) return [];
+  const said = operator.guarantee ?? "precise, perhaps by checkpoint";
+  return [["output", operator.limited_because ? `${said} (${operator.limited_because})` : said]];
+}
+
+function ofQuery(query, doc, select) {
   return [
     head(`Query ${query.id}`, query.state, select),
     query.reason ? el("p", {}, query.reason) : null,
     facts([
       ["priority", query.priority],
       ["lag", count(query.lag, "batch")],
+      ...promiseOf(query.id, doc),
       ["needs", `${count(query.partitions, "partition")}, outlined in the graph`],
       ["missing", query.missing.length ? links(query.missing, "partition", select, query.missing_total) : "none"],
     ]),

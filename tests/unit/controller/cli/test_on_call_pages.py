@@ -22,6 +22,7 @@ from reprise.controller.cli.status_page import status_page
 from reprise.controller.status import StatusDocument, document
 from reprise.controller.status.model import NodeStartView, QueryView, StandbysView
 from reprise.controller.status.query_state import Status
+from reprise.spark_jobs.topology.promise import Guarantee, Promise
 from tests.support import oncall
 
 
@@ -72,6 +73,28 @@ def test_standbys_have_a_line_where_there_are_any(found: StatusDocument) -> None
     with_them = replace(found, standbys=StandbysView(5, 3, 1, 4, 0, 0, 0))
     (line,) = [x for x in shown(status_page(with_them, 24)) if x.startswith("standbys")]
     assert line.split(maxsplit=1)[1] == "1 of 5 wanted could go on now, 3 are placed"
+
+
+def promising(document: StatusDocument, **outputs: Promise) -> StatusDocument:
+    operators = tuple(
+        replace(o, guarantee=p.guarantee, limited_by=p.limited_by, limited_because=p.because)
+        if (p := outputs.get(o.name)) is not None
+        else o
+        for o in document.graph.operators
+    )
+    return replace(document, graph=replace(document.graph, operators=operators))
+
+
+def test_an_output_that_is_less_than_precise_has_a_line_with_who_limits_it(found: StatusDocument) -> None:
+    gap, precise = Promise(Guarantee.GAP, ("parse",)), Promise(Guarantee.PRECISE)
+    well, less = promising(found, count=precise), promising(found, count=gap)
+    assert not any(line.startswith("outputs") for line in shown(status_page(well, 24)))
+    (line,) = [x for x in shown(status_page(well, 24, wide=True)) if x.startswith("outputs")]
+    assert line.split(maxsplit=1)[1] == "count precise"
+    (line,) = [x for x in shown(status_page(less, 24)) if x.startswith("outputs")]
+    assert line.split(maxsplit=1)[1] == "count gap (amnesia of parse)"
+    assert "output       gap (amnesia of parse)" in shown(explanation_page(explain(less, "count.3")))
+    assert not any(x.startswith("output") for x in shown(explanation_page(explain(found, "count.3"))))
 
 
 def test_standbys_say_in_which_failure_domain_they_are(found: StatusDocument) -> None:

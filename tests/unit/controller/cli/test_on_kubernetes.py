@@ -100,6 +100,21 @@ def test_status_by_the_resources_says_what_they_know_and_what_not(bare: StubClus
     assert "from the resources alone: no Service with a controller's page was found" in result.output
 
 
+def test_outputs_that_are_less_than_precise_are_named_by_the_resources_too(tmp_path: Path) -> None:
+    found = _objects()
+    path = next(p for p in found if p.endswith("streamtopologies/oncall"))
+    found[path].setdefault("status", {})["outputs"] = [
+        {"operator": "count", "guarantee": "gap", "limitedBy": ["parse"]},
+        {"operator": "draws", "limitedBy": ["own"]},
+        {"operator": "sums", "guarantee": "precise", "limitedBy": []},
+    ]
+    with stub_cluster(found) as stub:
+        result = ask(stub, tmp_path, "status", "oncall")
+    (line,) = [x for x in result.output.splitlines() if x.startswith("outputs")]
+    said = line.split(maxsplit=1)[1]
+    assert said == "count gap (by parse), draws precise, perhaps by checkpoint (by own)"
+
+
 def test_plan_and_history_by_the_resources(bare: StubCluster, tmp_path: Path) -> None:
     plan = ask(bare, tmp_path, "plan", "oncall")
     assert plan.exit_code == 0, plan.output

@@ -25,6 +25,7 @@ from reprise.controller.status import (
 from reprise.controller.status.model import StandbysView
 from reprise.controller.status.partition_state import NodeState, PartitionState
 from reprise.controller.status.query_state import Status
+from reprise.controller.topology_view import with_promises
 from reprise.controller.zookeeper.errors import RecordError
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler import (
@@ -443,3 +444,19 @@ def test_it_is_said_who_could_be_fed_again_by_what_it_reads(topology: Topology) 
     progress = replace(WELL.progress, backed=frozenset({"count.0"}), unbacked=frozenset({"count.1"}))
     found = {p.id: p.backed for p in document(topology, replace(WELL, progress=progress)).partitions}
     assert (found["count.0"], found["count.1"], found["clean.0"]) == (True, False, None)
+
+
+def test_what_is_promised_of_each_output_is_in_the_graph_with_who_limits_it() -> None:
+    resource = load_text(TOPOLOGY, changes={"operators[count].deterministic": False})
+    found = {o.name: o for o in document(with_promises(resource), WELL).graph.operators}
+    outputs = {o.name for o in resource.operators if o.output is not None}
+    assert {name for name, o in found.items() if o.promise is not None} == outputs
+    count = found["count"]
+    assert (count.guarantee, count.limited_by) == ("precise, by checkpoint", ("count",))
+    assert count.limited_because == "not deterministic: count"
+    assert (
+        parse_document(plain(document(with_promises(resource), WELL))).graph
+        == document(with_promises(resource), WELL).graph
+    )
+    plainly = {o.name: o for o in document(with_promises(load_text(TOPOLOGY)), WELL).graph.operators}
+    assert (plainly["count"].guarantee, plainly["count"].limited_because) == ("precise", "")

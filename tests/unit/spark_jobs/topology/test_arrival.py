@@ -9,7 +9,8 @@ from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.state.revision import revision_of
 from reprise.spark_jobs.topology import StreamTopology, load_text, make_operator, override
 from reprise.spark_jobs.topology.check import check
-from reprise.spark_jobs.topology.guarantees import Guarantee, guarantees
+from reprise.spark_jobs.topology.guarantees import guarantees
+from reprise.spark_jobs.topology.promise import Guarantee
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 
 ARRIVAL = {"batch.order": "arrival"}
@@ -111,9 +112,9 @@ def test_what_follows_from_it(scope: str) -> None:
     assert aligned.batch_order == "aligned" and not aligned.arrival and arrival.arrival
     assert check(arrival) == check(aligned)
     assert view_of(aligned).deterministic and not view_of(arrival).deterministic
-    operators = {o.name: make_operator(o) for o in aligned.operators}
-    assert set(guarantees(aligned, operators).values()) == {Guarantee.PRECISE}
-    assert set(guarantees(arrival, operators).values()) == {Guarantee.PRECISE_BY_CHECKPOINT}
+    operators = {o.name: make_operator(o).kind.deterministic for o in aligned.operators}
+    assert {p.guarantee for p in guarantees(aligned, operators).values()} == {Guarantee.PRECISE}
+    assert {p.guarantee for p in guarantees(arrival, operators).values()} == {Guarantee.PRECISE_BY_CHECKPOINT}
 
 
 def test_a_revision_says_the_order_and_that_of_aligned_topologies_stays() -> None:

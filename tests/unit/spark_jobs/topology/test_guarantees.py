@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from reprise.controller.topology_view import promises_of, with_promises
 from reprise.spark_jobs.engine.local_lines import _changing
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.node.installing import replayable
@@ -20,7 +21,8 @@ from reprise.spark_jobs.topology import (
     make_operator,
 )
 from reprise.spark_jobs.topology.binding import unbound
-from reprise.spark_jobs.topology.guarantees import Guarantee, described, guarantees, last_marked
+from reprise.spark_jobs.topology.guarantees import described, guarantees, last_marked
+from reprise.spark_jobs.topology.promise import Guarantee, Promise
 from tests.support.topologies import document, operator, source
 
 LIBRARY = "reprise.spark_jobs.operators"
@@ -42,8 +44,12 @@ def required(*operators: dict[str, Any], **spec: Any) -> None:
         raise wrong
 
 
-def found(resource: StreamTopology) -> dict[str, Guarantee]:
-    return guarantees(resource, {o.name: make_operator(o) for o in resource.operators})
+def kinds(resource: StreamTopology) -> dict[str, bool | None]:
+    return {o.name: make_operator(o).kind.deterministic for o in resource.operators}
+
+
+def found(resource: StreamTopology) -> dict[str, Promise]:
+    return guarantees(resource, kinds(resource))
 
 
 def test_the_weakest_of_all_that_is_upstream_decides() -> None:
@@ -55,15 +61,54 @@ def test_the_weakest_of_all_that_is_upstream_decides() -> None:
         of("e", "d", output={}),
     )
     assert found(resource) == {
-        "b": Guarantee.GAP,
-        "c": Guarantee.PRECISE,
-        "d": Guarantee.PRECISE_BY_CHECKPOINT,
-        "e": Guarantee.PRECISE_BY_CHECKPOINT,
+        "b": Promise(Guarantee.GAP, ("a",)),
+        "c": Promise(Guarantee.PRECISE),
+        "d": Promise(Guarantee.PRECISE_BY_CHECKPOINT, ("d",)),
+        "e": Promise(Guarantee.PRECISE_BY_CHECKPOINT, ("d",)),
     }
-    assert list(described(resource, found(resource)))[:2] == [
+    assert list(described(resource, found(resource))) == [
         "output b: gap (amnesia of a)",
         "output c: precise",
+        "output d: precise, by checkpoint (not deterministic: d)",
+        "output e: precise, by checkpoint (not deterministic: d)",
     ]
+
+
+def test_what_is_not_known_is_no_promise_and_no_denial() -> None:
+    resource = made(of("a", "s"), of("b", "a", output={}), of("c", "s", output={}))
+    promised = guarantees(resource, {**kinds(resource), "a": None})
+    assert promised == {"b": Promise(None, ("a",)), "c": Promise(Guarantee.PRECISE)}
+    assert str(promised["b"]) == "precise, perhaps by checkpoint (no word whether they are deterministic: a)"
+    assert guarantees(resource, {**kinds(resource), "a": None, "b": False})["b"] == Promise(
+        Guarantee.PRECISE_BY_CHECKPOINT, ("b",)
+    ), "what is known to be less stands, whatever is not known"
+
+
+def test_those_who_import_no_code_say_as_much_as_the_resource_and_the_library() -> None:
+    own = "tests.support.coin:Toss"
+    resource = made(
+        of("a", "s", output={}),
+        operator("b", "s", output={}, **{"class": own}),
+        operator("c", "s", output={}, deterministic=True, **{"class": own}),
+        operator("d", "s", output={}, deterministic=False, **{"class": own}),
+    )
+    promised = promises_of(resource)
+    assert promised == {
+        "a": Promise(Guarantee.PRECISE),
+        "b": Promise(None, ("b",)),
+        "c": Promise(Guarantee.PRECISE),
+        "d": Promise(Guarantee.PRECISE_BY_CHECKPOINT, ("d",)),
+    }
+    assert with_promises(resource).promises == promised
+    silent = found(resource)
+    assert silent["b"] == Promise(Guarantee.PRECISE_BY_CHECKPOINT, ("b",)), "its class says so"
+    assert {n: p for n, p in silent.items() if n != "b"} == {n: p for n, p in promised.items() if n != "b"}
+
+
+def test_the_order_of_arrival_limits_all_outputs_alike() -> None:
+    promised = found(made(of("a", "s", output={}), batch={"interval": "1s", "order": "arrival"}))
+    assert promised == {"a": Promise(Guarantee.PRECISE_BY_CHECKPOINT)}
+    assert str(promised["a"]) == "precise, by checkpoint (batch.order: arrival)"
 
 
 @pytest.mark.parametrize(

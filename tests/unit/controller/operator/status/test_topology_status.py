@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from reprise.algorithms.failure import Failure
-from reprise.controller.crd.base import TopologyReference
+from reprise.controller.crd.base import MAX_LISTED, TopologyReference
 from reprise.controller.crd.topology_status import TopologyStatus
 from reprise.controller.kubernetes.events import Events
 from reprise.controller.operator.pods.verdict import State, Verdict
@@ -391,6 +391,25 @@ def test_standbys_are_counted_where_there_are_to_be_any() -> None:
     now = replace(situation(seen), resource=active)
     wanted = active.operator("count").parallelism
     assert status_of(now, {})[0]["standbys"] == {"ready": 1, "wanted": wanted}
+
+
+def test_outputs_say_what_is_promised_of_them_and_the_least_comes_first() -> None:
+    assert status_of(situation(STEADY), {})[0]["outputs"] == [
+        {"operator": o.name, "guarantee": "precise", "limitedBy": []} for o in RESOURCE.operators if o.output
+    ]
+    spec = RESOURCE.operator("count")
+    silent = replace(spec, name="own", class_path="nowhere:Nothing")
+    forgetful = replace(spec, name="last", availability="amnesia")
+    now = replace(
+        situation(STEADY), resource=replace(RESOURCE, operators=(*RESOURCE.operators, silent, forgetful))
+    )
+    found = status_of(now, {})[0]["outputs"]
+    assert found[0] == {"operator": "last", "guarantee": "gap", "limitedBy": ["last"]}
+    assert found[1] == {"operator": "own", "limitedBy": ["own"]}
+    assert {entry["guarantee"] for entry in found[2:]} == {"precise"}
+    many = tuple(replace(spec, name=f"o{k}") for k in range(MAX_LISTED + 9))
+    now = replace(now, resource=replace(RESOURCE, operators=(*RESOURCE.operators, *many)))
+    assert len(status_of(now, {})[0]["outputs"]) == MAX_LISTED
 
 
 def test_upstream_backups_are_counted_where_there_are_to_be_any() -> None:
