@@ -15,6 +15,7 @@ from rich.text import Text
 
 from reprise.controller.cli.queries_table import BY_NEED, STYLES, empty_table, rest_line, state_text
 from reprise.controller.cli.render import span
+from reprise.controller.plural import counted
 from reprise.controller.status import StatusDocument
 from reprise.controller.status.model import CalmPhase, IncidentView, PlanView, QueryView
 from reprise.controller.status.partition_state import NodeState
@@ -49,6 +50,7 @@ def status_page(
     if document.incident is not None:
         head.append(_incident(document.incident, document.time))
         head += _starts(document.incident, wide)
+        head += _gaps(document.incident)
     if document.plan is not None:
         head.append(_plan(document.plan, document.time))
     head += _standbys(document, wide)
@@ -162,6 +164,16 @@ def _starts(incident: IncidentView, wide: bool) -> list[Text]:
     shown = said if wide else said[:3]
     rest = [f"and {len(said) - len(shown)} more"] if len(said) > len(shown) else []
     return [_line("new nodes", ", ".join([*shown, *rest]))] if said else []
+
+
+def _gaps(incident: IncidentView) -> list[Text]:
+    """Outputs that lack rows, most batches first."""
+    if not incident.marked:
+        return []
+    widest = sorted(incident.marked.items(), key=lambda one: (one[1][0] - one[1][1], one[0]))
+    batches = counted(sum(last - first + 1 for first, last in incident.marked.values()), "batch", "batches")
+    named = ", ".join(f"{query} {first} to {last}" for query, (first, last) in widest)
+    return [_line("gaps", Text(f"{batches} may lack rows, and are marked: {named}", style="yellow"))]
 
 
 def _plan(plan: PlanView, now: float) -> Text:

@@ -57,6 +57,8 @@ def incident_view(
         events=tuple(EventView(*entry) for entry in entries([incident], plans)),
         recovery=back.summary(incident, seen.time),
         starts=tuple(_start_view(node, start) for node, start in eldest_first(incident.starts)),
+        skipped=dict(incident.skipped),
+        marked=dict(incident.marked),
     )
 
 

@@ -351,6 +351,10 @@ class IncidentView:
     """How many queries are back, in which time, and what of the others is known; one sentence."""
     starts: tuple[NodeStartView, ...] = ()
     """Of nodes that have come since it was opened; those that began first, first."""
+    skipped: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Partitions that began anew: first and last batch that what reads them did without their rows."""
+    marked: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Queries with a gap for that reason: first and last batch that may lack rows, each of them marked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,10 @@ MESSAGE_BYTES = 1_000_000
 """librdkafka's default of `message.max.bytes`."""
 OVERHEAD = 512
 """What librdkafka counts beside key and value, at most."""
+GAP = ("reprise-gap", "rows may be missing")
+"""Header of what is written of a batch that may lack rows, and of its message on the topic of gaps."""
+MARK_S = 0.2
+"""So long a batch waits for its mark before the host turns to other partitions; brokers at rest answer earlier."""
 LONGEST_PAUSE_S = 5.0
 ALARM_S = 5.0
 """After so long without an answer from the brokers it is worth a report."""
@@ -44,6 +48,8 @@ ALARM_S = 5.0
 
 class KafkaSink(Sink):
     """Writes to one topic; parameters in docs/kafka.md."""
+
+    needs_to_mark = "`gaps`, the name of a topic, and `mode: append`"
 
     def __init__(
         self,
@@ -58,6 +64,7 @@ class KafkaSink(Sink):
         headers: bool = False,
         on_too_large: str = "fail",
         dead_letters: str | None = None,
+        gaps: str | None = None,
         on_marker_lost: str = "fail",
         prefix: str = "reprise.",
         buffer: str | int = "16Mi",
@@ -84,6 +91,8 @@ class KafkaSink(Sink):
                 "dead_letters", "names the topic for `on_too_large: dead-letter`; give both or none"
             )
         self.dead_letters = dead_letters
+        self.gaps = _gaps_of(gaps, topic, self.upsert)
+        self.marks = self.gaps is not None
         self.go_on = choice(on_marker_lost, "on_marker_lost", ("fail", "continue")) == "continue"
         self.prefix = prefix
         self.settings = parse_settings(config, "config", PRODUCER_OWN, transactions.DEFAULTS, producer=True)
@@ -96,6 +105,10 @@ class KafkaSink(Sink):
         self._waiting: deque[tuple[int, pa.Table | None]] = deque()
         self._taken = 0
         """The last batch that was accepted; it is not accepted a second time, whoever asks."""
+        self._marking: set[int] = set()
+        """Batches that are to be marked."""
+        self._gaps: set[int] = set()
+        """Those that are, and were not written here yet: no replay of them is compared."""
         self._bytes = 0
         self._shown: list[tuple[int, float]] = []
         self._since = time.monotonic()
@@ -118,6 +131,7 @@ class KafkaSink(Sink):
             name=f"{self.prefix}{opening.topology}.{opening.place.operator}.{opening.place.index}",
             topic=self.topic,
             letters=self.dead_letters,
+            gaps=self.gaps,
             owner=opening.owner,
             position=opening.position,
             go_on_without_marker=self.go_on,
@@ -134,6 +148,7 @@ class KafkaSink(Sink):
                 self._shown.append((batch, time.time()))
                 self._marked = not self._session.stale
                 self._taken = batch
+                self._gaps.discard(batch)
                 return
             size = 0 if table is None else table.nbytes
             if self._waiting and self._bytes + size > self.buffer:
@@ -141,20 +156,44 @@ class KafkaSink(Sink):
             self._waiting.append((batch, table))
             self._taken = batch
             self._bytes += size
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._write_forever, daemon=True)
-                self._thread.start()
-            self._state.notify_all()
+            self._wake()
+
+    def mark(self, batch: int) -> None:
+        """A message on the topic of gaps, which is committed before the batch may be written; NotYetError until it is."""
+        with self._state:
+            self._raise_end()
+            if batch in self._gaps:
+                return
+            self._marking.add(batch)
+            self._wake()
+            self._state.wait_for(lambda: batch in self._gaps or self._end or self._trouble, MARK_S)
+            self._raise_end()
+            if batch not in self._gaps:
+                raise (
+                    SinkError(self._trouble)
+                    if self._trouble
+                    else NotYetError("the brokers have not taken the mark of a gap yet")
+                )
+
+    def _wake(self) -> None:
+        """The thread has something to do."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._write_forever, daemon=True)
+            self._thread.start()
+        self._state.notify_all()
 
     def settle(self, patience_s: float) -> str | None:
         with self._state:
-            self._state.wait_for(lambda: not self._waiting or self._end or self._trouble, patience_s)
+            self._state.wait_for(
+                lambda: not (self._waiting or self._marking) or self._end or self._trouble, patience_s
+            )
             self._raise_end()
-            if not self._waiting:
+            if not (self._waiting or self._marking):
                 return None
             waited = time.monotonic() - self._since
             if self._trouble is None and waited > ALARM_S:
-                return f"brokers {self.brokers} have not taken batch {self._waiting[0][0]} for {waited:.0f} s"
+                first = min([*self._marking, *(batch for batch, _ in self._waiting)])
+                return f"brokers {self.brokers} have not taken batch {first} for {waited:.0f} s"
             return self._trouble
 
     def shown(self) -> list[tuple[int, float]]:
@@ -179,13 +218,16 @@ class KafkaSink(Sink):
             with self._state:
                 if pause:
                     self._state.wait_for(lambda: self._closed, pause)
-                self._state.wait_for(lambda: self._closed or self._waiting)
+                self._state.wait_for(lambda: self._closed or self._waiting or self._marking)
                 if self._closed:
                     break
-                taken = list(self._waiting)
+                taken, marking = list(self._waiting), sorted(self._marking)
                 self._since = time.monotonic()
             try:
-                self._write(taken)
+                if taken:
+                    self._write(taken)
+                if marking:
+                    self._mark(marking)
                 pause = 0.0
             except SinkError as error:
                 pause = min(max(2 * pause, 0.2), LONGEST_PAUSE_S)
@@ -195,7 +237,8 @@ class KafkaSink(Sink):
                 break
             except (Exception, PanicException) as error:  # a fault in here
                 place = self._place
-                self._set(end=StepError(place.operator, place.partition, taken[0][0], error))
+                first = min([*marking, *(batch for batch, _ in taken)])
+                self._set(end=StepError(place.operator, place.partition, first, error))
                 break
         self._session.drop()
 
@@ -204,12 +247,22 @@ class KafkaSink(Sink):
             self._trouble, self._end = trouble, end
             self._state.notify_all()
 
+    def _mark(self, batches: Sequence[int]) -> None:
+        """All of them in one transaction."""
+        self._session.open()
+        self._session.mark(batches, lambda batch: [*self._about(batch), GAP])
+        with self._state:
+            self._gaps.update(batches)
+            self._marking.difference_update(batches)
+            self._trouble = None
+            self._state.notify_all()
+
     def _write(self, taken: Sequence[tuple[int, pa.Table | None]]) -> None:
         """One transaction with all batches that are not there yet."""
         marker = self._session.open()
         encoded = [self._encode_or_name(batch, table) for batch, table in taken]
         for written in encoded:
-            if marker.differs(written):
+            if written.batch not in self._gaps and marker.differs(written):
                 raise _DifferentError(
                     f"batch {written.batch} was written before with other rows: an operator upstream is not deterministic "
                     "(declare `deterministic: false`)"
@@ -223,6 +276,7 @@ class KafkaSink(Sink):
                 self._waiting.popleft()
                 self._bytes -= 0 if table is None else table.nbytes
                 self._shown.append((batch, now))
+                self._gaps.discard(batch)
             self.visible = taken[-1][0]
             self._marked, self._trouble = True, None
             self._state.notify_all()
@@ -249,9 +303,13 @@ class KafkaSink(Sink):
         )
         if self.upsert:
             messages = upserts(messages, deleted)
-        about: Headers = [("reprise-partition", self._place.partition), ("reprise-batch", str(batch))]
+        marked = batch in self._gaps
+        about: Headers = [*self._about(batch), *([GAP] if marked else [])]
         kept, letters = self._sort_out(batch, messages, about)
-        return Written(batch, kept, about if self.headers else (), letters)
+        return Written(batch, kept, about if self.headers or marked else (), letters)
+
+    def _about(self, batch: int) -> Headers:
+        return [("reprise-partition", self._place.partition), ("reprise-batch", str(batch))]
 
     def _sort_out(
         self, batch: int, messages: Keyed, about: Headers
@@ -267,6 +325,18 @@ class KafkaSink(Sink):
         head: Headers = [*about, ("reprise-reason", why), ("reprise-bytes", str(size))]
         letters = [(key or b"", (value or b"")[:1000], head) for key, value in large]
         return [m for m in messages if m not in large], letters
+
+
+def _gaps_of(gaps: str | None, topic: str, upsert: bool) -> str | None:
+    """The topic for marks of gaps."""
+    if gaps is None:
+        return None
+    if not isinstance(gaps, str) or not gaps or gaps == topic:
+        raise SpecError("gaps", f"expected the name of another topic, found {gaps!r}")
+    if upsert:
+        reason = "a key whose row is missing keeps its row of before, which no mark of a batch would tell"
+        raise SpecError("gaps", f"is not for mode upsert: {reason}")
+    return gaps
 
 
 class _DifferentError(DataPlaneError):

@@ -20,7 +20,7 @@ import hashlib
 import json
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -125,10 +125,10 @@ class Session:
 
     def __init__(
         self, brokers: str, settings: Settings, *, name: str, topic: str, letters: str | None,
-        owner: Owner, position: int, go_on_without_marker: bool, compacted: bool,
+        gaps: str | None, owner: Owner, position: int, go_on_without_marker: bool, compacted: bool,
     ) -> None:  # fmt: skip
         self._brokers, self._settings = brokers, settings
-        self._name, self._topic, self._letters = name, topic, letters
+        self._name, self._topic, self._letters, self._gaps = name, topic, letters, gaps
         self._owner, self._position = owner, position
         self._go_on, self._compacted = go_on_without_marker, compacted
         self._producer: Producer | None = None
@@ -171,10 +171,17 @@ class Session:
         admin = AdminClient(shared(self._settings.resolve(self._brokers)) | {"error_cb": self._heard})
         try:
             topic = admin.list_topics(self._topic, timeout=TIMEOUT_S).topics[self._topic]
+            gaps = (
+                admin.list_topics(self._gaps, timeout=TIMEOUT_S).topics[self._gaps] if self._gaps else topic
+            )
         finally:
             admin.poll(0)  # lets the client say what it has heard
         if topic.error is not None:
             raise KafkaException(topic.error)
+        if gaps.error is not None:  # now, and not at three in the morning
+            raise SinkError(
+                f"topic {self._gaps}, for marks of gaps: {self._settings.clean(gaps.error.str())}"
+            )
         self._partitions = len(topic.partitions)
         if self._compacted:
             resource = ConfigResource(ResourceType.TOPIC, self._topic)
@@ -236,13 +243,10 @@ class Session:
 
         SinkError: it is not known to be there, try again after `open`; TooLargeError: it never will be.
         """
-        if self._producer is None or self.marker is None:
-            raise SinkError("the session is not open")
-        producer = self._producer
-        self._failed.clear()
-        digests = {**self.marker.digests, **{w.batch: w.digest for w in batches}}
-        last = batches[-1].batch if batches else self.marker.batch
-        marker = replace(self.marker, batch=last, digests=dict(sorted(digests.items())[-DIGESTS:]))
+        producer, before = self._opened()
+        digests = {**before.digests, **{w.batch: w.digest for w in batches}}
+        last = batches[-1].batch if batches else before.batch
+        marker = replace(before, batch=last, digests=dict(sorted(digests.items())[-DIGESTS:]))
         try:
             producer.begin_transaction()
             for written in batches:
@@ -251,6 +255,31 @@ class Session:
             self.marker = marker
         except (KafkaException, BufferError) as error:
             self._give_up(producer, error)
+
+    def mark(self, batches: Sequence[int], about: Callable[[int], Headers]) -> None:
+        """A message for each of these batches on the topic of gaps, in a transaction with the marker as it is: whoever is no
+        owner any more marks nothing.  The key is the same each time, so that one which is sent again is recognised.
+        Raises what `write` raises."""
+        producer, marker = self._opened()
+        assert self._gaps is not None
+        try:
+            producer.begin_transaction()
+            for batch in batches:
+                headers = list(about(batch))
+                value = json.dumps({"topic": self._topic, "name": self._name, "batch": batch}).encode()
+                self._send(producer, self._gaps, value, f"{self._name}/{batch}".encode(), headers)
+            self._finish(producer, marker)
+        except (KafkaException, BufferError) as error:
+            try:
+                self._give_up(producer, error)
+            except SinkError as said:
+                raise SinkError(f"marks of gaps, to topic {self._gaps}: {said}") from error
+
+    def _opened(self) -> tuple[Producer, Marker]:
+        if self._producer is None or self.marker is None:
+            raise SinkError("the session is not open")
+        self._failed.clear()
+        return self._producer, self.marker
 
     def _produce(self, producer: Producer, written: Written) -> None:
         own = int(self._name.rpartition(".")[2]) % self._partitions

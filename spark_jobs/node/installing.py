@@ -23,10 +23,11 @@ from reprise.spark_jobs.node.partition_log import EventualCheckpoint
 from reprise.spark_jobs.node.passive import PassiveStandby
 from reprise.spark_jobs.node.restoring import Prepared
 from reprise.spark_jobs.node.runtime import OperatorRuntime, Runtime, SourceRuntime
+from reprise.spark_jobs.node.settling import leave_out
 from reprise.spark_jobs.node.standbys import KeptOutput, promoted
 from reprise.spark_jobs.node.state_tables import STAGED, first_staged
 from reprise.spark_jobs.node.upstream_backup import begin_again
-from reprise.spark_jobs.sinks import Opening, Owner, Sink, said_by_sink
+from reprise.spark_jobs.sinks import Opening, Owner, Sink
 from reprise.spark_jobs.sinks.url import file_sink
 from reprise.spark_jobs.state.checkpoints import CheckpointStore, said_by_store
 from reprise.spark_jobs.state.local_copies import LocalCopies
@@ -211,12 +212,15 @@ class Preparing:
         owner = Owner.of(self.command.stream, self.installation)
         try:
             sink.open(Opening(f"{self.resource.namespace}.{self.resource.name}", place, owner, shown))
-            with said_by_sink():
-                for batch in range(shown + 1, position + 1) if self.install.shown is not None else ():
-                    sink.mark(batch)  # nobody makes it, and what was shown of it meanwhile stays
-                    sink.write(batch, None)
-        except OSError as error:
-            raise SinkError(str(error)) from error
+            if (
+                self.install.shown is not None
+            ):  # nobody makes these, and what was shown of them meanwhile stays
+                leave_out(sink, range(shown + 1, position + 1))
+        except BaseException as error:
+            sink.close()
+            if isinstance(error, OSError):
+                raise SinkError(str(error)) from error
+            raise
         return sink
 
 

@@ -2,12 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from reprise.algorithms.failure import FailureKind
-from reprise.spark_jobs.errors import DataPlaneError, EncodeError, FencedError, LostOutputError, StepError
+from reprise.spark_jobs.errors import (
+    DataPlaneError,
+    EncodeError,
+    FencedError,
+    LostOutputError,
+    NotYetError,
+    SinkError,
+    StepError,
+)
 from reprise.spark_jobs.node.runtime import OperatorRuntime
-from reprise.spark_jobs.sinks import Sink
+from reprise.spark_jobs.sinks import Sink, said_by_sink
+
+MARKING_TRIES = 20
+"""So often an installation waits a second for marks, on a thread of its own, before it begins anew."""
+
+
+def leave_out(sink: Sink, batches: Collection[int]) -> None:
+    """Mark batches of which nothing will be made, and let the sink go by them without rows; may wait for brokers.  Raises
+    what `Sink.mark` raises, NotYetError when they have not answered for long."""
+    with said_by_sink():
+        waiting = list(batches)
+        for _ in range(
+            MARKING_TRIES
+        ):  # all are asked for before one is waited for: a sink may take them together
+            waiting = [batch for batch in waiting if not _is_marked(sink, batch)]
+            if not waiting:
+                break
+            if (trouble := sink.settle(1.0)) is not None:
+                raise SinkError(trouble)
+        else:
+            raise NotYetError(f"batches {waiting[0]} to {waiting[-1]} are not marked yet")
+        for batch in batches:
+            sink.write(batch, None)
+
+
+def _is_marked(sink: Sink, batch: int) -> bool:
+    try:
+        sink.mark(batch)
+    except NotYetError:
+        return False
+    return True
+
 
 _KINDS: Mapping[type[DataPlaneError], FailureKind] = {
     StepError: FailureKind.POISON,

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import polars as pl
 import pyarrow as pa
@@ -60,9 +59,12 @@ class Sink(ABC):
     checkpoint covers a batch that is not.  A batch that was visible before (a replay) is recognised and left as it is.
     """
 
-    marks: ClassVar[bool] = False
+    marks: bool = False
     """Whether it can say of a batch that rows may be missing; where not, nothing upstream of it may have `availability:
     amnesia`."""
+
+    needs_to_mark: str = ""
+    """What it lacks to do so, for people, where that can be given: "`gaps`, the name of a topic"."""
 
     visible: int = 0
     """The last batch such that it and all before it are visible, or will be found to be."""

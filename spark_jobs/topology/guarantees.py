@@ -89,9 +89,10 @@ def require_gaps_that_end(
                 )
             sink = sinks.get(name)
             if sink is not None and not sink.marks:
+                lacks = f": it needs {sink.needs_to_mark}" if sink.needs_to_mark else ""
                 raise SpecError(
                     field,
-                    f"'amnesia' needs outputs that mark batches: the sink {type(sink).__name__} of {name!r} does not",
+                    f"'amnesia' needs outputs that mark batches: the sink {type(sink).__name__} of {name!r} does not{lacks}",
                 )
 
 

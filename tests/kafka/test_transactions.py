@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reprise.spark_jobs.contract import Place
-from reprise.spark_jobs.errors import FencedError, SinkError, StepError
+from reprise.spark_jobs.errors import FencedError, NotYetError, SinkError, StepError
 from reprise.spark_jobs.kafka import KafkaSink, transactions
 from reprise.spark_jobs.kafka.transactions import Session
 from reprise.spark_jobs.sinks import Opening, Owner
@@ -320,3 +320,50 @@ def test_what_waits_is_bounded(broker: Broker) -> None:
     with pytest.raises(SinkError, match="nobody-made-this-either"):
         sink.write(2, pipes.table(pipes.rows(100)))
     sink.close()
+
+
+def marked(sink: KafkaSink, batch: int) -> None:
+    """Until it is, as a host asks."""
+
+    def over() -> bool:
+        try:
+            sink.mark(batch)
+        except (NotYetError, SinkError):
+            return False
+        return True
+
+    wait_for(over, PATIENCE_S)
+
+
+def headers_of(broker: Broker, topic: str) -> list[dict[str, str]]:
+    return [{k: v.decode() for k, v in m.headers() or []} for m in broker.messages(topic)]
+
+
+def test_a_batch_that_may_lack_rows_is_marked_whatever_step_its_writer_stops_at(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, gaps = broker.topic("lacking"), broker.topic("gaps")
+    first = opened(broker, topic, 1, gaps=gaps)
+    write(first, 1)
+    with monkeypatch.context() as patch:
+        _prepared(patch)
+        with pytest.raises(StepError, match="Crash"):
+            marked(first, 2)
+    assert headers_of(broker, gaps) == [], "it was not committed"
+    second = opened(broker, topic, 2, gaps=gaps)
+    for batch in (2, 3):
+        marked(second, batch)
+    write(second, 2)
+    second.write(3, None)
+    write(second, 4)
+    about = {"reprise-partition": "out.0", "reprise-gap": "rows may be missing"}
+    assert headers_of(broker, gaps) == [{**about, "reprise-batch": str(b)} for b in (2, 3)]
+    assert headers_of(broker, topic) == [*[{}] * 3, *[{**about, "reprise-batch": "2"}] * 3, *[{}] * 3]
+    assert ids(broker, topic) == expected(1, 2, 4)
+    third = opened(broker, topic, 3, gaps=gaps)
+    marked(third, 2)
+    third.write(2, pipes.table(pipes.rows(1, first=900)))
+    shown(third, 2)
+    assert ids(broker, topic) == expected(1, 2, 4), "what is there of a marked batch stays"
+    second.close()
+    third.close()

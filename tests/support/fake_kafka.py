@@ -7,11 +7,13 @@ What a call does when it fails is chosen by the test (`Broker.faults`): the sink
 
 from __future__ import annotations
 
+import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
@@ -26,6 +28,7 @@ class Transaction:
     """What one producer has sent since `begin_transaction`."""
 
     messages: list[tuple[str, int, bytes | None, bytes | None]] = field(default_factory=list)
+    headers: list[dict[str, Any]] = field(default_factory=list)
     offset: tuple[str, TopicPartition] | None = None
     prepared: bool = False
 
@@ -36,6 +39,8 @@ class Broker:
 
     messages: list[tuple[str, int, bytes | None, bytes | None]] = field(default_factory=list)
     """Committed ones: topic, partition, key, value."""
+    headers: list[dict[str, Any]] = field(default_factory=list)
+    """Of each of them."""
     committed: dict[str, tuple[int, str]] = field(default_factory=dict)
     epochs: dict[str, int] = field(default_factory=dict)
     under_way: dict[str, Transaction] = field(default_factory=dict)
@@ -43,6 +48,10 @@ class Broker:
     partitions: int = 4
     policy: str = "compact,delete"
     topic_error: KafkaError | None = None
+    missing: set[str] = field(default_factory=set)
+    """Topics that are not there."""
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    """The cluster answers one call after the other, though sinks have threads of their own and zombies live on."""
     asked: list[Mapping[str, Any]] = field(default_factory=list)
     """Settings of each consumer that was made."""
 
@@ -54,6 +63,7 @@ class Broker:
         done = self.under_way.pop(name, None)
         if done is not None:
             self.messages += done.messages
+            self.headers += done.headers
             if done.offset is not None:
                 group, at = done.offset
                 self.committed[group] = (at.offset, at.metadata)
@@ -65,6 +75,20 @@ class Broker:
         monkeypatch.setattr(module, "AdminClient", lambda settings: Admin(self))
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def one_by_one(call: F) -> F:
+    """A call that the cluster answers before it answers another one."""
+
+    @wraps(call)
+    def answered(self: Any, *arguments: Any, **named: Any) -> Any:
+        with self._broker.lock:
+            return call(self, *arguments, **named)
+
+    return answered  # type: ignore[return-value]
+
+
 class Producer:
     """A transactional producer."""
 
@@ -72,6 +96,7 @@ class Producer:
         self._broker, self._name = broker, settings["transactional.id"]
         self._epoch = -1
 
+    @one_by_one
     def init_transactions(self, _timeout: float) -> None:
         fault = self._broker.fault()
         if fault == "unheard":
@@ -90,11 +115,13 @@ class Producer:
         if self._broker.epochs.get(self._name) != self._epoch:
             raise trouble(KafkaError._FENCED)
 
+    @one_by_one
     def begin_transaction(self) -> None:
         if self._name in self._broker.under_way and self._broker.epochs[self._name] == self._epoch:
             raise trouble(KafkaError._STATE)
         self._local = Transaction()
 
+    @one_by_one
     def produce(
         self,
         topic: str,
@@ -112,7 +139,9 @@ class Producer:
         if fault:
             raise trouble()
         self._local.messages.append((topic, partition, key, value))
+        self._local.headers.append(dict(headers or ()))
 
+    @one_by_one
     def send_offsets_to_transaction(
         self, offsets: Sequence[TopicPartition], group: Any, _timeout: float
     ) -> None:
@@ -126,6 +155,7 @@ class Producer:
         if fault:
             raise trouble()
 
+    @one_by_one
     def commit_transaction(self, _timeout: float) -> None:
         fault = self._broker.fault()
         if fault == "unheard":
@@ -155,6 +185,7 @@ class Consumer:
         assert settings["isolation.level"] in ("read_committed", "read_uncommitted")
         assert settings["enable.auto.commit"] is False
 
+    @one_by_one
     def committed(self, asked: Sequence[TopicPartition], timeout: float) -> list[TopicPartition]:
         (at,) = asked
         assert at.partition == 0
@@ -182,7 +213,10 @@ class Admin:
     def list_topics(self, topic: str, timeout: float) -> Any:
         if self._broker.fault():
             raise trouble()
-        found = SimpleNamespace(error=self._broker.topic_error, partitions=range(self._broker.partitions))
+        error = self._broker.topic_error
+        if topic in self._broker.missing:
+            error = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, "made up by the test")
+        found = SimpleNamespace(error=error, partitions=range(self._broker.partitions))
         return SimpleNamespace(topics={topic: found})
 
     def describe_configs(self, resources: Sequence[Any]) -> dict[Any, Any]:

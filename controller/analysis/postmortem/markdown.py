@@ -20,6 +20,7 @@ def markdown(story: Story, otherwise: Counterfactuals | None, plots: Sequence[st
         *_head(story),
         *[f"![{name.rpartition('.')[0]}]({name})\n" for name in plots],
         *_downtime(story),
+        *_gaps(story),
         *_timeline(story),
         *_starts(story),
         *_plans(story),
@@ -83,6 +84,30 @@ def _downtime(story: Story) -> list[str]:
         " which a query was back before a relapse. `at least`: it had not been seen back when the record ends.\n"
     )
     return ["## Downtime by query\n", text, _table(names, rows)]
+
+
+def _gaps(story: Story) -> list[str]:
+    """Nothing where nothing was skipped."""
+    incident = story.incident
+    if not (incident.skipped or incident.marked):
+        return []
+    skipped = [(f"`{p}`", str(first), str(last)) for p, (first, last) in sorted(incident.skipped.items())]
+    marked = [
+        (f"`{q}`", str(story.priorities.get(q, 1)), str(first), str(last), str(last - first + 1))
+        for q, (first, last) in sorted(incident.marked.items())
+    ]
+    batches = counted(sum(last - first + 1 for first, last in incident.marked.values()), "batch", "batches")
+    text = (
+        f"{batches} of {counted(len(marked), 'query', 'queries')} may lack rows, and each of them is marked where it is"
+        " shown; all others are as without a failure. Nothing brings these rows back. These partitions began anew, and what"
+        " reads them did without their rows:\n"
+    )
+    return [
+        "## Gaps\n",
+        text,
+        _table(("partition", "without its rows from batch", "to"), skipped),
+        _table(("query", "priority", "marked from batch", "to", "batches"), marked),
+    ]
 
 
 def _timeline(story: Story) -> list[str]:

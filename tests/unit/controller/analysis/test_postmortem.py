@@ -191,3 +191,16 @@ def test_a_folder_that_cannot_be_written(story: Story, tmp_path: Path) -> None:
 def test_only_the_plans_of_the_incident_count(story: Story) -> None:
     other: Incident = replace(story.incident, id="inc-999999")
     assert make_story(oncall.TOPOLOGY, other, story.plans, 1.0).plans == ()
+
+
+def test_what_was_skipped_is_told_with_what_is_marked_for_it(story: Story) -> None:
+    assert "## Gaps" not in markdown(story, None, [])
+    gap = replace(
+        story.incident, skipped={"count.1": (31, 40)}, marked={"count.1": (31, 40), "count.3": (33, 33)}
+    )
+    page = markdown(replace(story, incident=gap), None, [])
+    told = page[page.index("## Gaps") : page.index("## Time line")]
+    assert "11 batches of 2 queries may lack rows, and each of them is marked" in told
+    assert "| `count.1` | 31 | 40 |" in told
+    assert "| `count.1` | 2 | 31 | 40 | 10 |" in told
+    assert "| `count.3` | 4 | 33 | 33 | 1 |" in told

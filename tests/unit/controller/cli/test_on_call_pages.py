@@ -97,6 +97,15 @@ def test_an_output_that_is_less_than_precise_has_a_line_with_who_limits_it(found
     assert not any(x.startswith("output") for x in shown(explanation_page(explain(found, "count.3"))))
 
 
+def test_what_lacks_rows_in_the_open_incident_has_a_line(found: StatusDocument) -> None:
+    assert found.incident is not None
+    assert not any(line.startswith("gaps") for line in shown(status_page(found, 24)))
+    gap = replace(found, incident=replace(found.incident, marked={"count.1": (31, 33), "count.0": (30, 40)}))
+    (line,) = [x for x in shown(status_page(gap, 24), width=120) if x.startswith("gaps")]
+    said = "14 batches may lack rows, and are marked: count.0 30 to 40, count.1 31 to 33"
+    assert line.split(maxsplit=1)[1] == said
+
+
 def test_standbys_say_in_which_failure_domain_they_are(found: StatusDocument) -> None:
     """All that are to be are named, also those that are not there."""
     operator = next(o for o in found.graph.operators if len(o.partitions) > 1)

@@ -460,3 +460,12 @@ def test_what_is_promised_of_each_output_is_in_the_graph_with_who_limits_it() ->
     )
     plainly = {o.name: o for o in document(with_promises(load_text(TOPOLOGY)), WELL).graph.operators}
     assert (plainly["count"].guarantee, plainly["count"].limited_because) == ("precise", "")
+
+
+def test_what_an_incident_has_skipped_is_in_the_document(topology: Topology) -> None:
+    assert BURST.incident is not None
+    gap = replace(BURST.incident, skipped={"count.0": (3, 9)}, marked={"count.0": (3, 12)})
+    found = document(topology, replace(BURST, incident=gap)).incident
+    assert found is not None
+    assert (found.skipped, found.marked) == ({"count.0": (3, 9)}, {"count.0": (3, 12)})
+    assert parse_document(plain(document(topology, replace(BURST, incident=gap)))).incident == found

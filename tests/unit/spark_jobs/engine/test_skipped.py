@@ -28,7 +28,7 @@ MARK = ".gap.mark"
 class Moody(Sink):
     """Takes everything in memory; the first `refused` marks fail in a way of its client library."""
 
-    marks: ClassVar[bool] = True
+    marks = True
     refused: ClassVar[int] = 0
     taken: ClassVar[dict[int, object]] = {}
     marked: ClassVar[set[int]] = set()

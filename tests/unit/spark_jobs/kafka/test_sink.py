@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import time
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.errors import FencedError, NotYetError, SinkError, SpecError, StepError
 from reprise.spark_jobs.kafka import KafkaSink, transactions
 from reprise.spark_jobs.kafka import sink as module
+from reprise.spark_jobs.kafka.sink import GAP
+from reprise.spark_jobs.node.settling import leave_out
 from tests.support.fake_kafka import Broker
-from tests.unit.spark_jobs.kafka.test_transactions import expected, ids, opened, rows
+from tests.unit.spark_jobs.kafka.test_transactions import NAME, expected, ids, opened, rows
 
 LONG_S = 20.0
 
@@ -86,3 +90,168 @@ def test_a_dead_letter_says_where_it_is_from_and_how_large_it_was() -> None:
 def test_a_size_that_is_none_is_quoted() -> None:
     with pytest.raises(SpecError, match="much"):
         KafkaSink(brokers="127.0.0.1:1", topic="t", buffer="much")
+
+
+# -- gaps ----------------------------------------------------------------------------------------------------------------
+
+
+def marks(broker: Broker) -> dict[int, dict[str, Any]]:
+    """Batch -> headers of its message on the topic of gaps."""
+    found = {}
+    for (topic, _, key, value), headers in zip(broker.messages, broker.headers, strict=True):
+        if topic == "gaps":
+            said = json.loads(value or b"")
+            assert key == f"{NAME}/{said['batch']}".encode()
+            assert said == {"topic": "t", "name": NAME, "batch": said["batch"]}
+            found[int(said["batch"])] = headers
+    return found
+
+
+def mark(sink: KafkaSink, batch: int) -> None:
+    """As a host asks: again and again."""
+    until = time.monotonic() + LONG_S
+    while True:
+        try:
+            return sink.mark(batch)
+        except (NotYetError, SinkError):
+            assert time.monotonic() < until
+
+
+def headers_of(broker: Broker, topic: str = "t") -> list[dict[str, Any]]:
+    found = zip(broker.messages, broker.headers, strict=True)
+    return [headers for (name, *_), headers in found if name == topic]
+
+
+def test_a_marked_batch_has_its_message_before_its_rows_and_a_header_on_each(broker: Broker) -> None:
+    sink = opened(1, gaps="gaps")
+    sink.write(1, rows(1))
+    shown(sink, 1)
+    mark(sink, 2)
+    assert marks(broker) == {2: dict([*sink._about(2), GAP])}
+    assert sink.visible == 1, "a mark shows no batch"
+    sink.write(2, rows(2))
+    sink.write(4, rows(4))
+    shown(sink, 4)
+    about = {"reprise-partition": "out.1", "reprise-batch": "2", "reprise-gap": "rows may be missing"}
+    assert headers_of(broker) == [{}, {}, about, {}], "two rows of batch 1, one of the marked batch, one more"
+    sink.close()
+
+
+def test_a_batch_without_rows_is_marked_on_the_topic_of_gaps_alone(broker: Broker) -> None:
+    sink = opened(1, gaps="gaps")
+    sink.write(1, rows(1))
+    shown(sink, 1)
+    mark(sink, 3)
+    sink.write(3, None)
+    assert sink.visible == 3
+    assert set(marks(broker)) == {3}
+    assert ids(broker) == expected(1)
+    sink.close()
+
+
+def test_what_is_there_of_a_marked_batch_stays_and_only_of_that_one(broker: Broker) -> None:
+    first = opened(1, gaps="gaps")
+    for batch in (1, 2, 4):
+        first.write(batch, rows(batch))
+    shown(first, 4)
+    second = opened(2, gaps="gaps")
+    mark(second, 2)
+    second.write(2, rows(9))
+    shown(second, 2)
+    second.write(4, rows(9))
+    with pytest.raises(StepError, match="batch 4 was written before with other rows"):
+        shown(second, 4)
+    assert ids(broker) == [*expected(2), *rows(4)["id"].to_pylist()]  # type: ignore[index]
+    assert set(marks(broker)) == {2}
+    second.close()
+
+
+@pytest.mark.parametrize("call", range(8))
+@pytest.mark.parametrize("fault", ["unheard", "done", "prepared"])
+def test_a_fault_at_any_call_leaves_no_batch_unmarked(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, call: int, fault: str
+) -> None:
+    monkeypatch.setattr(module, "LONGEST_PAUSE_S", 0.05)
+    broker.faults.extend([""] * call + [fault])
+    sink = opened(1, gaps="gaps")
+    mark(sink, 2)
+    assert set(marks(broker)) == {2}
+    sink.write(2, rows(2))
+    shown(sink, 2)
+    assert [h.get("reprise-gap") for h in headers_of(broker)] == ["rows may be missing"]
+    sink.close()
+
+
+def test_who_is_no_owner_any_more_marks_nothing(broker: Broker) -> None:
+    early = opened(1, gaps="gaps")
+    mark(early, 1)
+    late = opened(2, gaps="gaps")
+    late.write(1, rows(1))
+    shown(late, 1)
+    with pytest.raises(FencedError):
+        for _ in range(100):
+            with contextlib.suppress(NotYetError, SinkError):
+                early.mark(2)
+            time.sleep(0.05)
+    assert set(marks(broker)) == {1}
+    late.close()
+
+
+def test_brokers_that_are_away_hold_a_batch_back_until_its_mark_is_there(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LONGEST_PAUSE_S", 0.05)
+    broker.faults.extend(["unheard"] * 6)
+    sink = opened(1, gaps="gaps")
+    with pytest.raises((SinkError, NotYetError)):
+        for _ in range(3):
+            sink.mark(1)
+    mark(sink, 1)
+    assert set(marks(broker)) == {1}
+    sink.close()
+
+
+def test_a_topic_of_gaps_that_is_not_there_is_said_before_there_is_a_gap(broker: Broker) -> None:
+    sink = opened(1, gaps="gaps")
+    broker.missing.add("gaps")
+    sink.write(1, rows(1))
+    until = time.monotonic() + LONG_S
+    while (said := sink.settle(0.05)) is None:
+        assert time.monotonic() < until
+    assert said.startswith("topic gaps, for marks of gaps: ")
+    assert broker.messages == []
+    broker.missing.clear()
+    shown(sink, 1)
+    sink.close()
+
+
+def test_batches_that_nobody_makes_are_marked_together(broker: Broker) -> None:
+    sink = opened(3, position=0, gaps="gaps")
+    leave_out(sink, range(1, 60))
+    shown(sink, 59)
+    assert set(marks(broker)) == set(range(1, 60))
+    assert ids(broker) == []
+    sink.close()
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"gaps": "t"}, "expected the name of another topic, found 't'"),
+        ({"gaps": ""}, "expected the name of another topic, found ''"),
+        ({"gaps": 5}, "expected the name of another topic, found 5"),
+        (
+            {"gaps": "gaps", "mode": "upsert", "key": ["id"]},
+            "is not for mode upsert: a key whose row is missing",
+        ),
+    ],
+)
+def test_where_a_gap_could_not_be_told_the_topic_is_refused(more: dict[str, Any], reason: str) -> None:
+    with pytest.raises(SpecError, match=reason) as refused:
+        KafkaSink(brokers="127.0.0.1:1", topic="t", **more)
+    assert refused.value.field == "gaps"
+
+
+def test_a_sink_marks_where_it_has_a_topic_for_that() -> None:
+    assert not opened(1).marks
+    assert opened(1, gaps="gaps").marks

@@ -180,6 +180,17 @@ def test_an_output_that_cannot_be_marked_is_refused() -> None:
         required(of("a", "s", availability="amnesia"), of("b", "a", output=sink))
 
 
+def test_kafka_needs_a_topic_for_the_marks() -> None:
+    def kafka(**more: str) -> dict[str, Any]:
+        parameters = {"brokers": "127.0.0.1:1", "topic": "t", **more}
+        return of("b", "a", output={"sink": {"class": "reprise.kafka:KafkaSink", "with": parameters}})
+
+    reason = r"the sink KafkaSink of 'b' does not: it needs `gaps`, the name of a topic"
+    with pytest.raises(SpecError, match=rf"spec.operators\[a\].availability.*{reason}"):
+        required(of("a", "s", availability="amnesia"), kafka())
+    required(of("a", "s", availability="amnesia"), kafka(gaps="gaps"))
+
+
 def test_what_lacks_rows_does_so_until_the_last_window_that_held_some_is_over() -> None:
     resource = made(
         of("a", "s", availability="amnesia"),

@@ -1,0 +1,166 @@
+"""Batches that are skipped, with outputs that go to Kafka: each that lacks rows is marked on the topic of gaps, no other
+differs, and none is there twice."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from reprise.spark_jobs.engine import engine as engine_module
+from reprise.spark_jobs.engine.chain import ChainError
+from reprise.spark_jobs.kafka import transactions
+from reprise.spark_jobs.topology import load_text
+from tests.support.fake_kafka import Broker
+from tests.support.hashtags import SKIPPED
+from tests.support.local_engine import World, past, tick
+from tests.unit.spark_jobs.engine.test_skipped import NODES, back, finish, nobody_went_back, restore
+
+OUTPUTS = ("window", "best", "all")
+Shown = dict[tuple[str, int], list[str]]
+"""(output partition, batch) -> its rows."""
+
+
+def world_of(folder: Path) -> World:
+    sink = {
+        "class": "reprise.kafka:KafkaSink",
+        "with": {"brokers": "127.0.0.1:1", "topic": "t", "gaps": "gaps", "headers": True},
+    }
+    changes = {f"operators[{name}].output.sink": sink for name in OUTPUTS}
+    changes |= {f"operators[{name}].availability": "amnesia" for name in ("parse", *OUTPUTS)}
+    world = World(load_text(SKIPPED, changes=changes), folder, "w")
+    world.engine.begin(0)
+    world.nodes.start(*NODES)
+    world.want(1, 0, {**world.spread(*NODES), "window.2": "d"})
+    return world
+
+
+def shown(broker: Broker) -> Shown:
+    found: Shown = defaultdict(list)
+    with broker.lock:
+        told = list(zip(broker.messages, broker.headers, strict=True))
+    for (topic, _, _, value), headers in told:
+        if topic == "t":
+            found[headers["reprise-partition"], int(headers["reprise-batch"])].append((value or b"").decode())
+    return dict(found)
+
+
+def marked(broker: Broker) -> set[tuple[str, int]]:
+    """By the topic of gaps; whose rows have the header are among them."""
+    found, headed = set(), set()
+    with broker.lock:
+        told = list(zip(broker.messages, broker.headers, strict=True))
+    for (topic, _, _, value), headers in told:
+        batch = headers["reprise-partition"], int(headers["reprise-batch"])
+        if topic == "gaps":
+            assert json.loads(value or b"")["batch"] == batch[1]
+            found.add(batch)
+        elif "reprise-gap" in headers:
+            headed.add(batch)
+            assert batch in found, "its rows came before its mark"
+    return found
+
+
+@pytest.fixture(autouse=True)
+def few_batches_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "WINDOW", 8)
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
+    made = Broker()
+    made.patch(monkeypatch, transactions)
+    return made
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Shown:
+    with pytest.MonkeyPatch.context() as patch:
+        made = Broker()
+        made.patch(patch, transactions)
+        patch.setattr(engine_module, "WINDOW", 8)
+        world = world_of(tmp_path_factory.mktemp("fault-free"))
+        world.run(lambda e: e.done)
+        found = shown(made)
+        assert marked(made) == set()
+        close(world)
+    assert {partition.rpartition(".")[0] for partition, _ in found} == set(OUTPUTS)
+    return found
+
+
+def close(world: World) -> None:
+    for host in world.nodes.hosts.values():
+        host.close()
+
+
+def check(broker: Broker, world: World, expected: Shown) -> None:
+    found, gaps = shown(broker), marked(broker)
+    for batch in expected.keys() | found.keys():
+        if batch not in gaps:
+            assert found.get(batch) == expected.get(batch), f"{batch} differs and is not marked"
+    allowed = {
+        (output, batch)
+        for skip in world.engine.skipping.skips
+        for output, (first, last) in skip.marked.items()
+        for batch in range(first, last + 1)
+    }
+    assert gaps <= allowed, "more is marked than was skipped"
+
+
+def test_what_lacks_rows_is_marked_in_kafka_too(broker: Broker, tmp_path: Path, expected: Shown) -> None:
+    world = world_of(tmp_path)
+    world.run(past(25))
+    at = world.engine.desired.assignment
+    world.nodes.lose(at["parse.0"], *{at["window.0"], at["best.0"]} - {at["parse.0"]})
+    tick(world, 2)
+    restore(world, *world.nodes.living())
+    assert len(world.engine.skipping.skips) > 1
+    finish(world)
+    nobody_went_back(world)
+    check(broker, world, expected)
+    gaps, found = marked(broker), shown(broker)
+    assert any(found.get(batch) != expected.get(batch) for batch in gaps), "nothing was skipped"
+    assert any(batch not in found for batch in gaps), "none is without rows: the header alone would do"
+    close(world)
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(2), *(pytest.param(s, marks=pytest.mark.wide) for s in range(2, 12)),
+             *(pytest.param(s, marks=pytest.mark.soak) for s in range(12, 60))],
+)  # fmt: skip
+def test_nodes_and_brokers_fail_at_any_moment(
+    broker: Broker, tmp_path: Path, expected: Shown, seed: int
+) -> None:
+    rng = random.Random(seed)
+    world = world_of(tmp_path)
+    fresh = iter(f"n{i}" for i in range(100))
+
+    def fails(job: int, stage: int, slot: int) -> None:
+        if rng.random() < 0.02:
+            raise ChainError("power cut")
+        if rng.random() < 0.05:
+            broker.faults.append(rng.choice(["unheard", "done", "prepared"]))
+
+    world.nodes.interrupt = fails
+    for _ in range(rng.randint(2, 4)):
+        tick(world, rng.randint(1, 12))
+        if world.engine.done:
+            break
+        lost = rng.sample(sorted(world.nodes.hosts), rng.randint(1, 2))
+        world.nodes.lose(*lost)
+        world.nodes.start(*(next(fresh) for _ in lost))
+        tick(world, rng.randint(0, 3))
+        if rng.random() < 0.3 or world.engine.gaps:
+            back(world, *world.nodes.living())
+        else:
+            restore(world, *rng.sample(sorted(world.nodes.hosts), 3))
+    world.nodes.interrupt = lambda *_: None
+    broker.faults.clear()
+    tick(world, 1)
+    restore(world, *world.nodes.living())
+    finish(world)
+    check(broker, world, expected)
+    close(world)
