@@ -12,7 +12,7 @@ from enum import StrEnum
 from math import inf
 
 from reprise.algorithms import PlanningError
-from reprise.scheduler import moves, rules, standbys, start
+from reprise.scheduler import moves, rules, skips, standbys, start
 from reprise.scheduler.errors import InvariantViolation
 from reprise.scheduler.incident import Incident, Phase
 from reprise.scheduler.invariants import check
@@ -41,6 +41,7 @@ TABLE: Mapping[State, tuple[Rule, ...]] = {
         rules.checkpoint_damaged,
         rules.quarantine,
         standbys.promoted,
+        skips.asked,
         rules.failure_detected,
         rules.buffers_dropped,
         rules.pause_changed,
@@ -62,6 +63,7 @@ TABLE: Mapping[State, tuple[Rule, ...]] = {
         rules.buffers_dropped,
         rules.quarantine,
         standbys.promoted,
+        skips.asked,
         rules.upgraded,
         rules.replan,
         rules.restored,
@@ -74,6 +76,7 @@ TABLE: Mapping[State, tuple[Rule, ...]] = {
         rules.buffers_dropped,
         rules.quarantine,
         standbys.promoted,
+        skips.asked,
         rules.upgraded,
         rules.replan,
         rules.caught_up_beside_poison,

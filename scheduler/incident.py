@@ -88,6 +88,7 @@ class EventName(StrEnum):
     WAITING = "waiting"
     WENT_BACK = "went-back"
     BATCHES_SKIPPED = "batches-skipped"
+    SKIP_ASKED = "skip-asked"
     RESTORED = "restored"
     FALSE_ALARM = "false-alarm"
     CLOSED = "closed"

@@ -86,6 +86,8 @@ def _survivors_stay(
     idle = blocked(view) if (rollback or first) and view.policy.strategy.whole_queries else frozenset[str]()
     for partition, node in view.survivors.items():
         new = after.assignment.get(partition)
+        if partition in after.anew and partition not in view.at_work:
+            continue  # it is being restored, and somebody wants it to begin anew
         if new != node and partition not in idle and not (moved and new and may_move(partition, new)):
             yield "O1", f"{partition} survived on {node} and is taken from it"
 

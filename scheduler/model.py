@@ -128,6 +128,16 @@ class Leaving:
 
 
 @dataclass(frozen=True, slots=True)
+class SkipWish:
+    """A person wants a query to do without what it has missed (`reprise.scheduler.skips`)."""
+
+    id: str
+    """Another one each time that somebody asks: a wish is taken once."""
+    stored: bool = field(default=True, compare=False)
+    """Whether it stands in a znode of its own, which goes when it is taken; else in an annotation."""
+
+
+@dataclass(frozen=True, slots=True)
 class Moving:
     """Partitions on their way to other nodes, without a rollback."""
 
@@ -280,6 +290,10 @@ class Desired(Line):
     """What goes to another node next (`reprise.scheduler.moves`)."""
     standbys: Mapping[str, str] = field(default_factory=dict)
     """Partition -> node of its standby (`reprise.scheduler.standbys`)."""
+    anew: Mapping[str, str] = field(default_factory=dict)
+    """Partition that is to begin anew, as somebody asked for it -> the id of that wish; until everything is at work."""
+    skips: Mapping[str, str] = field(default_factory=dict)
+    """Query -> the id of the last wish to skip that was taken."""
 
     @property
     def checkpoint_after(self) -> int | None:
@@ -302,7 +316,7 @@ class Desired(Line):
         """With everything taken back to a checkpoint, each partition to its own snapshot in it."""
         generation = self.next_generation
         lines = checkpoint.origins(generation)
-        return replace(self, generation=generation, checkpoint=checkpoint.everybody, lines=lines)
+        return replace(self, generation=generation, checkpoint=checkpoint.everybody, lines=lines, anew={})
 
     def taking_back(self, partitions: Collection[str]) -> Desired:
         """With some partitions taken back to the snapshot that each of them would be restored from, and no others."""
@@ -342,6 +356,8 @@ class Snapshot:
     closed: int = 0
     """The greatest number of an incident on record; only where there is no desired state, which else goes on counting."""
     poison: Poison | None = None
+    wishes: Mapping[str, SkipWish] = field(default_factory=dict)
+    """By query."""
     paused: bool = False
     steady: Mapping[str, int] = field(default_factory=dict)
     """Batches between the output of each query and the horizon while all was well; absent: not known."""

@@ -83,7 +83,8 @@ def _as_planned(s: Situation, placed: Placed, trigger: Trigger, anew: bool, roll
 
 def _with_ancestors(s: Situation, after: Desired, failed: Collection[str]) -> tuple[Desired, str]:
     """A first plan that lets live what need not go back, and what people should know of it."""
-    back = going_back(s.view, failed)
+    # who begins anew needs nothing from before, and is no reason to make what others rest on again
+    back = going_back(s.view, [p for p in failed if p not in s.desired.anew])
     usable = s.view.usable_ids
     # on a node that lives, only another generation tells a new try from the old one
     again = {p for p in s.view.failed if s.desired.assignment.get(p) in usable}

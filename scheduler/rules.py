@@ -48,6 +48,7 @@ def driver_restarted(s: Situation) -> Decision | None:
         retain=s.desired.retain or lives > 0,
         punctuate=False,
         plan=None,
+        anew={},
     ).covered_by(view.newest)
     incident = s.incident or observe(view, opened(s, Kind.DRIVER))
     incident = replace(
@@ -178,7 +179,7 @@ def false_alarm(s: Situation) -> Decision | None:
     reason = "nothing is failed any more"
     incident = replace(last_look(s.view, s.open), phase=Phase.CLOSED, closed_at=s.now)
     incident = incident.log(s.now, EventName.FALSE_ALARM, reason)
-    after = s.desired.next(punctuate=not s.view.poison, plan=None)
+    after = s.desired.next(punctuate=not s.view.poison, plan=None, anew={})
     return act(RuleName.FALSE_ALARM, reason, WriteDesired(after), CloseIncident(incident))
 
 
@@ -238,7 +239,7 @@ def restored(s: Situation) -> Decision | None:
     if view.failed or not view.acked or not wanted <= view.at_work:
         return None
     incident = replace(s.open, phase=Phase.VERIFYING).log(s.now, EventName.RESTORED, "everything is at work")
-    after = s.desired.next(punctuate=not view.poison)
+    after = s.desired.next(punctuate=not view.poison, anew={})
     return act(RuleName.RESTORED, "everything is at work", WriteDesired(after), WriteIncident(incident))
 
 
@@ -289,6 +290,7 @@ def _closed(s: Situation, reason: str, checkpoint: Positions) -> Decision:
         punctuate=not s.view.poison,
         plan=None,
         paused=s.view.snapshot.paused,
+        anew={},
     ).covered_by(checkpoint)
     incident = replace(last_look(s.view, s.open), phase=Phase.CLOSED, closed_at=s.now)
     incident = incident.log(s.now, EventName.CLOSED, reason)

@@ -43,7 +43,14 @@ class WritePoison:
     poison: Poison
 
 
-Step = WriteDesired | WriteIncident | CloseIncident | AddPlan | WritePoison
+@dataclass(frozen=True, slots=True)
+class TakeSkip:
+    """A wish to skip is taken: its znode goes, and has to be there still."""
+
+    query: str
+
+
+Step = WriteDesired | WriteIncident | CloseIncident | AddPlan | WritePoison | TakeSkip
 
 
 class Outcome(StrEnum):
@@ -89,6 +96,8 @@ class RuleName(StrEnum):
     """Everything goes back to the checkpoint, as output was dropped for want of room."""
     QUARANTINE = "quarantine"
     """Partitions whose code raised are put aside."""
+    SKIP_ASKED = "skip-asked"
+    """Somebody wants a query to do without what it has missed."""
     TAKEN_OFF = "taken-off"
     """What failed on usable nodes is taken from them."""
     STOP = "stop"

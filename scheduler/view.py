@@ -112,7 +112,7 @@ def look(snapshot: Snapshot, policy: Policy) -> View:
     ready = progress.nodes if progress else frozenset()
     changed = desired is not None and progress is not None and desired.driver != progress.driver
     acked = taken_over(desired, progress)
-    poison = _poison(snapshot, changed)
+    poison = _poison(snapshot, changed, acked)
     trusted = progress.failed if progress and not changed else {}
     reported = {p: failure for p, failure in trusted.items() if p not in poison}
     failed = _failed(snapshot, alive, poison, reported if acked else {}, changed)
@@ -146,14 +146,17 @@ def taken_over(desired: Desired | None, progress: Progress | None) -> bool:
     )
 
 
-def _poison(snapshot: Snapshot, changed: bool) -> dict[str, str]:
-    """On record and newly reported. A new driver may run repaired code, so it starts without any."""
+def _poison(snapshot: Snapshot, changed: bool, acked: bool) -> dict[str, str]:
+    """On record and newly reported. A new driver may run repaired code, so it starts without any.  What begins anew is tried
+    again: the driver goes on to say why it was set aside until it has a place."""
     progress = snapshot.progress
     if progress is None or changed:
         return {}
     stored = snapshot.poison
     known = dict(stored.partitions) if stored and stored.driver == progress.driver else {}
-    known |= {p: str(failure) for p, failure in progress.poisoned.items()}
+    desired = snapshot.desired
+    again = desired.anew.keys() - (desired.assignment.keys() if acked else ()) if desired else ()
+    known |= {p: str(failure) for p, failure in progress.poisoned.items() if p not in again}
     return {p.id: known[p.id] for p in snapshot.topology.partitions if p.id in known}
 
 

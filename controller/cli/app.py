@@ -29,6 +29,7 @@ COMMANDS = {
     "pause": "Stop reading further batches.",
     "resume": "Go on after a pause.",
     "drain": "Empty a node before it is taken away.",
+    "skip": "Let a query that cannot come back do without what it has missed; what lacks rows is marked.",
     "approve": "Let the recovery plan that waits be carried out (Kubernetes).",
     "restart": "End the driver, so that another one is started (Kubernetes).",
     "report": "A bundle for a bug report, without secrets.",

@@ -12,7 +12,7 @@ from reprise.controller.analysis.recovery import Recovery
 from reprise.controller.cli.complete import queries
 from reprise.controller.cli.queries_table import state_text
 from reprise.controller.cli.render import for_programs, output_option, plain_table, span
-from reprise.controller.cli.target import Address, target_options
+from reprise.controller.cli.target import Address, query_of, target_options
 from reprise.controller.plural import counted
 from reprise.controller.status.incidents import MAX_MISSING
 from reprise.controller.status.model import AimView
@@ -42,7 +42,7 @@ def command(address: Address, words: tuple[str, ...], output: str) -> None:
       reprise explain count.1 --out out/eight
       reprise explain flights by-carrier.0 -n streams -o json
     """
-    address, query = _query_of(address, words)
+    address, query = query_of(address, words)
     with address.open() as target:
         document = target.document()
     try:
@@ -51,15 +51,6 @@ def command(address: Address, words: tuple[str, ...], output: str) -> None:
         raise click.BadParameter(str(error.args[0]), param_hint="QUERY") from error
     if not for_programs(found, output):
         Console().print(explanation_page(found))
-
-
-def _query_of(address: Address, words: tuple[str, ...]) -> tuple[Address, str]:
-    """One word is the query; two are the topology on Kubernetes and the query."""
-    from dataclasses import replace
-
-    if len(words) > 2:
-        raise click.UsageError("give QUERY, or NAME and QUERY")
-    return (address, words[0]) if len(words) == 1 else (replace(address, name=words[0]), words[1])
 
 
 def explanation_page(found: Explanation) -> RenderableType:

@@ -17,7 +17,7 @@ from reprise.controller.cli.queries_table import BY_NEED, STYLES, empty_table, r
 from reprise.controller.cli.render import span
 from reprise.controller.plural import counted
 from reprise.controller.status import StatusDocument
-from reprise.controller.status.model import CalmPhase, IncidentView, PlanView, QueryView
+from reprise.controller.status.model import CalmPhase, IncidentView, PlanView, QueryView, SkipView
 from reprise.controller.status.partition_state import NodeState
 from reprise.controller.status.query_state import Status
 from reprise.controller.zookeeper.advance import FEW
@@ -53,6 +53,7 @@ def status_page(
         head += _gaps(document.incident)
     if document.plan is not None:
         head.append(_plan(document.plan, document.time))
+    head += [_line("skip", text, "bold yellow") for text in map(_skip, document.skips)]
     head += _standbys(document, wide)
     head += _backups(document, wide)
     head += _promises(document, wide)
@@ -184,6 +185,12 @@ def _plan(plan: PlanView, now: float) -> Text:
         f"{plan.at_work}/{len(plan.added)} partitions up"
     )
     return _line("plan", text)
+
+
+def _skip(skip: SkipView) -> str:
+    if not skip.taken:
+        return f"{skip.query} is to do without what it has missed; nobody has taken that up yet"
+    return f"{skip.query} does without what it has missed: {', '.join(skip.partitions)} begin anew"
 
 
 def _standbys(document: StatusDocument, wide: bool) -> list[Text]:

@@ -6,13 +6,13 @@
 | a ZooKeeper that can be reached | `--zk HOSTS --root PATH -f FILE` | everything |
 | Kubernetes | `NAME -n NAMESPACE` | everything where the controller's page can be reached, else what the resources say |
 
-Nobody but `pause`, `resume`, `drain`, `approve` and `restart` writes anything.
+Nobody but `pause`, `resume`, `drain`, `skip`, `approve` and `restart` writes anything.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -51,6 +51,10 @@ class Target(Protocol):
 
     def drain(self, node: str, wanted: bool) -> str:
         """Ask for a node to be emptied, or take the wish back; what was written where."""
+
+    def skip(self, query: str, wanted: bool) -> str:
+        """Ask for a query to do without what it has missed, or take back a wish that nobody has taken; what was written
+        where."""
 
     def actions(self) -> list[str]:
         """Newest things that a fault file did."""
@@ -106,6 +110,13 @@ def is_plugin() -> bool:
     """Whether this is `kubectl reprise`, which means Kubernetes when nothing else is said."""
     context = click.get_current_context(silent=True)
     return context is not None and PLUGIN in (context.find_root().info_name or "")
+
+
+def query_of(address: Address, words: tuple[str, ...]) -> tuple[Address, str]:
+    """One word is the query; two are the topology on Kubernetes and the query."""
+    if len(words) > 2:
+        raise click.UsageError("give QUERY, or NAME and QUERY")
+    return (address, words[0]) if len(words) == 1 else (replace(address, name=words[0]), words[1])
 
 
 def target_options(command: F) -> F:

@@ -16,12 +16,21 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import click
 import urllib3
 
 from reprise.controller.cli import exits
-from reprise.controller.crd.convert import APPROVED, DRAIN, TOPOLOGY_LABEL, drained_by_hand
+from reprise.controller.crd.convert import (
+    APPROVED,
+    DRAIN,
+    SKIP,
+    TOPOLOGY_LABEL,
+    drained_by_hand,
+    skips_annotation,
+    skips_by_hand,
+)
 from reprise.controller.crd.crds import GROUP, VERSION
 from reprise.controller.kubernetes.api import Api, collection
 from reprise.controller.kubernetes.budget import WriteBudget
@@ -32,6 +41,7 @@ from reprise.controller.status import DocumentError, StatusDocument, observation
 from reprise.controller.web.login import HEADER
 from reprise.controller.zookeeper.errors import RecordError
 from reprise.controller.zookeeper.observation import Observation
+from reprise.scheduler.model import SkipWish
 from reprise.spark_jobs.topology import StreamTopology, from_object
 
 if TYPE_CHECKING:  # `target` imports this module
@@ -120,6 +130,28 @@ class KubernetesTarget:
                 if not tries_left:
                     raise
         return f"{DRAIN} of {self.namespace}/{self.name} is {value or 'gone'}"
+
+    def skip(self, query: str, wanted: bool) -> str:
+        """An annotation of the topology, which its operator reads."""
+        path = f"{self._path('streamtopologies')}/{self.name}"
+        for tries_left in reversed(range(DRAIN_TRIES + 1)):
+            meta = self.api.get(path)["metadata"]
+            wishes = skips_by_hand(meta)
+            asked = wishes.pop(query, None)
+            if wanted:
+                wishes[query] = SkipWish(f"{meta['uid']}.{uuid4().hex}", stored=False)
+            elif asked is None:
+                return f"{SKIP} of {self.namespace}/{self.name} does not ask for it"
+            value = skips_annotation(wishes)
+            # By its version, so that of two who ask at once neither loses the other's wish.
+            changed = {"annotations": {SKIP: value}, "resourceVersion": meta["resourceVersion"]}
+            try:
+                self.api.merge(path, {"metadata": changed})
+                break
+            except ConflictError:
+                if not tries_left:
+                    raise
+        return f"{SKIP} of {self.namespace}/{self.name} is {value or 'gone'}"
 
     def approve(self, plan: str | None) -> str:
         """Annotate the plan that is proposed; `plan`: which one that should be.  BadParameter where there is none, or

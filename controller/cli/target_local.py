@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import click
 
@@ -25,7 +26,8 @@ from reprise.controller.zookeeper.node_record import leaving_path
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.observer import Observer
 from reprise.controller.zookeeper.process_records import encode_paused
-from reprise.scheduler.model import Leaving
+from reprise.controller.zookeeper.skip_wishes import encode_skip
+from reprise.scheduler.model import Leaving, SkipWish
 from reprise.spark_jobs.topology import StreamTopology, Topology, from_json, load_topology
 
 CONNECT_S = 8.0
@@ -105,6 +107,21 @@ class ZooKeeperTarget:
             with contextlib.suppress(NodeExistsError):
                 session.create(path, encode_leaving(Leaving("reprise drain")), makepath=True)
         return f"{path} asks for it to be emptied"
+
+    def skip(self, query: str, wanted: bool) -> str:
+        """A znode below `skips`, which goes when a coordinator takes the wish."""
+        path = f"{self.root}/{paths.SKIPS}/{query}"
+        with zookeeper_session(self.hosts, self.access) as session:
+            try:
+                session.delete(path)
+            except NoNodeError:
+                if not wanted:
+                    return f"{path} is not there: nobody has asked, or it is under way already"
+            if not wanted:
+                return f"{path} is gone"
+            with contextlib.suppress(NodeExistsError):  # somebody else asks for the same
+                session.create(path, encode_skip(SkipWish(uuid4().hex)), makepath=True)
+        return f"{path} asks for it"
 
     def actions(self) -> list[str]:
         record = read_record(self.out) if self.out is not None else None

@@ -32,16 +32,27 @@ from reprise.controller.zookeeper.errors import (
     SessionError,
     StaleError,
 )
-from reprise.controller.zookeeper.leaving import LeavingList
+from reprise.controller.zookeeper.leaving import leaving_folder, parse_leaving
 from reprise.controller.zookeeper.node_record import absence_counts_after_s
 from reprise.controller.zookeeper.observation import Observation, snapshot_of
 from reprise.controller.zookeeper.process_records import Leader, encode_leader, parse_paused
 from reprise.controller.zookeeper.records import parse_desired, parse_poison, parse_progress, parse_stats
 from reprise.controller.zookeeper.recovery_records import parse_incident
 from reprise.controller.zookeeper.session import ANSWER_S, Answer, SessionState, Stat, Watch, ZooKeeperSession
+from reprise.controller.zookeeper.skip_wishes import parse_skip
+from reprise.controller.zookeeper.wish_folder import WishFolder
 from reprise.controller.zookeeper.znode import check_all
 from reprise.scheduler.incident import Incident, number_in
-from reprise.scheduler.model import Desired, Leaving, Node, PartitionStats, Progress, Snapshot, TopologyView
+from reprise.scheduler.model import (
+    Desired,
+    Leaving,
+    Node,
+    PartitionStats,
+    Progress,
+    SkipWish,
+    Snapshot,
+    TopologyView,
+)
 from reprise.scheduler.node_start import StartPhase
 from reprise.scheduler.steps import Decision
 from reprise.spark_jobs.platform import PLATFORM
@@ -109,7 +120,10 @@ class Store:
     _connections: int = 0
     _trusted_from: float = float("-inf")
     _nodes: NodeList = field(init=False)
-    _leaving: LeavingList = field(init=False)
+    asked: Mapping[str, SkipWish] = field(default_factory=dict)
+    """Queries that are to be skipped, as whoever sees the annotations of the topology knows it."""
+    _leaving: WishFolder[Leaving] = field(init=False)
+    _skips: WishFolder[SkipWish] = field(init=False)
     _suspects: Suspects = field(init=False)
     _leads: bool = False
     """By the last answer in this session."""
@@ -125,8 +139,9 @@ class Store:
     def __post_init__(self) -> None:
         folder = self._path(paths.NODES)
         self._nodes = NodeList(self.client, folder, self.changed.set, self._await)
-        leaving = self._path(paths.LEAVING)
-        self._leaving = LeavingList(self.client, leaving, self.changed.set, self._await)
+        leaving, skips = self._path(paths.LEAVING), self._path(paths.SKIPS)
+        self._leaving = WishFolder(self.client, leaving, parse_leaving, self.changed.set, self._await)
+        self._skips = WishFolder(self.client, skips, parse_skip, self.changed.set, self._await)
         self._suspects = Suspects(self.grace_s, self.elapsed)
 
     def open(self) -> None:
@@ -198,7 +213,7 @@ class Store:
         leader = self.client.exists_async(self._path(paths.COORDINATOR))
         kept = dict(self._kept)
         first = {name: self._ask(name) for name in _WRITTEN if name not in kept}
-        wishes = self._leaving.read()
+        wishes, skips = leaving_folder(self._leaving), self._skips.read()
         nodes = tuple(wishes.of(self._with_request(node), self.notices) for node in self._nodes.read())
         folder = self.client.get_children_async(f"{self.root}/{paths.CHECKPOINTS}")
         asked, commands = self._ask(paths.STATS), self._ask(paths.PAUSED)
@@ -227,6 +242,7 @@ class Store:
             poison=poison,
             paused=parse_paused(paused[0], self._path(paths.PAUSED)) if paused else None,
             led=self._leads,
+            wishes={**self.asked, **skips},
         )
         return seen, nodes, Versions(*(version for _, version in written))
 
@@ -374,6 +390,7 @@ class Store:
         self._leads = False
         self._nodes.forget()
         self._leaving.forget()
+        self._skips.forget()
         self._suspects.forget()
         self._kept.clear()
         if state == SessionState.CONNECTED:

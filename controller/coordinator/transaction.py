@@ -20,6 +20,7 @@ from reprise.scheduler.steps import (
     CloseIncident,
     Decision,
     Step,
+    TakeSkip,
     WriteDesired,
     WriteIncident,
     WritePoison,
@@ -60,6 +61,8 @@ def _step(root: str, versions: Versions, step: Step) -> Iterator[Operation]:
             yield _write(f"{root}/{paths.PLANS}/{plan.id}", encode_plan(plan), None)
         case WritePoison(poison):
             yield _write(f"{root}/{paths.POISON}", encode_poison(poison), versions.poison)
+        case TakeSkip(query):  # written once: whoever has taken it back, or wished anew, is not overruled
+            yield _delete(f"{root}/{paths.SKIPS}/{query}", 0)
 
 
 def _write(path: str, data: bytes, version: int | None) -> Operation:

@@ -32,6 +32,7 @@ from reprise.controller.crd.incident import (
 from reprise.controller.crd.plan import ChosenQuery, LeftOutQuery, NodeRoom, PlanSpec
 from reprise.scheduler import back
 from reprise.scheduler.incident import Incident, PlanRecord
+from reprise.scheduler.model import SkipWish
 
 TOPOLOGY_LABEL = f"{GROUP}/topology"
 INCIDENT_LABEL = f"{GROUP}/incident"
@@ -41,11 +42,30 @@ DRAIN = f"{GROUP}/drain"
 APPROVED = f"{GROUP}/approved"
 """Annotation on a proposed RecoveryPlan: `true` lets it be carried out."""
 
+SKIP = f"{GROUP}/skip"
+"""Annotation of a topology: queries that are to do without what they have missed, `QUERY=UID.ID` with commas between."""
+
 
 def drained_by_hand(annotations: Mapping[str, str]) -> frozenset[str]:
     """The pods that the annotation of a topology names."""
     names = (name.strip() for name in annotations.get(DRAIN, "").split(","))
     return frozenset(name for name in names if name)
+
+
+def skips_by_hand(meta: Mapping[str, Any]) -> dict[str, SkipWish]:
+    """The queries that the annotation of a topology, of which `meta` is the metadata, asks to skip.  A wish that was made
+    for another object, from which this one was copied, is none."""
+    found, uid = {}, str(meta.get("uid", ""))
+    for entry in str((meta.get("annotations") or {}).get(SKIP, "")).split(","):
+        query, _, wish = entry.strip().partition("=")
+        if query and uid and wish.startswith(f"{uid}."):
+            found[query] = SkipWish(wish, stored=False)
+    return found
+
+
+def skips_annotation(wishes: Mapping[str, SkipWish]) -> str | None:
+    """The inverse; None: the annotation goes."""
+    return ",".join(f"{query}={wish.id}" for query, wish in sorted(wishes.items())) or None
 
 
 def object_name(topology: str, record: str) -> str:

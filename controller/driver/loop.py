@@ -29,7 +29,7 @@ from reprise.controller.zookeeper.records import CheckpointRecord, encode_checkp
 from reprise.scheduler.model import Progress, of_standby
 from reprise.spark_jobs.engine.chain import CANCEL_S
 from reprise.spark_jobs.engine.engine import Engine
-from reprise.spark_jobs.errors import CheckpointError, SupersededError
+from reprise.spark_jobs.errors import CheckpointError, NotYetError, SupersededError
 from reprise.spark_jobs.node.command import Usage
 from reprise.spark_jobs.platform import PLATFORM, Platform
 from reprise.spark_jobs.state.revision import Revisions
@@ -227,6 +227,8 @@ class Loop:
             self.engine.want(wanted(desired))
         except CheckpointError as error:
             self.say(f"checkpoint {desired.checkpoint} cannot be used: {error}")
+        except NotYetError as error:  # asked again with the next turn
+            log.info("event=desired-waits seq=%d reason=%r", desired.seq, str(error))
 
     def say(self, problem: str) -> None:
         """Report a problem, once while it is among the newest."""

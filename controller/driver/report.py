@@ -32,6 +32,7 @@ def wanted(desired: Desired) -> EngineSpec:
         checkpoint_after=desired.checkpoint_after,
         lines=desired.lines,
         standbys=desired.standbys,
+        anew=desired.anew,
     )
 
 

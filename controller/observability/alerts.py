@@ -213,7 +213,7 @@ ALERTS: tuple[Alert, ...] = (
         "max by (topology) (reprise_marked_batches) > 0",
         "gapFor",
         "Outputs of {{ $labels.topology }} lack rows, in batches that are marked",
-        "A lost partition with `availability: amnesia` began anew; the incident says which batches may lack rows.",
+        "A partition began anew (`availability: amnesia`, `reprise skip`); the incident says which batches may lack rows.",
     ),
     Alert(
         "RepriseStandbyMissing",

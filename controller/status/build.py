@@ -20,6 +20,7 @@ from reprise.controller.status.model import (
     PartitionView,
     QueriesView,
     QueryView,
+    SkipView,
     StatusDocument,
 )
 from reprise.controller.status.partition_state import node_states
@@ -31,6 +32,7 @@ from reprise.controller.zookeeper.advance import FEW
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler.incident import Incident
 from reprise.scheduler.missing import Missing
+from reprise.scheduler.skips import pending
 from reprise.spark_jobs.topology import Topology
 from reprise.spark_jobs.topology.layout import by_operator, edges, place
 from reprise.spark_jobs.topology.promise import NO_PROMISE
@@ -72,6 +74,7 @@ def document(topology: Topology, seen: Observation) -> StatusDocument:
         availability=availability(priorities, seen, answers, queries.share, queries.available),
         counters=_counters(seen),
         standbys=standbys_view(topology, seen),
+        skips=_skips(topology, seen),
         overhead=_overhead(seen),
     )
 
@@ -79,6 +82,17 @@ def document(topology: Topology, seen: Observation) -> StatusDocument:
 def _overhead(seen: Observation) -> OverheadView:
     found = overhead_of(seen)
     return OverheadView(found.detection_s, found.plan_s, found.install_s, found.assumed)
+
+
+def _skips(topology: Topology, seen: Observation) -> tuple[SkipView, ...]:
+    taken = dict(seen.desired.skips) if seen.desired else {}
+    working = seen.progress.positions if seen.progress else {}
+    found = [SkipView(query, False, ()) for query in pending(seen.wishes, taken) if query in topology.queries]
+    anew = seen.desired.anew if seen.desired else {}
+    for query, wish in sorted(taken.items()):
+        waiting = tuple(p for p in topology.order if anew.get(p) == wish and p not in working)
+        found += [SkipView(query, True, waiting)] if waiting else []
+    return tuple(found)
 
 
 def _counters(seen: Observation) -> tuple[CounterView, ...]:

@@ -405,6 +405,17 @@ class StandbysView:
 
 
 @dataclass(frozen=True, slots=True)
+class SkipView:
+    """A wish to let a query do without what it has missed, that is not carried out yet."""
+
+    query: str
+    taken: bool
+    """Whether a coordinator has taken it up; until then it can be taken back."""
+    partitions: tuple[str, ...]
+    """Those that are to begin anew and are not at work yet."""
+
+
+@dataclass(frozen=True, slots=True)
 class StatusDocument:
     format: str
     topology: str
@@ -441,5 +452,7 @@ class StatusDocument:
     """What operators count: rows that were dropped as too late, keys that are kept; by operator and name."""
     standbys: StandbysView | None = None
     """None where no operator is to have any."""
+    skips: tuple[SkipView, ...] = ()
+    """What `reprise skip` has asked for, as long as it is not carried out."""
     overhead: OverheadView | None = None
     """Of a recovery that would begin now; None where a controller of an earlier version does not say."""

@@ -28,7 +28,7 @@ from reprise.controller.zookeeper.recovery_records import (
     parse_incident,
     parse_plan,
 )
-from reprise.scheduler.model import Leaving, Node
+from reprise.scheduler.model import Leaving, Node, SkipWish
 
 T = TypeVar("T")
 
@@ -52,6 +52,7 @@ def records(seen: Observation) -> dict[str, Any]:
         "stats": _decoded(encode_stats, seen.stats),
         "checkpoints": sorted(seen.checkpoints),
         "poison": _decoded(encode_poison, seen.poison),
+        "wishes": {query: wish.id for query, wish in sorted(seen.wishes.items())},
         "paused": seen.paused,
         "undecided": seen.undecided,
         "settle_s": seen.settle_s,
@@ -79,6 +80,7 @@ def observation(raw: bytes, source: str) -> Observation:
         stats=_maybe(f, "stats", parse_stats) or {},
         checkpoints=frozenset(f.items("checkpoints", as_integer, [])),
         poison=_maybe(f, "poison", parse_poison),
+        wishes={query: SkipWish(wish) for query, wish in f.mapping("wishes", as_text, {}).items()},
         paused=paused if isinstance(paused, bool) else None,
         undecided=f.text("undecided", ""),
         settle_s=f.maybe_number("settle_s"),

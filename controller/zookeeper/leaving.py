@@ -6,19 +6,14 @@ of a node that was told that it will end, and goes with its session.  Each is wr
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from reprise.controller.zookeeper import paths
-from reprise.controller.zookeeper.errors import RecordError
 from reprise.controller.zookeeper.fields import loads
 from reprise.controller.zookeeper.node_record import encode_notice
-from reprise.controller.zookeeper.session import ZooKeeperSession
+from reprise.controller.zookeeper.wish_folder import WishFolder
 from reprise.scheduler.model import Leaving, Node
-
-log = logging.getLogger("reprise.coordinator")
 
 
 def encode_leaving(x: Leaving) -> bytes:
@@ -49,51 +44,6 @@ class Wishes:
         return replace(node, leaving=min(found, key=lambda x: (x.by is None, x.by or 0.0, x.reason)))
 
 
-def read_wish(raw: bytes | None, path: str) -> Leaving | None:
-    """A wish that cannot be read is none."""
-    try:
-        return None if raw is None else parse_leaving(raw, path)
-    except RecordError as error:
-        log.warning("event=wish-ignored reason=%r", str(error))
-        return None
-
-
-@dataclass(slots=True)
-class LeavingList:
-    """The wishes of one topology, read when some have come or gone; by one thread at a time.  `changed` is called by a
-    thread of the client; `wait` gives the value of an answer, None where there is no such znode, and raises ClientError."""
-
-    client: ZooKeeperSession
-    folder: str
-    changed: Callable[[], None]
-    wait: Callable[[Any], Any]
-    _fresh: bool = False
-    _known: Wishes = Wishes({})
-
-    def forget(self) -> None:
-        """The session is another one, or may be."""
-        self._fresh = False
-
-    def read(self) -> Wishes:
-        """Wishes as they are now."""
-        if self._fresh:
-            return self._known
-        self._fresh = True  # until the folder changes, be it while it is read
-        try:
-            found = self.wait(self.client.get_folder_async(self.folder, self._saw))
-            if found is None:
-                self._fresh = False
-            answers = {
-                name: self.client.get_async(f"{self.folder}/{name}") for name in (found or ((), None))[0]
-            }
-            read = {name: self.wait(answer) for name, answer in answers.items()}
-        except BaseException:
-            self._fresh = False
-            raise
-        wishes = {name: read_wish(raw and raw[0], f"{self.folder}/{name}") for name, raw in read.items()}
-        self._known = Wishes({name: wish for name, wish in wishes.items() if wish is not None})
-        return self._known
-
-    def _saw(self, _: Any) -> None:
-        self._fresh = False
-        self.changed()
+def leaving_folder(folder: WishFolder[Leaving]) -> Wishes:
+    """Wishes as they are now."""
+    return Wishes(folder.read())

@@ -14,7 +14,16 @@ from dataclasses import dataclass, field, replace
 
 from reprise.controller.zookeeper.records import CheckpointRecord
 from reprise.scheduler.incident import Incident, PlanRecord
-from reprise.scheduler.model import Desired, Node, PartitionStats, Poison, Progress, Snapshot, TopologyView
+from reprise.scheduler.model import (
+    Desired,
+    Node,
+    PartitionStats,
+    Poison,
+    Progress,
+    SkipWish,
+    Snapshot,
+    TopologyView,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +54,8 @@ class Observation:
     """What `commands/paused` asks for; None where nobody has asked."""
     checkpoint: CheckpointRecord | None = None
     """The newest complete one."""
+    wishes: Mapping[str, SkipWish] = field(default_factory=dict)
+    """What people want to skip, by query: the last wish of each, whether it was taken or not."""
     led: bool = False
     """Whether a coordinator holds the lead."""
     undecided: str = ""
@@ -94,5 +105,6 @@ def snapshot_of(topology: TopologyView, seen: Observation, paused: bool = False)
         desired=seen.desired,
         incident=seen.incident,
         poison=seen.poison,
+        wishes=seen.wishes,
         paused=paused if seen.paused is None else seen.paused,
     )

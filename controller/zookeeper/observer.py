@@ -38,6 +38,7 @@ from reprise.controller.zookeeper.records import (
 )
 from reprise.controller.zookeeper.recovery_records import parse_incident, parse_plan
 from reprise.controller.zookeeper.session import ZooKeeperSession
+from reprise.controller.zookeeper.skip_wishes import parse_skip
 from reprise.scheduler.incident import Incident, PlanRecord
 from reprise.scheduler.model import Leaving, Node, Progress
 
@@ -263,6 +264,11 @@ class Observer:
                 "driver_grace_s": leader.driver_grace_s if leader else None,
                 "checkpoints": frozenset(int(k) for k in self._children(paths.CHECKPOINTS) if k.isdigit()),
                 "poison": self._parsed(paths.POISON, parse_poison),
+                "wishes": {
+                    query: wish
+                    for query in self._children(paths.SKIPS)
+                    if (wish := self._parsed(f"{paths.SKIPS}/{query}", parse_skip)) is not None
+                },
                 "waits": waits.problem if waits else "",
                 "paused": self._parsed(paths.PAUSED, parse_paused),
             }

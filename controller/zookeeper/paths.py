@@ -19,6 +19,8 @@ DRAIN = "commands/drain"
 """Which driver is to stop at a checkpoint and to end."""
 LEAVING = "leaving"
 """Nodes that are to be emptied, a znode each."""
+SKIPS = "skips"
+"""Queries that are to do without what they have missed, a znode each until that is taken up."""
 WAITS = "waits"
 """What a driver waits for that has not begun; ends with its session."""
 DRIVER = "driver"
@@ -26,7 +28,7 @@ DRIVER = "driver"
 OWNER = "owner"
 """On Kubernetes: uid of the object that the records belong to, as text."""
 
-FOLDERS = (NODES, LEAVING, CHECKPOINTS, INCIDENTS, PLANS, "commands")
+FOLDERS = (NODES, LEAVING, SKIPS, CHECKPOINTS, INCIDENTS, PLANS, "commands")
 
 
 def checkpoint(position: int) -> str:

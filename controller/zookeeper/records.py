@@ -272,6 +272,8 @@ def encode_desired(x: Desired) -> bytes:
             **shallow(x),
             "assignment": dict(x.assignment),
             "standbys": dict(x.standbys),
+            "anew": dict(x.anew),
+            "skips": dict(x.skips),
             "lines": lines,
             "ordered": x.retain,
             "moving": moving,
@@ -294,6 +296,8 @@ def parse_desired(raw: bytes, path: str = paths.DESIRED) -> Desired:
         lines=f.mapping("lines", as_origin, {}),
         moving=_moving(f, f.value.get("moving")),
         standbys=f.mapping("standbys", _node_id, {}),
+        anew=f.mapping("anew", as_text, {}),
+        skips=f.mapping("skips", as_text, {}),
     )
 
 

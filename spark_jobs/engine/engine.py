@@ -174,9 +174,8 @@ class Engine:
         if not (before if installs else desired).retain:
             self.lines.restored.clear()  # of what failed before
         if installs:
-            self.skipping.decide(
-                self, installs, installs if going_back else back, stays - installs - self.installing
-            )
+            working = stays - installs - self.installing
+            self.skipping.decide(self, desired.anew, installs, installs if going_back else back, working)
             more = find_origins(self, desired, installs, back, going_back)
             back.update(more)  # nothing raises from here on
             self.skipping.installs_now(installs)
@@ -201,12 +200,12 @@ class Engine:
                 self._begin_at(partition, self.standbys.promote(self, partition))
             elif anew or not (partition in self.positions or partition in self.failed):
                 self._install(partition)
-        self.skipping.installed(self)
         if self.lines.active:
             self.horizon = max([self.horizon, self.lines.furthest, *self.positions.values()])
         for partition in [p for p in self.positions if p not in desired.assignment]:
             self._lose(partition, Failure(FailureKind.NOT_ASSIGNED))
             self.failed.pop(partition, None)
+        self.skipping.installed(self)
         log.info(
             "event=desired seq=%d generation=%d checkpoint=%d lines=%d assigned=%d retain=%s",
             desired.seq, desired.generation, desired.checkpoint, len(desired.lines), len(desired.assignment), desired.retain,

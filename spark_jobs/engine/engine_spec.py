@@ -33,6 +33,8 @@ class EngineSpec(Line):
     """A checkpoint behind this batch is wanted as soon as it can be taken, and no other before: a move waits for it."""
     standbys: Mapping[str, str] = field(default_factory=dict)
     """Partition -> "node#incarnation" of its standby."""
+    anew: Mapping[str, str] = field(default_factory=dict)
+    """Partition that somebody asked to let begin anew -> the id of that wish."""
     lines: Mapping[str, Origin] = field(default_factory=dict)
     """Partitions that do not go on from (generation, checkpoint), with what they go on from."""
     adopted: bool = False

@@ -14,15 +14,20 @@ from typing import TYPE_CHECKING
 
 from reprise.algorithms.failure import Failure, FailureKind
 from reprise.spark_jobs.contract import Operator
+from reprise.spark_jobs.errors import NotYetError
 from reprise.spark_jobs.node.command import Install, Report
 from reprise.spark_jobs.state.skips import Skip, SkipRecords
-from reprise.spark_jobs.topology import StreamTopology, Topology, make_operator, make_sink
-from reprise.spark_jobs.topology.guarantees import last_marked, require_gaps_that_end
+from reprise.spark_jobs.topology import StreamTopology, Topology
+from reprise.spark_jobs.topology.binding import able_to_skip, gaps_that_end
+from reprise.spark_jobs.topology.guarantees import last_marked
 
 if TYPE_CHECKING:
     from reprise.spark_jobs.engine.engine import Engine
 
 log = logging.getLogger("reprise.engine")
+
+MOST_WAITS = 50
+"""So many jobs are waited for readers that have not spoken; then what was asked for is restored."""
 
 FORGOTTEN = frozenset({FailureKind.NODE_LOST, FailureKind.STATE_LOST})
 """Failures by which a partition's state is gone, and nothing else is wrong with it."""
@@ -52,6 +57,14 @@ class Skipping:
     """Those that are to be, where that is on record and nothing was installed yet."""
     _chosen: frozenset[str] = frozenset()
     """Those of the last decision that are to begin anew."""
+    _known: dict[str, int] = field(default_factory=dict)
+    """Partitions that were lost -> the last batch that they were known to have shown, of all that were."""
+    _asked: dict[str, str] = field(default_factory=dict)
+    """Partitions that somebody asked to let begin anew, and that are not at work since -> the id of that wish."""
+    _obeyed: dict[str, str] = field(default_factory=dict)
+    """The last wish for each partition that is done with: it has been at work since."""
+    _waited: int = 0
+    """How often the desired state was not taken over yet, as readers of a partition that was asked for had not spoken."""
     _operators: Mapping[str, Operator] = field(default_factory=dict)
     """An instance of each operator, to ask what its output depends on."""
     _doubtful: bool = False
@@ -59,22 +72,15 @@ class Skipping:
 
     def __post_init__(self) -> None:
         forgetful = {o.name for o in self.resource.operators if o.forgetful}
-        if forgetful and not self._can_tell():
+        try:
+            if forgetful:
+                self._operators = gaps_that_end(self.resource)
+        except Exception as error:  # user code raises what it likes
+            self.problems.append(f"no batch is skipped, all is restored from checkpoints: {error}")
             return
         self.able = frozenset(
             p.id for p in self.topology.partitions.values() if forgetful and p.place.operator in forgetful
         )
-
-    def _can_tell(self) -> bool:
-        """Whether it can be told, by the code as it is here, which outputs will lack rows."""
-        try:
-            self._operators = {o.name: make_operator(o) for o in self.resource.operators}
-            sinks = {o.name: make_sink(o) for o in self.resource.operators}
-            require_gaps_that_end(self.resource, self._operators, sinks)
-        except Exception as error:  # user code raises what it likes
-            self.problems.append(f"no batch is skipped, all is restored from checkpoints: {error}")
-            return False
-        return True
 
     def begin(self) -> None:
         """Take over what earlier drivers have skipped, also where nothing may be skipped any more, as it is replayed.
@@ -92,6 +98,8 @@ class Skipping:
     def loses(self, partition: str, failure: Failure, position: int | None) -> None:
         """A partition is not at work any more, which was at `position`."""
         self.leaves(partition)
+        if position is not None:
+            self._known[partition] = max(position, self._known.get(partition, 0))
         if partition in self.able and failure.kind in FORGOTTEN and position is not None:
             self._lost[partition], self._shown[partition] = {}, position
 
@@ -112,6 +120,8 @@ class Skipping:
     def works(self, partition: str) -> None:
         """A partition was installed."""
         self._anew.pop(partition, None)
+        if partition in self._asked:
+            self._obeyed[partition] = self._asked.pop(partition)
 
     # -- what is told --------------------------------------------------------------------------------------------------
 
@@ -148,15 +158,50 @@ class Skipping:
 
     # -- what is decided -----------------------------------------------------------------------------------------------
 
-    def decide(self, engine: Engine, installs: Set[str], back: Set[str], stays: Set[str]) -> None:
+    def asks(self, engine: Engine, anew: Mapping[str, str]) -> None:
+        """Somebody wants these partitions to begin anew, each by a wish with an id: what has come of them is sealed, so that
+        their readers say what they have applied.  What `availability: amnesia` would be refused for is refused."""
+        asked = {
+            p: wish for p, wish in anew.items() if self._obeyed.get(p) != wish and p not in engine.positions
+        }
+        names = frozenset(
+            self.topology.partitions[p].place.operator for p in asked.keys() & self.topology.partitions.keys()
+        )
+        if asked.keys() != self._asked.keys() and asked:
+            self._waited = 0
+            try:
+                self._operators = able_to_skip(self.resource, names)
+            except Exception as error:  # user code raises what it likes
+                self.problems.append(
+                    f"not skipped, but restored from checkpoints: {', '.join(sorted(asked))}: {error}"
+                )
+                self._obeyed |= asked
+                asked = {}
+        self._asked = asked
+        for partition in self._lost.keys() - asked.keys() - self.able:  # nobody asks for it any more
+            del self._lost[partition], self._shown[partition]
+        for partition in asked.keys() - self._lost.keys():
+            self._lost[partition] = {}
+            # output up to a complete checkpoint is shown, whoever has shown it
+            self._shown[partition] = max(self._known.get(partition, 0), engine.punctuations.newest)
+
+    def decide(
+        self, engine: Engine, anew: Mapping[str, str], installs: Set[str], back: Set[str], stays: Set[str]
+    ) -> None:
         """Decide which of those that are to be installed, and do not go `back`, begin anew, and write it down; `stays`: who
-        is at work and goes on.  `installs_now` carries it out.  Raises what `SkipRecords.write` raises; nothing is to be
-        installed then, and this is called again."""
-        if not self.able:
+        is at work and goes on; `anew`: who was asked to.  `installs_now` carries it out.  Raises what `SkipRecords.write`
+        raises, and NotYetError while readers have still to be heard; nothing is to be installed then, and this is called
+        again."""
+        if anew:  # it may have been asked for by a desired state that this driver has not seen
+            self.asks(engine, anew)
+        if not (self.able or self._asked):
             return
         self._chosen = chosen = self._eligible(engine, installs - back, stays)
+        self._wait_for_readers(engine, self._asked.keys() & installs - chosen, back, stays)
         try:
-            new = [self._skip(p, engine.horizon, stays) for p in sorted(chosen - self._decided.keys())]
+            new = [
+                self._skip(p, _until(engine), stays, chosen) for p in sorted(chosen - self._decided.keys())
+            ]
         except Exception as error:  # user code, asked what its output depends on, raises what it likes
             self.problems.append(f"no batch is skipped, all is restored from checkpoints: {error}")
             self._chosen = frozenset()
@@ -173,6 +218,21 @@ class Skipping:
                 skip.partition, skip.until, min(skip.after.values(), default=skip.until), len(skip.marked),
             )  # fmt: skip
 
+    def _wait_for_readers(self, engine: Engine, asked: Set[str], back: Set[str], stays: Set[str]) -> None:
+        """NotYetError while those who were asked for may still begin anew, as what reads them stays."""
+        if not asked:
+            return
+        why = "what reads it does not stay, or the driver is to end"
+        hopeful = not (engine.drain.asked or asked & back)
+        if hopeful and all(t in stays or t in asked for p in asked for t in self._readers(p)):
+            if self._waited < MOST_WAITS:
+                self._waited += 1
+                raise NotYetError(
+                    f"what reads {', '.join(sorted(asked))} has still to say what it has applied"
+                )
+            why = "what reads it has not said what it has applied"
+        self.problems.append(f"not skipped, but restored from checkpoints: {', '.join(sorted(asked))}: {why}")
+
     def installs_now(self, installs: Set[str]) -> None:
         """Nothing can keep `installs` from being ordered any more: those that were chosen begin anew."""
         for partition in installs & self._anew.keys():
@@ -187,15 +247,18 @@ class Skipping:
             del self._lost[partition], self._shown[partition]
         if self._anew:
             engine.punctuations.give_up(max(skip.until for skip in self._anew.values()))
+        self.asks(engine, engine.desired.anew)
 
     def _eligible(self, engine: Engine, installs: Set[str], stays: Set[str]) -> frozenset[str]:
         """The greatest set of lost partitions each reader of which stays and has reported, or is in the set."""
-        final = engine.final
-        if engine.drain.asked or (final is not None and engine.horizon >= final):
+        if engine.drain.asked:
             return frozenset()
-        if engine.horizon <= engine.punctuations.newest:  # a restored partition has nothing to make again
-            return frozenset()
-        chosen = set(self._lost) & installs
+        chosen = self._lost.keys() & installs & (self.able | self._asked.keys())
+        ends = engine.final is not None and engine.horizon >= engine.final
+        if (
+            ends or engine.horizon <= engine.punctuations.newest
+        ):  # what is restored has next to nothing to make again
+            chosen &= self._asked.keys()
         while True:
             wrong = {
                 p
@@ -214,7 +277,15 @@ class Skipping:
     def _readers(self, partition: str) -> tuple[str, ...]:
         return tuple(t for down in self.topology.partitions[partition].downstream for t in down.targets)
 
-    def _skip(self, partition: str, until: int, stays: Set[str]) -> Skip:
+    def _needed(self, partition: str, chosen: Set[str]) -> int | None:
+        """The last batch of a partition that somebody asked to skip which anybody needs, also in a replay: what reads it has
+        applied no later one of it, nor has shown what came of one."""
+        if partition not in self._asked:
+            return None
+        below = self.topology.downstream_of([partition]) & chosen
+        return max(max((*self._lost[p].values(), self._shown[p])) for p in below)
+
+    def _skip(self, partition: str, until: int, stays: Set[str], chosen: Set[str]) -> Skip:
         after = {t: k for t, k in self._lost[partition].items() if t in stays}
         last = last_marked(
             self.resource, self._operators, self.topology.partitions[partition].place.operator, until
@@ -229,4 +300,10 @@ class Skipping:
             first = min(firsts, default=until + 1)
             if (end := last[self.topology.partitions[output].place.operator]) >= first:
                 marked[output] = first, end
-        return Skip(partition, until, after, self._shown[partition], marked)
+        needed = self._needed(partition, chosen)
+        return Skip(partition, until, after, self._shown[partition], marked, needed)
+
+
+def _until(engine: Engine) -> int:
+    """The last batch that is skipped: the newest, but not the one that ends the stream, which everybody has to store."""
+    return engine.horizon if engine.final is None else min(engine.horizon, engine.final - 1)

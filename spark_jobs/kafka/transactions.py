@@ -125,7 +125,7 @@ class Session:
 
     def __init__(
         self, brokers: str, settings: Settings, *, name: str, topic: str, letters: str | None,
-        gaps: str | None, owner: Owner, position: int, go_on_without_marker: bool, compacted: bool,
+        owner: Owner, position: int, go_on_without_marker: bool, compacted: bool, gaps: str | None = None,
     ) -> None:  # fmt: skip
         self._brokers, self._settings = brokers, settings
         self._name, self._topic, self._letters, self._gaps = name, topic, letters, gaps

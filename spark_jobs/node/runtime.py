@@ -443,7 +443,7 @@ class OperatorRuntime(Runtime):
         return Output(batch, self.watermark, table)
 
     def _applied(self, inbox: Inbox) -> tuple[Any, pa.Table | None]:
-        return self.operator.step(self.state, inbox)
+        return self.skipped.applied(self.operator, self.state, inbox)
 
     def _heard(self, batch: int) -> list[tuple[str, int]]:
         return [(u, d) for u, d in self.needs if batch > d and not self.skipped.lacks(u, batch - d)]

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from reprise.spark_jobs.contract import Inbox, Operator
 from reprise.spark_jobs.errors import StepError
 from reprise.spark_jobs.state.skips import Skip
 
@@ -29,7 +32,8 @@ class Skipped:
     `unheard`: upstream -> batches that it is stepped through without.  `sealed`: upstreams of which nothing is taken in, as
     they are lost and it is not decided yet from where they go on.  `unsaid`: target -> batches of this partition that the
     target does not hear.  `anew`: batches behind which this partition has its initial state.  `marked`: batches of its
-    output that may lack rows.
+    output that may lack rows.  `idle`: batches that it goes through without its code, which may raise there, as nobody hears
+    of them.
     """
 
     unheard: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
@@ -37,6 +41,7 @@ class Skipped:
     unsaid: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
     anew: frozenset[int] = frozenset()
     marked: tuple[Span, ...] = ()
+    idle: tuple[Span, ...] = ()
 
     def lacks(self, upstream: str, batch: int) -> bool:
         """Whether a batch is stepped without what this upstream gave for it."""
@@ -50,6 +55,14 @@ class Skipped:
     def marks(self, batch: int) -> bool:
         """Whether a batch of the output may lack rows."""
         return any(first <= batch <= last for first, last in self.marked)
+
+    def idles(self, batch: int) -> bool:
+        """Whether the code of the partition is not called for a batch."""
+        return any(first <= batch <= last for first, last in self.idle)
+
+    def applied(self, operator: Operator, state: Any, inbox: Inbox) -> tuple[Any, pa.Table | None]:
+        """What the partition's code makes of a batch; nothing, where it is not called.  Raises what that raises."""
+        return (state, None) if self.idles(inbox.batch) else operator.step(state, inbox)
 
     def heard(self, target: str, position: int) -> int:
         """The last batch of this partition that a target at this position needs no more."""
@@ -81,6 +94,7 @@ def skipped(
         unsaid,
         frozenset(skip.until for skip in skips if skip.partition == partition),
         tuple(skip.marked[partition] for skip in skips if partition in skip.marked),
+        tuple((s.needed + 1, s.until) for s in skips if s.partition == partition and s.needed is not None),
     )
 
 

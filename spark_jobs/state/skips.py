@@ -27,7 +27,9 @@ class Skip:
 
     `after`: of each reader that was at work, the last of its batches that it had applied; it applies the others up to
     `until` without.  `shown`: the last batch that the partition's own sink was known to show, where it has one.
-    `marked`: output partition -> first and last batch that may lack rows.
+    `marked`: output partition -> first and last batch that may lack rows.  `needed`: the last batch of the partition that
+    anybody needs; None: nothing is known to be wrong with those behind it.  Its code is not called for what lies between
+    that and `until`, as it may be what raised there.
     """
 
     partition: str
@@ -35,6 +37,7 @@ class Skip:
     after: Mapping[str, int] = field(default_factory=dict)
     shown: int = 0
     marked: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    needed: int | None = None
 
     @property
     def last(self) -> int:
@@ -46,7 +49,9 @@ class Skip:
         """The inverse of `asdict` and JSON; raises what parsing raises."""
         marked = {str(p): (int(first), int(last)) for p, (first, last) in raw["marked"].items()}
         after = {str(p): int(k) for p, k in raw["after"].items()}
-        return Skip(str(raw["partition"]), int(raw["until"]), after, int(raw["shown"]), marked)
+        needed = raw.get("needed")  # which versions before the command `skip` do not write
+        last = None if needed is None else int(needed)
+        return Skip(str(raw["partition"]), int(raw["until"]), after, int(raw["shown"]), marked, last)
 
 
 class SkipRecords:

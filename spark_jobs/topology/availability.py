@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
+from dataclasses import replace
 
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.topology.class_path import of_library
@@ -60,6 +61,30 @@ def availability_fits(topology: StreamTopology) -> Iterator[SpecError]:
     if backed > MOST_BACKED:
         reason = f"at most {MOST_BACKED} partitions of a topology may have upstream backup; here are {backed}"
         yield SpecError("spec.operators", reason)
+
+
+def as_if_forgetful(resource: StreamTopology, names: Set[str]) -> StreamTopology:
+    """The topology in which these operators had `availability: amnesia`."""
+    changed = (
+        replace(o, availability="amnesia", standby=None) for o in resource.operators if o.name in names
+    )
+    by_name = {o.name: o for o in changed}
+    return replace(resource, operators=tuple(by_name.get(o.name, o) for o in resource.operators))
+
+
+def skip_fits(resource: StreamTopology, names: Set[str]) -> Iterator[SpecError]:
+    """Why partitions of these operators cannot begin anew at a person's word, as far as no code needs to be asked: what is
+    refused for `availability: amnesia` is refused here."""
+    for source in resource.sources:
+        if source.name in names:
+            yield SpecError(
+                f"spec.sources[{source.name}]", "a source cannot begin anew: it reads its input again"
+            )
+    for operator in resource.operators:
+        if operator.availability not in ("checkpoint", "amnesia"):
+            field = f"spec.operators[{operator.name}].availability"
+            yield SpecError(field, f"nothing is skipped beside {operator.availability!r}")
+    yield from availability_fits(as_if_forgetful(resource, names))
 
 
 def _unused(operator: OperatorSpec) -> Iterator[SpecError]:

@@ -11,7 +11,7 @@ import copy
 import importlib
 import inspect
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from functools import partial
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ from reprise.spark_jobs.contract import Kind, Operator, Source
 from reprise.spark_jobs.credentials import redacted
 from reprise.spark_jobs.errors import SpecError, raise_all
 from reprise.spark_jobs.sinks import Sink
+from reprise.spark_jobs.topology.availability import as_if_forgetful, skip_fits
 from reprise.spark_jobs.topology.class_path import current, public
 from reprise.spark_jobs.topology.guarantees import (
     require_an_oldest_input,
@@ -97,6 +98,21 @@ def unbound(resource: StreamTopology) -> Iterator[SpecError]:
             require_an_oldest_input(resource, operators)
     except SpecError as error:
         yield error
+
+
+def gaps_that_end(resource: StreamTopology) -> dict[str, Operator]:
+    """An instance of each operator.  SpecError where batches would be skipped and it could not be said which outputs lack
+    rows, or not be marked; and whatever user code raises."""
+    operators = {o.name: make_operator(o) for o in resource.operators}
+    require_gaps_that_end(resource, operators, {o.name: make_sink(o) for o in resource.operators})
+    return operators
+
+
+def able_to_skip(resource: StreamTopology, names: Set[str]) -> dict[str, Operator]:
+    """An instance of each operator.  SpecError where partitions of these cannot begin anew at a person's word: whatever
+    `availability: amnesia` of them would be refused for; and whatever user code raises."""
+    raise_all(skip_fits(resource, names))
+    return gaps_that_end(as_if_forgetful(resource, names))
 
 
 def resolve(path: str) -> Any:

@@ -3,6 +3,8 @@ lacks rows is marked and no other differs."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,19 @@ from reprise.controller.cli import exits, main
 from reprise.controller.local.cluster import EmbeddedCluster
 from reprise.controller.local.report.compare import compare
 from reprise.controller.local.run.config import Outcome
+from reprise.controller.status.query_state import RunState
 from reprise.spark_jobs.topology import load_text
 from tests.e2e import scenario
 from tests.support.hashtags import SKIPPED, at_pace
 
+APART = """
+    - name: tweeted
+      class: reprise.spark_jobs.operators:Sink
+      inputs: [{from: tweets}]
+      output: {priority: 1}
+"""
+"""A query that needs nothing of `parse`: without one a run ends when that is set aside."""
+PROJECT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
@@ -52,3 +63,46 @@ def test_what_lacks_rows_is_marked_and_nothing_else_differs(
     assert "batches-skipped" in {line["what"] for line in result.incident["timeline"]}
     said = CliRunner().invoke(main, ["compare", str(expected), str(result.out)])
     assert said.exit_code == exits.MARKED, said.output
+
+
+def test_a_query_whose_code_raises_goes_on_because_a_person_says_so(
+    large_nodes: EmbeddedCluster, tmp_path: Path
+) -> None:
+    """Nothing is set to be skipped; the command is given while the run goes on, and the batch is not tried again."""
+    sizes = {"operators[window].with.size": "1400ms", "operators[window].with.interval": "200ms"}
+    parse = {"explode": ["hashtags"], "select": ["hashtags AS tag"], "raises": {}}
+    own = {"operators[parse].class": "tests.support.raising:RaisesAt", "operators[parse].with": parse}
+    changes = {**at_pace("200ms", 400, 75, 10), **sizes, **own}
+    text = SKIPPED.replace("  checkpoint: {", f"{APART}  checkpoint: {{")
+    expected = scenario.write_expected(load_text(text, changes=changes), tmp_path / "expected")
+    raising = {**parse, "raises": {"parse.0": 15}}
+    resource = load_text(text, changes={**changes, "operators[parse].with": raising})
+    out, said = tmp_path / "out", list[str]()
+
+    def watch(state: RunState, _: object) -> None:
+        poison = state.observation.poison
+        if not said and poison is not None and "parse.0" in poison.partitions:
+            command = [
+                sys.executable,
+                "-m",
+                "reprise.controller.cli",
+                "skip",
+                "best.0",
+                "--out",
+                str(out),
+                "--yes",
+            ]
+            asked = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+            assert asked.returncode == exits.DONE, asked.stderr
+            said.append(asked.stdout)
+
+    result = scenario.run(resource, large_nodes, out, [], watch, python_path=str(PROJECT))
+    assert result.outcome is Outcome.DONE, f"{result.outcome}: {result.reason}; logs in {result.out / 'logs'}"
+    assert "begin anew, without what they knew: parse.0" in said[0]
+    found = compare(expected, result.out)
+    assert not found.unexplained, (found.missing[:5], found.extra[:5], found.different[:5], found.twice[:5])
+    assert found.marked and found.equal > 0
+    asked_for = [i for i in result.incident["incidents"] if i["skipped"]]
+    assert "parse.0" in asked_for[0]["skipped"]
+    assert not any(plan["rollback"] for plan in asked_for[0]["plans"]), "everything went back"
+    assert {"skip-asked", "batches-skipped"} <= {line["what"] for line in result.incident["timeline"]}

@@ -152,12 +152,13 @@ class World:
         lines: Mapping[str, Origin] | None = None,
         after: int | None = None,
         standbys: Mapping[str, str] | None = None,
+        anew: Mapping[str, str] | None = None,
     ) -> None:
         """`after`: a checkpoint behind this batch is wanted, for a move."""
         complete = len(assignment) == len(self.topology.partitions)
         seq = self.engine.desired.seq + 1
         spec = EngineSpec(seq, generation, checkpoint, assignment, retain, complete, lines=lines or {})
-        self.engine.want(replace(spec, checkpoint_after=after, standbys=standbys or {}))
+        self.engine.want(replace(spec, checkpoint_after=after, standbys=standbys or {}, anew=anew or {}))
 
     def run(self, until: Callable[[Engine], bool], limit: int | None = None) -> None:
         """Job after job; fails after `limit` of them.  Without one it fails after `MANY`, but not before the threads that

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from reprise.controller.topology_view import policy_of, view_of
+from reprise.controller.topology_view import policy_of, view_of, with_promises
 from reprise.controller.zookeeper.observation import Observation, snapshot_of
 from reprise.scheduler import Desired, Node, Progress
 from reprise.scheduler.simulation.run import Change, Durations, SimulationResult, run_simulation
-from reprise.spark_jobs.topology import StreamTopology, expand, load_text
+from reprise.spark_jobs.topology import StreamTopology, load_text
 
 TEXT = """
 apiVersion: reprise.dev/v1alpha1
@@ -43,7 +43,7 @@ def resource() -> StreamTopology:
     return load_text(TEXT)
 
 
-TOPOLOGY = expand(resource())
+TOPOLOGY = with_promises(resource())
 
 
 def steady() -> Observation:

@@ -31,7 +31,8 @@ from reprise.scheduler import (
     decide,
 )
 from reprise.scheduler.incident import Trigger, number_in
-from reprise.scheduler.model import Leaving
+from reprise.scheduler.model import Leaving, SkipWish
+from reprise.scheduler.steps import TakeSkip
 
 
 def diamond(parallelism: int = 2, cpu: int = 100, deterministic: bool = True) -> TopologyView:
@@ -76,6 +77,8 @@ class Driver:
     nodes: frozenset[str] = frozenset()
     standbys: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Partition -> node and position of its standby."""
+    obeyed: dict[str, str] = field(default_factory=dict)
+    """Partition that has begun anew -> the wish for that."""
     held_since: dict[str, int] = field(default_factory=dict)
     """Partition at work -> batch behind which it still has all of its output."""
 
@@ -114,8 +117,7 @@ class Driver:
                 continue
             anew = p in back or known.assignment.get(p) != node
             if anew or (p not in self.positions and p not in self.failed):
-                self._install(p, desired.origin(p).position)
-                installed.append(p)
+                installed += self._begin(p, desired, world)
         for p in installed if not rollback else ():
             world.check_replayable(self, p)
 
@@ -127,6 +129,16 @@ class Driver:
         for p, node in wanted.items():
             if p in self.positions and node in world.nodes:
                 self.standbys[p] = (node, self.positions[p])
+
+    def _begin(self, p: str, desired: Desired, world: World) -> list[str]:
+        """Restored, and named then, or anew: nobody has to send that anything from before."""
+        if p not in desired.anew or self.obeyed.get(p) == desired.anew[p]:
+            self._install(p, desired.origin(p).position)
+            return [p]
+        self._install(p, self.horizon)
+        self.obeyed[p] = desired.anew[p]
+        world.skipped.append(p)
+        return []
 
     def _install(self, p: str, position: int) -> None:
         self.positions[p] = self.held_since[p] = position
@@ -170,7 +182,10 @@ class Driver:
         if p not in self.positions or p in self.gaps:
             return
         reach = min((self.positions.get(u, -1) for u in partition.upstream), default=self.horizon)
-        if p in world.poison_at and reach >= world.poison_at[p]:
+        behind = p in self.obeyed and self.positions[p] >= world.poison_at.get(
+            p, 0
+        )  # it has begun anew there
+        if p in world.poison_at and reach >= world.poison_at[p] and not behind:
             self._lose(p, f"poison: batch {world.poison_at[p]}")
         else:
             self.positions[p] = max(self.positions[p], reach)
@@ -225,6 +240,9 @@ class World:
     closed: list[Incident] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
     promoted: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    """Partitions that have begun anew."""
+    wishes: dict[str, SkipWish] = field(default_factory=dict)
     epochs: int = 0
     incarnations: dict[str, int] = field(default_factory=dict)
     before_seq: int = 0
@@ -289,6 +307,7 @@ class World:
             desired=self.desired,
             incident=self.incident,
             poison=self.poison,
+            wishes=dict(self.wishes),
             paused=self.paused,
             closed=0 if self.desired else max((number_in(i.id) for i in self.closed), default=0),
         )
@@ -321,6 +340,8 @@ class World:
                     assert self.incident is None or self.incident.id == incident.id
                     self._check_incident(incident, decision)
                     self.incident = incident
+                case TakeSkip(query):
+                    del self.wishes[query]
                 case CloseIncident(incident):
                     assert incident.closed_at is not None
                     assert not any(incident.id == old.id for old in self.closed), (

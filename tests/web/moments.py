@@ -12,7 +12,7 @@ from typing import Any
 
 from reprise.algorithms.cpu import milli_cpu
 from reprise.controller.status import document, plain
-from reprise.controller.topology_view import policy_of, view_of
+from reprise.controller.topology_view import policy_of, view_of, with_promises
 from reprise.controller.zookeeper.observation import Observation
 from reprise.spark_jobs.topology import StreamTopology, expand, load_topology, override
 from tests.support.recovery_simulator import World
@@ -111,4 +111,4 @@ def of(life: Life) -> tuple[StreamTopology, Observation]:
 
 def said(resource: StreamTopology, seen: Observation) -> Any:
     """The document of it, as JSON has it."""
-    return json.loads(json.dumps(plain(document(expand(resource), seen))))
+    return json.loads(json.dumps(plain(document(with_promises(resource), seen))))

@@ -134,7 +134,7 @@ METRICS: tuple[Metric, ...] = (
     _gauge(
         "reprise_marked_batches",
         "",
-        "Batches marked as lacking rows (availability: amnesia) in the open incident and those of the last fifteen minutes, "
+        "Batches marked as lacking rows (amnesia, reprise skip) in the open incident and those of the last fifteen minutes, "
         "summed over queries.",
     ),
     _gauge(

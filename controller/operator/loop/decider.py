@@ -10,9 +10,10 @@ from reprise.controller.kubernetes.events import EventReason, Events
 from reprise.controller.kubernetes.pods import KubernetesNode, PodView
 from reprise.controller.operator.records import Records
 from reprise.scheduler import Decision
-from reprise.scheduler.model import Leaving
+from reprise.scheduler.model import Leaving, SkipWish
 
 NOBODY: Mapping[str, Leaving] = MappingProxyType({})
+NOTHING: Mapping[str, SkipWish] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -27,13 +28,15 @@ class Decider:
         executors: Mapping[str, PodView],
         notices: Mapping[str, Leaving] = NOBODY,
         machines: Mapping[str, KubernetesNode] | None = None,
+        skips: Mapping[str, SkipWish] = NOTHING,
     ) -> Decision | None:
         """Read, decide, and carry it out; None when there was nothing to decide, or it could not be carried out.  Raises
         CoordinationError.  `executors`: pods by name; `notices`: those that are to be emptied; `machines`: Node
-        objects by name, None where they cannot be read."""
+        objects by name, None where they cannot be read; `skips`: queries that are to be skipped."""
         asked = {pod.name: pod.created_at for pod in executors.values() if pod.created_at is not None}
         self.records.coordinator.store.requests = asked
         self.records.coordinator.store.notices = notices
+        self.records.coordinator.store.asked = skips
         self.records.coordinator.store.labels = {
             pod.name: machines[pod.machine].labels
             for pod in executors.values()

@@ -23,6 +23,7 @@ from typing import Any
 
 from reprise.controller import logs
 from reprise.controller.crd.base import TopologyReference
+from reprise.controller.crd.convert import skips_by_hand
 from reprise.controller.kubernetes.api import Api
 from reprise.controller.kubernetes.errors import BudgetError, OperatorError
 from reprise.controller.kubernetes.events import EventReason, Events
@@ -156,7 +157,9 @@ class TopologyController:
                 if steps.records.opened and steps.witness.has_news(pods):
                     self.state = replace(self.state, findings=steps.witness.look(pods, cluster.machines))
             with self._failures():
-                decision = steps.decider.decide(pods, self._leaving(cluster), cluster.machines)
+                decision = steps.decider.decide(
+                    pods, self._leaving(cluster), cluster.machines, skips_by_hand(body["metadata"])
+                )
             self.state = replace(
                 self.state,
                 calm=decision is not None and decision.until == inf,
@@ -199,6 +202,7 @@ class TopologyController:
                 or meta.get("generation") != spec.generation or meta.get("deletionTimestamp")
                 or self._adopted != (spec.generation, cluster.paused)
                 or self._leaving(cluster, body) != steps.records.coordinator.store.notices
+                or skips_by_hand(meta) != steps.records.coordinator.store.asked
                 or (seen := steps.records.poll()) is None
             ):  # fmt: skip
                 return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +13,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from reprise.controller.cli import main
+from reprise.controller.cli import main, skip_command
 from reprise.controller.crd.base import TopologyReference
-from reprise.controller.crd.convert import incident_object, incident_status, plan_object
+from reprise.controller.crd.convert import SKIP, incident_object, incident_status, plan_object, skips_by_hand
 from reprise.controller.status import document, plain, records
 from tests.support import oncall
 from tests.support.stub_cluster import StubCluster, stub_cluster
@@ -341,3 +342,31 @@ def test_the_pages_token_is_read_with_the_rights_of_who_asks(tmp_path: Path, rea
         assert result.exit_code in (0, 1), result.output
         assert stub.tokens.get(PAGE) == ("the-token-of-the-page" if readable else None)
         assert set(stub.tokens) <= {PAGE, f"{PAGE}/records"}, "it is shown to the page alone"
+
+
+def test_a_skip_is_an_annotation_of_this_very_object(
+    served: StubCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = ask(served, tmp_path, "skip", "oncall", "count.1", "--yes")
+    assert refused.exit_code == 1
+    assert "all later output could differ" in refused.output
+    assert served.patches == []
+    monkeypatch.setattr(skip_command, "_require_able", lambda *_: None)
+    path = f"{GROUP}/streamtopologies/oncall"
+    meta = served.answers[path]["metadata"]
+    meta |= {"uid": "u-1", "resourceVersion": "7", "annotations": {SKIP: "count.0=u-1.5,count.2=other.6"}}
+    result = ask(served, tmp_path, "skip", "oncall", "count.1", "--yes")
+    assert result.exit_code == 0, result.output
+    _, body = served.patches[-1]
+    value = body["metadata"]["annotations"][SKIP]
+    assert body["metadata"]["resourceVersion"] == "7"
+    assert re.fullmatch(r"count\.0=u-1\.5,count\.1=u-1\.[0-9a-f]+", value), "that of another object is none"
+    meta["annotations"] = {SKIP: value}
+    assert set(skips_by_hand(meta)) == {"count.0", "count.1"}
+    undone = ask(served, tmp_path, "skip", "oncall", "count.0", "--undo")
+    assert undone.exit_code == 0, undone.output
+    assert served.patches[-1][1]["metadata"]["annotations"][SKIP].startswith("count.1=u-1.")
+    again = ask(served, tmp_path, "skip", "oncall", "count.3", "--undo")
+    assert "does not ask for it" in again.output
+    assert len(served.patches) == 2
+    assert skips_by_hand({**meta, "uid": "u-2"}) == {}, "a copy of the object asks for nothing"

@@ -20,6 +20,7 @@ from reprise.controller.zookeeper.access import AUTH
 from reprise.controller.zookeeper.observer import Observer
 from reprise.controller.zookeeper.process_records import parse_paused
 from reprise.controller.zookeeper.session import ZooKeeperSession
+from reprise.controller.zookeeper.skip_wishes import parse_skip
 from reprise.spark_jobs.topology import load_topology, to_json
 
 MINIMAL = Path(__file__).parents[4] / "examples" / "minimal.yaml"
@@ -155,3 +156,18 @@ def test_of_a_long_log_the_end_goes_into_a_bundle(tmp_path: Path) -> None:
     assert sorted(found) == ["logs/cluster/n1.log", "logs/driver.log", "run.json", "topology.json"]
     assert found["logs/cluster/n1.log"] == b"short"
     assert found["logs/driver.log"] == b"b" * LOG_TAIL
+
+
+def test_a_wish_to_skip_is_written_once_and_taken_back(server: MemoryServer) -> None:
+    session = ZooKeeperSession(cast(Any, server.session()))
+    path = f"{ROOT}/{paths.SKIPS}/count.0"
+    found = target()
+    assert found.skip("count.0", True) == f"{path} asks for it"
+    first = parse_skip(session.get(path)[0])
+    assert found.skip("count.0", True) == f"{path} asks for it"
+    again = session.get(path)
+    assert parse_skip(again[0]).id != first.id
+    assert again[1].version == 0, "a wish is never changed: whoever takes it knows which"
+    assert found.skip("count.0", False) == f"{path} is gone"
+    assert "or it is under way already" in found.skip("count.0", False)
+    assert session.exists(path) is None

@@ -97,7 +97,7 @@ def test_nothing_breaks_with_standbys(seed: int) -> None:
 def test_a_standby_is_promoted_by_the_coordinator_and_nothing_goes_back(availability: str) -> None:
     """Long after the start, when standbys are there; the burst settles a second later at the soonest."""
     with promotions() as seen:
-        holds(Schedule(3, (Fault(14.0, "node-dies", 1, 60.0),), availability=availability))
+        holds(Schedule(3, (Fault(14.0, "node-dies", 0, 60.0),), availability=availability))
     assert seen
 
 
@@ -112,7 +112,7 @@ def test_nothing_breaks_with_upstream_backup(seed: int) -> None:
 
 def test_a_lost_partition_is_fed_again_by_what_the_coordinator_plans() -> None:
     with fed_again() as seen:
-        holds(Schedule(3, (Fault(14.0, "node-dies", 1, 60.0),), availability="upstream-backup"))
+        holds(Schedule(3, (Fault(14.0, "node-dies", 0, 60.0),), availability="upstream-backup"))
     assert seen
 
 
@@ -244,14 +244,14 @@ def test_ranges_that_are_asked_for_twice_show(
     method: str, wrong: Callable[..., object], faults: tuple[Fault, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else nobody would see it: a source that says the same each time hides what the ledger is for."""
-    holds(Schedule(7, faults))
+    holds(Schedule(8, faults))
     monkeypatch.setattr(Ledger, "_put", replaces)
     monkeypatch.setattr(Ledger, method, wrong)
-    outcome = run(Schedule(7, faults))
+    outcome = run(Schedule(8, faults))
     assert outcome.violation is not None and outcome.violation.invariant == "E1"
 
 
-OVERTAKEN = Schedule(3, (Fault(4.9, "coordinator-overtaken", 2, 3.0), Fault(5.0, "node-dies", 1, 20.0)))
+OVERTAKEN = Schedule(5, (Fault(4.9, "coordinator-overtaken", 2, 3.0), Fault(5.0, "node-dies", 1, 20.0)))
 
 
 def test_a_coordinator_that_is_overtaken_is_refused_by_the_versions_alone(
@@ -282,7 +282,7 @@ def test_what_goes_back_is_installed_anew_also_where_nothing_of_it_was_forgotten
             forget(engine, partition)
 
     monkeypatch.setattr(Engine, "_forget", forgets)
-    two = Fault(9.0, "node-dies", 1, 4.0), Fault(9.1, "node-dies", 2, 4.0)
+    two = Fault(9.0, "node-dies", 0, 4.0), Fault(9.1, "node-dies", 1, 4.0)
     holds(Schedule(5, two, recovery=", scope: global"))
     assert kept, "it was to go back while it was at work"
 

@@ -8,8 +8,9 @@ import pytest
 
 from reprise.controller.simulated_world.memory_zookeeper import MemoryServer
 from reprise.controller.zookeeper.errors import NoNodeError, RecordError
-from reprise.controller.zookeeper.leaving import LeavingList, Wishes, encode_leaving, parse_leaving
+from reprise.controller.zookeeper.leaving import Wishes, encode_leaving, leaving_folder, parse_leaving
 from reprise.controller.zookeeper.session import ZooKeeperSession
+from reprise.controller.zookeeper.wish_folder import WishFolder
 from reprise.scheduler.model import Leaving, Node
 
 FOLDER = "/reprise/a/b/leaving"
@@ -50,16 +51,16 @@ def test_they_are_read_when_something_has_changed_and_else_remembered(
     monkeypatch.setattr(
         client, "get_folder_async", lambda *a, real=client.get_folder_async: asked.append(a[0]) or real(*a)
     )
-    wishes = LeavingList(client, FOLDER, lambda: woken.append(1), lambda answer: answer.get(1))
-    assert wishes.read() == Wishes({})
-    assert wishes.read() == Wishes({})
+    wishes = WishFolder(client, FOLDER, parse_leaving, lambda: woken.append(1), lambda answer: answer.get(1))
+    assert leaving_folder(wishes) == Wishes({})
+    assert leaving_folder(wishes) == Wishes({})
     assert len(asked) == 1
     client.create(f"{FOLDER}/n1", encode_leaving(Leaving("reprise drain")))
     client.create(f"{FOLDER}/n2", b"no record")
     assert woken
-    assert wishes.read() == Wishes({"n1": Leaving("reprise drain")})
+    assert leaving_folder(wishes) == Wishes({"n1": Leaving("reprise drain")})
     client.delete(f"{FOLDER}/n1")
-    assert wishes.read() == Wishes({})
+    assert leaving_folder(wishes) == Wishes({})
     before = len(asked)
     wishes.forget()
     wishes.read()
@@ -74,7 +75,7 @@ def test_without_the_folder_there_are_none_and_it_is_looked_for_again() -> None:
             return None
 
     client = session()
-    wishes = LeavingList(client, FOLDER, lambda: None, wait)
-    assert wishes.read() == Wishes({})
+    wishes = WishFolder(client, FOLDER, parse_leaving, lambda: None, wait)
+    assert leaving_folder(wishes) == Wishes({})
     client.create(f"{FOLDER}/n1", encode_leaving(Leaving("x")), makepath=True)
-    assert wishes.read() == Wishes({"n1": Leaving("x")})
+    assert leaving_folder(wishes) == Wishes({"n1": Leaving("x")})

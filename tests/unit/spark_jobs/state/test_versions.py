@@ -26,6 +26,7 @@ from reprise.spark_jobs.node.command import Ack, Command, Install, Report, Shado
 from reprise.spark_jobs.node.orders import ORDER_FIELDS, Orders, Told
 from reprise.spark_jobs.node.shim import Stage, Warm
 from reprise.spark_jobs.node.wire import Message
+from reprise.spark_jobs.state.skips import Skip
 from reprise.spark_jobs.topology import expand, from_object
 from reprise.spark_jobs.version import PROTOCOL, VERSION
 from tests.support.topologies import document, operator, source
@@ -135,9 +136,9 @@ def test_the_protocols_number_goes_with_what_its_messages_hold() -> None:
     """Who changes a message of the data plane raises `PROTOCOL` and writes the new digest here."""
     held = [
         [kind.__name__, [f.name for f in fields(kind)]]
-        for kind in (Command, Report, Install, Ack, Usage, Failure, Message, Positions)
+        for kind in (Command, Report, Install, Ack, Usage, Failure, Message, Positions, Skip)
     ]
     held += [["Range", list(Range._fields)], ["Shadow", list(Shadow._fields)]]
     held.append(["Orders", sorted(ORDER_FIELDS), [f.name for f in fields(Told)]])
     digest = hashlib.sha256(json.dumps(held).encode()).hexdigest()[:12]
-    assert (PROTOCOL, digest) == (27, "4d1a7f8fdf38")
+    assert (PROTOCOL, digest) == (28, "33ef97099137")

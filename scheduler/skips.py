@@ -1,0 +1,111 @@
+"""What a person's wish to skip comes to: what a query misses begins anew, and does without what it has missed.
+
+The wish is taken once, with the desired state that says so: `Desired.skips` has its id, so neither another coordinator nor
+one that was killed in the middle takes it again.  From then on the driver seals what is to begin anew, and decides when the
+plan comes (`reprise.spark_jobs.engine.skipping`).  Here nothing is known of what operators can do: what must not be skipped
+the driver refuses, says so, and restores it.  Invariant: nothing at work is taken from its node, and no source begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from reprise.scheduler import scope
+from reprise.scheduler.incident import EventName, Incident, Kind, some
+from reprise.scheduler.model import Poison, QueryView, SkipWish
+from reprise.scheduler.observe import observe
+from reprise.scheduler.rules import opened
+from reprise.scheduler.situation import Situation
+from reprise.scheduler.steps import (
+    Decision,
+    RuleName,
+    Step,
+    TakeSkip,
+    WriteDesired,
+    WriteIncident,
+    WritePoison,
+    act,
+)
+from reprise.scheduler.view import View
+
+
+def asked(s: Situation) -> Decision | None:
+    """Take the wishes that nobody has taken, once the driver has taken over all that was decided before: only then is what
+    it says of failures that of now."""
+    fresh = {q: w for q, w in sorted(s.view.snapshot.wishes.items()) if s.desired.skips.get(q) != w.id}
+    if not fresh or not s.view.acked:
+        return None
+    stays = scope.some_stay(s.view)
+    queries = [q for q in s.view.snapshot.topology.queries if q.id in fresh]
+    targets = {q.id: would_begin_anew(s.view, q) if stays else () for q in queries}
+    anew = {p: fresh[q].id for q, partitions in targets.items() for p in partitions}
+    skips = {**s.desired.skips, **{q: wish.id for q, wish in fresh.items()}}
+    told = [_told(q, targets.get(q), stays) for q in fresh]
+    taken = tuple(TakeSkip(q) for q, wish in fresh.items() if wish.stored)
+    if not anew:
+        steps: tuple[Step, ...] = (WriteDesired(s.desired.next(skips=skips)), *taken)
+        if s.incident is not None:
+            steps = (*steps, WriteIncident(s.incident.log(s.now, EventName.SKIP_ASKED, "; ".join(told))))
+        return act(RuleName.SKIP_ASKED, "; ".join(told), *steps)
+    after = s.desired.next(
+        assignment={p: n for p, n in s.desired.assignment.items() if p not in anew},
+        anew={**{p: w for p, w in s.desired.anew.items() if p not in s.view.at_work}, **anew},
+        skips=skips,
+        punctuate=False,
+        plan=None,
+    )
+    steps = (WriteDesired(after), *_poison(s, anew), WriteIncident(_incident(s, told)), *taken)
+    return act(RuleName.SKIP_ASKED, "; ".join(told), *steps)
+
+
+def would_begin_anew(view: View, query: QueryView) -> tuple[str, ...]:
+    """What of a query is not at work, sources apart, and what else is not and reads that: it would need rows that nobody
+    makes any more.  In topological order."""
+    operators = {p.id: p for p in view.snapshot.topology.partitions if p.upstream or p.feedback}
+    down = {p: x for p, x in operators.items() if p not in view.at_work}
+    found: list[str] = []
+    for (
+        partition,
+        x,
+    ) in down.items():  # in topological order; without the feedback edges, on which nothing is skipped
+        if partition in query.partitions or not frozenset(x.upstream).isdisjoint(found):
+            found.append(partition)
+    return tuple(found)
+
+
+def lacking(view: View, partitions: Iterable[str]) -> tuple[str, ...]:
+    """The queries that need any of these: each of them may lack rows."""
+    wanted = frozenset(partitions)
+    return tuple(q.id for q in view.snapshot.topology.queries if not wanted.isdisjoint(q.partitions))
+
+
+def pending(wishes: Mapping[str, SkipWish], taken: Mapping[str, str]) -> tuple[str, ...]:
+    """Queries with a wish that nobody has taken."""
+    return tuple(sorted(q for q, wish in wishes.items() if taken.get(q) != wish.id))
+
+
+def _told(query: str, partitions: tuple[str, ...] | None, stays: bool) -> str:
+    if partitions is None:
+        return f"{query} is no query of the topology, and nothing is skipped"
+    if not stays:
+        return (
+            f"nothing of {query} is skipped: everything goes back to the checkpoint, so all of it is restored"
+        )
+    if not partitions:
+        return f"nothing of {query} is skipped: all of it is at work, or is a source"
+    return f"{query} is to be skipped: {some(partitions)} begin anew"
+
+
+def _poison(s: Situation, anew: Iterable[str]) -> tuple[Step, ...]:
+    """What raised is tried again: behind the batch at which it did."""
+    stored = s.view.snapshot.poison
+    if stored is None or stored.partitions.keys().isdisjoint(anew):
+        return ()
+    left = {p: why for p, why in stored.partitions.items() if p not in set(anew)}
+    return (WritePoison(Poison(stored.driver, left)),)
+
+
+def _incident(s: Situation, told: list[str]) -> Incident:
+    incident = s.incident or observe(s.view, opened(s, Kind.BLOCKING))
+    return replace(incident, considered=None).log(s.now, EventName.SKIP_ASKED, "; ".join(told))

@@ -1,0 +1,129 @@
+"""`reprise skip`: what it says before anything happens, what it refuses, and that nothing is written without a yes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner, Result
+
+from reprise.controller.cli import exits, skip_command
+from reprise.controller.cli.app import main
+from reprise.controller.cli.target import Address
+from reprise.controller.zookeeper.observation import Observation
+from reprise.scheduler.model import Desired, Node, Poison, Progress, SkipWish
+from reprise.spark_jobs.topology import StreamTopology, load_text
+from reprise.spark_jobs.topology.graph import expand
+from tests.support.hashtags import SKIPPED
+
+RESOURCE = load_text(SKIPPED)
+PARTITIONS = tuple(expand(RESOURCE).partitions)
+BAD = "window.1"
+
+
+def seen(*absent: str, **more: object) -> Observation:
+    at = {p: "n1#1" for p in PARTITIONS if p not in absent}
+    nodes = {"n1#1": Node("n1", 1, 4000)}
+    progress = Progress(
+        "1", 7, 1, frozenset(nodes), dict.fromkeys(at, 50), horizon=50, checkpoint=40, kept_since=40
+    )
+    poison = Poison("1", dict.fromkeys(absent, "poison: x"))
+    found = Observation(1.0, True, nodes, progress, desired=Desired(7, 1, 40, "1", at), poison=poison)
+    return replace(found, **more)  # type: ignore[arg-type]
+
+
+class FakeTarget:
+    def __init__(self, shown: Observation, resource: StreamTopology = RESOURCE) -> None:
+        self.shown, self.wanted = shown, resource
+        self.asked: list[tuple[str, bool]] = []
+
+    def __enter__(self) -> FakeTarget:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+    def resource(self) -> StreamTopology:
+        return self.wanted
+
+    def observation(self) -> Observation:
+        return self.shown
+
+    def skip(self, query: str, wanted: bool) -> str:
+        self.asked.append((query, wanted))
+        return "written"
+
+
+def skip(monkeypatch: pytest.MonkeyPatch, target: FakeTarget, *words: str) -> Result:
+    monkeypatch.setattr(Address, "open", lambda _: target)
+    return CliRunner().invoke(main, ["skip", *words, "--out", "x"])
+
+
+def test_it_says_what_begins_anew_and_who_else_will_lack_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = FakeTarget(seen("parse.0"))
+    result = skip(monkeypatch, target, BAD, "--yes")
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines() == [
+        "begin anew, without what they knew: parse.0",
+        "rows will be missing in window.1, in batches that are marked; nothing brings them back",
+        "so they will in 4 other queries that need these:",
+        "  window.0 (priority 3, waiting)",
+        "  window.2 (priority 3, waiting)",
+        "  all.0 (priority 1, waiting)",
+        "  best.0 (priority 9, waiting)",
+        "written",
+    ]
+    assert target.asked == [(BAD, True)]
+
+
+def test_without_a_yes_nothing_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = FakeTarget(seen(BAD))
+    result = skip(monkeypatch, target, BAD)
+    assert result.exit_code == exits.NO
+    assert "begin anew, without what they knew: window.1" in result.output
+    assert "nothing was asked for; --yes asks for it" in result.output
+    monkeypatch.setattr(skip_command, "_confirmed", lambda: True)
+    assert skip(monkeypatch, target, BAD).exit_code == 0
+    assert target.asked == [(BAD, True)]
+
+
+def test_what_is_well_cannot_be_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = FakeTarget(seen("parse.0"))
+    assert skip(monkeypatch, FakeTarget(seen()), BAD, "--yes").exit_code == exits.NO
+    wrong = skip(monkeypatch, target, "window.9", "--yes")
+    assert wrong.exit_code == exits.BAD_INPUT
+    assert "no query 'window.9'; there are window.0" in wrong.output
+    source = skip(monkeypatch, FakeTarget(seen("tweets.0")), BAD, "--yes")
+    assert "nothing of window.1 can be skipped: all of its operators are at work" in source.output
+    assert target.asked == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"operators[window].class": "reprise.operators:KeyedCount", "operators[window].with": {"keys": ["tag"]},
+          "operators[best].with": {"by": "count", "k": 5, "keys": ["tag"], "scope": "batch"}},
+         "operator 'window', which reads it, is deterministic"),
+        ({"checkpoint.state": "paged"}, "is not built for `checkpoint.state: paged`"),
+        ({"operators[all].availability": "upstream-backup"}, "nothing is skipped beside 'upstream-backup'"),
+        ({"recovery.scope": "global"}, "everything goes back to the checkpoint"),
+    ],
+)  # fmt: skip
+def test_what_amnesia_is_refused_for_is_refused(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], reason: str
+) -> None:
+    target = FakeTarget(seen("parse.0"), load_text(SKIPPED, changes=changes))
+    result = skip(monkeypatch, target, BAD, "--yes")
+    assert result.exit_code == exits.NO
+    assert reason in result.output
+    assert target.asked == []
+
+
+def test_what_was_asked_for_is_not_asked_for_twice_and_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = FakeTarget(seen("parse.0", wishes={BAD: SkipWish("w1")}))
+    again = skip(monkeypatch, target, BAD, "--yes")
+    assert again.exit_code == 0
+    assert "is to be skipped already" in again.output
+    assert target.asked == []
+    assert skip(monkeypatch, target, BAD, "--undo").output == "written\n"
+    assert target.asked == [(BAD, False)]

@@ -1,0 +1,178 @@
+"""Wishes to skip: taken once, for what is not at work, and only where the rest can go on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from reprise.scheduler import Decision, Outcome, Phase, Poison, Policy, Scope, decide, skips
+from reprise.scheduler.model import SkipWish
+from reprise.scheduler.steps import TakeSkip, WritePoison
+from reprise.scheduler.view import look
+from tests.support.recovery_simulator import World, diamond
+
+
+def world(**policy: object) -> World:
+    return World(diamond(3, 50), Policy(nodes_wanted=4, **policy)).started(4)  # type: ignore[arg-type]
+
+
+def set_aside(w: World, partition: str = "left.1") -> World:
+    """Its code has raised some time ago; all else goes on as far as it can."""
+    assert w.driver is not None
+    w.poison_at[partition] = w.driver.horizon + 2
+    for _ in range(6):
+        w.drive()
+        w.coordinate()
+        w.now += 1.0
+    assert w.poison is not None and set(w.poison.partitions) == {partition}
+    assert w.incident is None
+    return w
+
+
+def wish(w: World, query: str = "sink.0", name: str = "w1") -> Decision:
+    w.wishes[query] = SkipWish(name)
+    return w.coordinate()
+
+
+def go_on(w: World, turns: int = 30) -> None:
+    for _ in range(turns):
+        w.drive()
+        w.coordinate()
+        w.now += 1.0
+
+
+def test_what_was_set_aside_is_tried_again_as_one_that_begins_anew() -> None:
+    w = set_aside(world())
+    decision = wish(w)
+    assert decision.rule == "skip-asked"
+    assert decision.reason == "sink.0 is to be skipped: left.1 begin anew"
+    assert w.desired is not None and w.poison is not None and w.incident is not None
+    assert (w.desired.anew, w.desired.skips) == ({"left.1": "w1"}, {"sink.0": "w1"})
+    assert "left.1" not in w.desired.assignment
+    assert not w.desired.punctuate
+    assert w.poison.partitions == {}
+    assert w.wishes == {}
+    assert w.incident.events[-1].name == "skip-asked"
+    go_on(w)
+    assert w.skipped == ["left.1"]
+    assert w.incident is None
+    assert w.desired.anew == {}
+    assert w.desired.punctuate
+    assert w.poison.partitions == {}, "it has raised again"
+
+
+def test_a_wish_is_taken_once_whoever_looks() -> None:
+    """An annotation stays where it is when it is taken."""
+    w = set_aside(world())
+    w.wishes["sink.0"] = SkipWish("w1", stored=False)
+    decision = w.coordinate()
+    assert decision.rule == "skip-asked"
+    assert not any(isinstance(step, TakeSkip) for step in decision.steps)
+    w.wishes["sink.0"] = SkipWish("w1", stored=False)
+    go_on(w)
+    assert w.skipped == ["left.1"]
+    assert sum("skip-asked" in line for line in w.log) == 1
+    w.wishes["sink.0"] = SkipWish("w2", stored=False)
+    w.drive()
+    assert w.coordinate().reason == "nothing of sink.0 is skipped: all of it is at work, or is a source"
+    w.drive()
+    assert w.coordinate().rule != "skip-asked"
+
+
+def test_one_that_is_taken_back_before_it_is_taken_is_none() -> None:
+    w = set_aside(world())
+    w.wishes["sink.0"] = SkipWish("w1")
+    _, decision = w.look()
+    assert decision.rule == "skip-asked"
+    del w.wishes["sink.0"]
+    assert any(isinstance(step, TakeSkip) for step in decision.steps), "its znode has to be there"
+    assert w.look()[1].rule != "skip-asked"
+
+
+def test_what_reads_it_and_is_lost_too_begins_anew_with_it() -> None:
+    w = world()
+    assert w.desired is not None
+    sinks = {w.desired.assignment[f"sink.{k}"] for k in range(3)}
+    w.kill(*{node.rpartition("#")[0] for node in sinks})
+    w.drive()
+    view = look(w.snapshot(), w.policy)
+    right = next(q for q in w.topology.queries if q.id == "right.0")
+    found = skips.would_begin_anew(view, right)
+    lost = {p for p in view.failed if not p.startswith("source")}
+    assert set(found) <= lost
+    if "right.0" in lost:
+        assert {p for p in lost if p in ("sink.0", "idle.0")} <= set(found)
+    assert not any(p.startswith("source") for p in found)
+    assert set(skips.lacking(view, ["right.1"])) == {"sink.1"}
+
+
+def test_what_is_lost_with_a_node_is_placed_by_the_plan_and_begins_anew() -> None:
+    w = world()
+    assert w.desired is not None
+    node = w.desired.assignment["left.1"]
+    w.kill(node.rpartition("#")[0])
+    lost = sorted(p for p, n in w.desired.assignment.items() if n == node and not p.startswith("source"))
+    w.add("n9")
+    w.drive()
+    w.coordinate()
+    w.drive()
+    decision = wish(w)
+    while decision.rule != "skip-asked":
+        w.now += 0.5
+        w.drive()
+        decision = w.coordinate()
+        if w.incident is None or w.incident.phase is Phase.VERIFYING:
+            pytest.skip("it was back before anybody had asked")
+    go_on(w)
+    assert set(w.skipped) <= set(lost)
+    assert w.incident is None
+
+
+def test_it_waits_until_the_driver_has_taken_over_what_was_decided() -> None:
+    w = set_aside(world())
+    w.wishes["sink.0"] = SkipWish("w1")
+    assert w.progress is not None
+    late = replace(w.snapshot(), progress=replace(w.progress, seq=w.progress.seq - 1))
+    assert decide(late, w.policy).rule != "skip-asked"
+
+
+@pytest.mark.parametrize("policy", [{"scope": Scope.GLOBAL}])
+def test_where_everything_goes_back_nothing_is_skipped(policy: dict[str, object]) -> None:
+    w = set_aside(world(**policy))
+    decision = wish(w)
+    reason = "everything goes back to the checkpoint, so all of it is restored"
+    assert decision.reason == f"nothing of sink.0 is skipped: {reason}"
+    assert w.desired is not None and w.desired.anew == {}
+    assert w.poison is not None and set(w.poison.partitions) == {"left.1"}
+
+
+def test_a_query_that_there_is_not_is_taken_and_said() -> None:
+    w = world()
+    decision = wish(w, "nobody.0")
+    assert decision.outcome is Outcome.ACT
+    assert decision.reason == "nobody.0 is no query of the topology, and nothing is skipped"
+    assert w.wishes == {}
+
+
+def test_of_what_is_set_aside_only_what_was_asked_for_is_tried_again() -> None:
+    w = set_aside(world())
+    assert w.poison is not None
+    w.poison = Poison(w.poison.driver, {**w.poison.partitions, "right.1": "poison: batch 3"})
+    assert w.desired is not None
+    left = {p: n for p, n in w.desired.assignment.items() if p != "right.1"}
+    w.desired = replace(w.desired, assignment=left)
+    decision = wish(w)
+    (step,) = [s for s in decision.steps if isinstance(s, WritePoison)]
+    assert step.poison.partitions == {"right.1": "poison: batch 3"}
+
+
+def test_a_new_driver_and_a_rollback_know_of_no_wish_of_before() -> None:
+    w = set_aside(world())
+    wish(w)
+    assert w.desired is not None and w.desired.anew
+    assert w.desired.back_to(look(w.snapshot(), w.policy).newest).anew == {}
+    w.start_driver()
+    w.drive()
+    assert w.coordinate().rule == "driver-restarted"
+    assert w.desired is not None and w.desired.anew == {} and w.desired.skips == {"sink.0": "w1"}

@@ -1,0 +1,352 @@
+"""Partitions that begin anew because a person said so, though their operators are not set to: what their code raises at is
+gone by, each batch that lacks rows is marked, no other differs, and nothing that was shown is ever shown otherwise."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from reprise.spark_jobs.contract import Inbox, Place
+from reprise.spark_jobs.engine import engine as engine_module
+from reprise.spark_jobs.engine.chain import ChainError
+from reprise.spark_jobs.errors import NotYetError
+from reprise.spark_jobs.operators import FlatMap
+from reprise.spark_jobs.topology import load_text
+from tests.support.hashtags import SKIPPED
+from tests.support.local_engine import World, past, tick
+from tests.unit.spark_jobs.engine.test_skipped import (
+    NODES,
+    back,
+    check,
+    finish,
+    nobody_went_back,
+)
+
+
+class Picky(FlatMap):
+    """Raises at some batches, each time that it is given one."""
+
+    bad: ClassVar[dict[str, int]] = {}
+    """Partition -> a batch at which it raises."""
+    raised: ClassVar[list[tuple[str, int]]] = []
+
+    def initial(self, place: Place) -> Any:
+        self.place = place.partition
+        return super().initial(place)
+
+    def step(self, state: Any, inbox: Inbox) -> Any:
+        if self.bad.get(self.place) == inbox.batch:
+            self.raised.append((self.place, inbox.batch))
+            raise ValueError("cannot be parsed")
+        return super().step(state, inbox)
+
+
+PICKY = {"operators[parse].class": f"{__name__}:Picky"}
+
+
+def world_of(folder: Path, **changes: Any) -> World:
+    world = World(load_text(SKIPPED, changes={**PICKY, **changes}), folder, "w")
+    world.engine.begin(0)
+    world.nodes.start(*NODES)
+    world.want(1, 0, {**world.spread(*NODES), "window.2": "d"})
+    return world
+
+
+@pytest.fixture(autouse=True)
+def few_batches_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "WINDOW", 8)
+    Picky.bad.clear()
+    Picky.raised.clear()
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    Picky.bad.clear()
+    world = world_of(tmp_path_factory.mktemp("fault-free"))
+    world.run(lambda e: e.done)
+    output = world.output()
+    assert len(output) == 61 * 5
+    return output
+
+
+def poisoned(world: World) -> set[str]:
+    return {p for p, failure in world.engine.failed.items() if failure.is_poison}
+
+
+def set_aside(world: World, *more: str, anew: Mapping[str, str] | None = None) -> set[str]:
+    """What raised, and `more`, is taken off its node, as a coordinator does; `anew`: with a wish."""
+    engine = world.engine
+    gone = poisoned(world) | set(more)
+    at = {p: n for p, n in engine.desired.assignment.items() if p not in gone and n in world.nodes.hosts}
+    world.want(engine.desired.generation, engine.punctuations.newest, at, retain=True, anew=anew)
+    return gone
+
+
+def place(world: World, anew: Mapping[str, str] | None = None, *nodes: str) -> None:
+    """All that has no place gets one, with a wish."""
+    engine, living = world.engine, world.nodes.living()
+    at = {p: n for p, n in engine.desired.assignment.items() if n in living and p in engine.positions}
+    others = [p for p in world.topology.order if p not in at]
+    to = nodes or tuple(living)
+    at |= {p: to[i % len(to)] for i, p in enumerate(others)}
+    world.want(engine.desired.generation, engine.punctuations.newest, at, retain=True, anew=anew)
+
+
+def raises_at(world: World, partition: str, batch: int) -> None:
+    """Until its code has raised."""
+    Picky.bad[partition] = batch
+    world.run(lambda e: bool(poisoned(world)))
+    assert poisoned(world) == {partition}
+
+
+def skip(world: World, *partitions: str, wish: str = "w1") -> None:
+    """As a coordinator carries a wish out: it is told, and the partitions are placed some jobs later."""
+    anew = dict.fromkeys(partitions, wish)
+    set_aside(world, *partitions, anew=anew)
+    tick(world, 2)
+    place(world, anew)
+
+
+def test_a_batch_at_which_code_raises_is_gone_by(tmp_path: Path, expected: dict[str, bytes]) -> None:
+    world = world_of(tmp_path)
+    raises_at(world, "parse.0", 23)
+    set_aside(world)
+    tick(world, 5)
+    skip(world, "parse.0")
+    (found,) = world.engine.skipping.skips
+    assert (found.partition, found.until) == ("parse.0", 60)
+    assert found.needed is not None and max(found.after.values()) <= found.needed < 23
+    finish(world)
+    nobody_went_back(world)
+    assert check(world, expected)
+    assert Picky.raised == [("parse.0", 23)]
+
+
+@pytest.mark.parametrize("then", ["driver", "rollback"])
+def test_who_replays_the_gap_does_not_raise_again_and_shows_the_same(
+    tmp_path: Path, expected: dict[str, bytes], then: str
+) -> None:
+    world = world_of(tmp_path)
+    raises_at(world, "parse.0", 23)
+    skip(world, "parse.0")
+    newest = world.engine.punctuations.newest
+    world.run(lambda e: past(27)(e) or bool(e.gaps))
+    assert world.engine.punctuations.newest == newest < 23
+    shown = world.output()
+    if then == "driver":
+        world.driver()
+        world.engine.begin(newest)
+        world.want(2, newest, world.spread(*world.nodes.living()))
+    else:
+        back(world, *world.nodes.living())
+    finish(world)
+    assert check(world, expected)
+    assert Picky.raised == [("parse.0", 23)], "it was given the batch again"
+    after = world.output()
+    assert {name: after[name] for name in shown} == shown
+
+
+def test_a_state_that_cannot_be_read_is_not_asked_for(tmp_path: Path, expected: dict[str, bytes]) -> None:
+    world = world_of(tmp_path)
+    world.run(past(25))
+    for file in (world.checkpoints / "state").rglob("*window*"):
+        if file.is_file():
+            file.write_bytes(b"damaged")
+    at = world.engine.desired.assignment["window.1"]
+    lost = [p for p, n in world.engine.desired.assignment.items() if n == at and not p.startswith("tweets")]
+    world.nodes.lose(at)
+    tick(world, 1)
+    skip(world, *lost)
+    assert {s.partition for s in world.engine.skipping.skips} == set(lost)
+    world.run(past(31))
+    assert not world.engine.bad_checkpoints
+    finish(world)
+    nobody_went_back(world)
+    assert check(world, expected)
+
+
+def test_a_plan_that_comes_with_the_wish_waits_for_the_word_of_the_readers(
+    tmp_path: Path, expected: dict[str, bytes]
+) -> None:
+    world = world_of(tmp_path)
+    raises_at(world, "parse.0", 23)
+    set_aside(world)
+    with pytest.raises(NotYetError, match="has still to say what it has applied"):
+        place(world, {"parse.0": "w1"})
+    assert "parse.0" not in world.engine.positions
+    tick(world, 1)
+    place(world, {"parse.0": "w1"})
+    assert [s.partition for s in world.engine.skipping.skips] == ["parse.0"]
+    finish(world)
+    assert check(world, expected)
+
+
+def test_a_wish_is_obeyed_once(tmp_path: Path, expected: dict[str, bytes]) -> None:
+    """It may stand in the desired state for longer; what is lost later is restored."""
+    world = world_of(tmp_path)
+    raises_at(world, "parse.0", 23)
+    skip(world, "parse.0")
+    world.run(past(26))
+    world.nodes.lose(world.engine.desired.assignment["parse.0"])
+    world.nodes.start("e")
+    tick(world, 2)
+    place(world, {"parse.0": "w1"})
+    assert len(world.engine.skipping.skips) == 1
+    finish(world)
+    check(world, expected)
+
+
+def test_a_wish_that_is_taken_back_leaves_nothing(tmp_path: Path, expected: dict[str, bytes]) -> None:
+    world = world_of(tmp_path)
+    world.run(past(25))
+    world.nodes.lose(world.engine.desired.assignment["parse.0"])
+    tick(world, 1)
+    set_aside(world, "parse.0", anew={"parse.0": "w1"})
+    tick(world, 2)
+    assert world.engine.skipping.sealed == ("parse.0",)
+    set_aside(world)
+    assert world.engine.skipping.sealed == ()
+    place(world)
+    finish(world)
+    nobody_went_back(world)
+    assert world.engine.skipping.skips == ()
+    assert check(world, expected) == set()
+
+
+def test_where_a_reader_is_lost_too_it_is_said_and_all_is_restored(
+    tmp_path: Path, expected: dict[str, bytes]
+) -> None:
+    world = world_of(tmp_path)
+    world.run(past(25))
+    at = world.engine.desired.assignment
+    world.nodes.lose(*{at["parse.0"], at["window.1"]})
+    tick(world, 1)
+    skip(world, "parse.0")
+    assert world.engine.skipping.skips == ()
+    (said,) = [p for p in world.engine.problems if "not skipped" in p]
+    assert said.endswith("parse.0: what reads it does not stay, or the driver is to end")
+    finish(world)
+    assert check(world, expected) == set()
+
+
+def test_a_source_is_not_skipped(tmp_path: Path, expected: dict[str, bytes]) -> None:
+    world = world_of(tmp_path)
+    world.run(past(25))
+    world.nodes.lose(world.engine.desired.assignment["tweets.0"])
+    tick(world, 1)
+    skip(world, "tweets.0", "parse.0")
+    assert world.engine.skipping.skips == ()
+    assert any("spec.sources[tweets]: a source cannot begin anew" in p for p in world.engine.problems)
+    finish(world)
+    assert check(world, expected) == set()
+
+
+def test_what_amnesia_would_be_refused_for_is_refused(tmp_path: Path) -> None:
+    count = {
+        "operators[window].class": "reprise.spark_jobs.operators:KeyedCount",
+        "operators[window].with": {"keys": ["tag"]},
+        "operators[best].with": {"by": "count", "k": 5, "keys": ["tag"], "scope": "batch"},
+    }
+    world = world_of(tmp_path, **count)
+    raises_at(world, "parse.0", 23)
+    skip(world, "parse.0")
+    assert world.engine.skipping.skips == ()
+    (said,) = [p for p in world.engine.problems if "not skipped" in p]
+    assert "operator 'window', which reads it, is deterministic, so all later output could differ" in said
+    world.run(lambda e: bool(poisoned(world)))
+    assert Picky.raised == [("parse.0", 23)] * 2, "it is restored, and its code raises again"
+
+
+def absent(world: World) -> list[str]:
+    """Operators that are not at work."""
+    positions = world.engine.positions
+    return [p for p in world.topology.order if p not in positions and not p.startswith("tweets")]
+
+
+def placed(world: World, rng: random.Random, anew: Mapping[str, str] | None) -> None:
+    """A plan, which the driver takes over when it can."""
+    for _ in range(60):
+        try:
+            return place(world, anew, *rng.sample(sorted(world.nodes.hosts), 3))
+        except NotYetError:
+            tick(world, 1)
+    raise AssertionError("it waits for ever")
+
+
+def something_is_decided(world: World, rng: random.Random, wish: str) -> None:
+    """A new driver, a rollback of everything, or a plan: with a wish, for all that is absent or for some, or without."""
+    kind = rng.random()
+    if kind < 0.12:
+        newest = world.engine.punctuations.newest
+        world.driver()
+        world.engine.begin(newest)
+        world.want(rng.randint(1, 3), newest, world.spread(*world.nodes.living()), retain=True)
+    elif kind < 0.25 or world.engine.gaps:
+        back(world, *world.nodes.living())
+    else:
+        asked = absent(world)
+        asked = rng.sample(asked, rng.randint(0, len(asked))) if rng.random() < 0.3 else asked
+        anew = dict.fromkeys(asked, wish) if rng.random() < 0.8 else None
+        if rng.random() < 0.8:
+            set_aside(world, anew=anew)
+            tick(world, rng.randint(0, 3))
+        placed(world, rng, anew)
+
+
+def comes_to_its_end(world: World, rng: random.Random) -> bool:
+    """With wishes for whatever is not at work; whether all came back."""
+    for number in range(12):
+        tick(world, 1)
+        anew = dict.fromkeys(absent(world), f"end{number}")
+        set_aside(world, anew=anew)
+        tick(world, 1)
+        placed(world, rng, anew)
+        world.run(lambda e: e.done or bool(e.gaps) or bool(e.failed))
+        if world.engine.gaps:
+            back(world, *world.nodes.living())
+        elif world.engine.done and not world.engine.failed:
+            return True
+    return False
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(3), *(pytest.param(s, marks=pytest.mark.wide) for s in range(3, 25)),
+             *(pytest.param(s, marks=pytest.mark.soak) for s in range(25, 150))],
+)  # fmt: skip
+def test_wishes_at_any_moment(tmp_path: Path, expected: dict[str, bytes], seed: int) -> None:
+    """Code raises, nodes, jobs and drivers are lost at any stage, and somebody asks for what is not at work, early, late, in
+    part, or twice."""
+    rng = random.Random(seed)
+    for partition in rng.sample(["parse.0", "parse.1"], rng.randint(1, 2)):
+        Picky.bad[partition] = rng.randint(5, 50)
+    world = world_of(tmp_path)
+    fresh = iter(f"n{i}" for i in range(100))
+    shown: dict[str, bytes] = {}
+
+    def fails(job: int, stage: int, slot: int) -> None:
+        if rng.random() < 0.02:
+            raise ChainError("power cut")
+
+    world.nodes.interrupt = fails
+    for number in range(rng.randint(3, 7)):
+        tick(world, rng.randint(1, 10))
+        if world.engine.done:
+            break
+        if rng.random() < 0.6:
+            lost = rng.sample(sorted(world.nodes.hosts), rng.randint(1, 2))
+            world.nodes.lose(*lost)
+            world.nodes.start(*(next(fresh) for _ in lost))
+        tick(world, rng.randint(0, 3))
+        something_is_decided(world, rng, f"w{number}")
+        now = world.output()
+        assert {n: now[n] for n in shown} == shown
+        shown = now
+    world.nodes.interrupt = lambda *_: None
+    assert comes_to_its_end(world, rng), world.engine.failed
+    check(world, expected)
+    now = world.output()
+    assert {n: now[n] for n in shown} == shown
