@@ -155,7 +155,7 @@ def _decide(snapshot: Snapshot, policy: Policy, planner: Planner) -> Decision:
     for rule in TABLE[state_of(snapshot)]:
         decision = rule(situation)
         if decision is not None and decision.outcome is Outcome.ACT:
-            decision = standbys.beside(view, decision)
+            decision = skips.with_void_wishes(situation, standbys.beside(view, decision))
             check(view, decision)
             return decision
         if decision is not None:

@@ -133,8 +133,6 @@ class SkipWish:
 
     id: str
     """Another one each time that somebody asks: a wish is taken once."""
-    stored: bool = field(default=True, compare=False)
-    """Whether it stands in a znode of its own, which goes when it is taken; else in an annotation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +291,7 @@ class Desired(Line):
     anew: Mapping[str, str] = field(default_factory=dict)
     """Partition that is to begin anew, as somebody asked for it -> the id of that wish; until everything is at work."""
     skips: Mapping[str, str] = field(default_factory=dict)
-    """Query -> the id of the last wish to skip that was taken."""
+    """Where a wish to skip stands (`reprise.scheduler.skips.annotated`) -> the id of the last one there that was taken."""
 
     @property
     def checkpoint_after(self) -> int | None:
@@ -357,7 +355,7 @@ class Snapshot:
     """The greatest number of an incident on record; only where there is no desired state, which else goes on counting."""
     poison: Poison | None = None
     wishes: Mapping[str, SkipWish] = field(default_factory=dict)
-    """By query."""
+    """By where they stand: a query, or what `reprise.scheduler.skips.annotated` makes of it."""
     paused: bool = False
     steady: Mapping[str, int] = field(default_factory=dict)
     """Batches between the output of each query and the horizon while all was well; absent: not known."""

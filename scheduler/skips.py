@@ -30,19 +30,41 @@ from reprise.scheduler.steps import (
 from reprise.scheduler.view import View
 
 
+ANNOTATION = "annotation/"
+
+
+def annotated(query: str) -> str:
+    """Where a wish of an annotation stands.  One in a znode stands under the query itself; both may be there at once, and
+    that one of them is taken must not let the other, which was taken long ago, seem new."""
+    return ANNOTATION + query
+
+
+def query_of(place: str) -> str:
+    """The query that the wish at a place is about."""
+    return place.removeprefix(ANNOTATION)
+
+
+def void(wishes: Mapping[str, SkipWish]) -> tuple[dict[str, str], tuple[Step, ...]]:
+    """What `Desired.skips` has, and what is done, where none of these is to be carried out ever: they are older than the
+    topology's first desired state, as an annotation is that nobody has removed, and what they were about was another loss."""
+    return {place: wish.id for place, wish in wishes.items()}, _taken(wishes)
+
+
 def asked(s: Situation) -> Decision | None:
     """Take the wishes that nobody has taken, once the driver has taken over all that was decided before: only then is what
     it says of failures that of now."""
-    fresh = {q: w for q, w in sorted(s.view.snapshot.wishes.items()) if s.desired.skips.get(q) != w.id}
+    wishes = sorted(s.view.snapshot.wishes.items())
+    fresh = {place: wish for place, wish in wishes if s.desired.skips.get(place) != wish.id}
     if not fresh or not s.view.acked:
         return None
     stays = scope.some_stay(s.view)
-    queries = [q for q in s.view.snapshot.topology.queries if q.id in fresh]
+    by_query = {query_of(place): wish for place, wish in fresh.items()}
+    queries = [q for q in s.view.snapshot.topology.queries if q.id in by_query]
     targets = {q.id: would_begin_anew(s.view, q) if stays else () for q in queries}
-    anew = {p: fresh[q].id for q, partitions in targets.items() for p in partitions}
-    skips = {**s.desired.skips, **{q: wish.id for q, wish in fresh.items()}}
-    told = [_told(q, targets.get(q), stays) for q in fresh]
-    taken = tuple(TakeSkip(q) for q, wish in fresh.items() if wish.stored)
+    anew = {p: by_query[q].id for q, partitions in targets.items() for p in partitions}
+    skips = {**s.desired.skips, **{place: wish.id for place, wish in fresh.items()}}
+    told = [_told(q, targets.get(q), stays) for q in sorted(by_query)]
+    taken = _taken(fresh)
     if not anew:
         steps: tuple[Step, ...] = (WriteDesired(s.desired.next(skips=skips)), *taken)
         if s.incident is not None:
@@ -57,6 +79,24 @@ def asked(s: Situation) -> Decision | None:
     )
     steps = (WriteDesired(after), *_poison(s, anew), WriteIncident(_incident(s, told)), *taken)
     return act(RuleName.SKIP_ASKED, "; ".join(told), *steps)
+
+
+def with_void_wishes(s: Situation, decision: Decision) -> Decision:
+    """A decision by which everything goes back says in its incident that what was to begin anew is restored instead."""
+    before, after = s.view.snapshot.desired, decision.desired
+    if before is None or after is None:
+        return decision
+    gone = before.anew.keys() - after.anew.keys() - s.view.at_work
+    if not gone or (before.generation, before.driver) == (after.generation, after.driver):
+        return decision
+    said = f"the wish to skip is void, as everything goes back: {some(sorted(gone))} restored"
+    steps = [
+        WriteIncident(step.incident.log(s.now, EventName.SKIP_ASKED, said))
+        if isinstance(step, WriteIncident)
+        else step
+        for step in decision.steps
+    ]
+    return replace(decision, steps=tuple(steps))
 
 
 def would_begin_anew(view: View, query: QueryView) -> tuple[str, ...]:
@@ -82,7 +122,12 @@ def lacking(view: View, partitions: Iterable[str]) -> tuple[str, ...]:
 
 def pending(wishes: Mapping[str, SkipWish], taken: Mapping[str, str]) -> tuple[str, ...]:
     """Queries with a wish that nobody has taken."""
-    return tuple(sorted(q for q, wish in wishes.items() if taken.get(q) != wish.id))
+    return tuple(sorted({query_of(p) for p, wish in wishes.items() if taken.get(p) != wish.id}))
+
+
+def _taken(places: Iterable[str]) -> tuple[Step, ...]:
+    """An annotation stays where it is: it belongs to people."""
+    return tuple(TakeSkip(place) for place in places if query_of(place) == place)
 
 
 def _told(query: str, partitions: tuple[str, ...] | None, stays: bool) -> str:

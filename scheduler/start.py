@@ -18,6 +18,7 @@ from reprise.scheduler.model import Desired
 from reprise.scheduler.placement import spread
 from reprise.scheduler.planning import plan_recovery
 from reprise.scheduler.situation import Situation
+from reprise.scheduler.skips import void
 from reprise.scheduler.steps import (
     AddPlan,
     CloseIncident,
@@ -55,6 +56,7 @@ def placed(s: Situation) -> Decision | None:
     costs = normal_costs(few)
     free = free_capacity(few, costs, {})
     generation = max(progress.generation, 0) + 1
+    skips, taken = void(view.snapshot.wishes)
     start = Desired(
         seq=s.view.snapshot.last_seq + 1,
         generation=generation,
@@ -63,13 +65,15 @@ def placed(s: Situation) -> Decision | None:
         driver=progress.driver,
         paused=view.snapshot.paused,
         punctuate=not view.poison,
+        skips=skips,
     )
     everything = tuple(p.id for p in view.snapshot.topology.partitions if p.id not in view.poison)
     assignment = spread(everything, costs, free)
     if assignment is not None:
         reason = f"{len(assignment)} partitions on {len(free)} nodes"
-        return act(RuleName.START, reason, WriteDesired(replace(start, assignment=assignment)))
-    return _partial(replace(s, view=_all_failed(few)), costs, start)
+        return act(RuleName.START, reason, WriteDesired(replace(start, assignment=assignment)), *taken)
+    decision = _partial(replace(s, view=_all_failed(few)), costs, start)
+    return replace(decision, steps=(*decision.steps, *taken))
 
 
 def _all_failed(view: View) -> View:

@@ -139,7 +139,7 @@ class KubernetesTarget:
             wishes = skips_by_hand(meta)
             asked = wishes.pop(query, None)
             if wanted:
-                wishes[query] = SkipWish(f"{meta['uid']}.{uuid4().hex}", stored=False)
+                wishes[query] = SkipWish(f"{meta['uid']}.{uuid4().hex}")
             elif asked is None:
                 return f"{SKIP} of {self.namespace}/{self.name} does not ask for it"
             value = skips_annotation(wishes)

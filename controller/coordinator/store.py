@@ -54,6 +54,7 @@ from reprise.scheduler.model import (
     TopologyView,
 )
 from reprise.scheduler.node_start import StartPhase
+from reprise.scheduler.skips import annotated
 from reprise.scheduler.steps import Decision
 from reprise.spark_jobs.platform import PLATFORM
 
@@ -242,7 +243,7 @@ class Store:
             poison=poison,
             paused=parse_paused(paused[0], self._path(paths.PAUSED)) if paused else None,
             led=self._leads,
-            wishes={**self.asked, **skips},
+            wishes={**{annotated(query): wish for query, wish in self.asked.items()}, **skips},
         )
         return seen, nodes, Versions(*(version for _, version in written))
 

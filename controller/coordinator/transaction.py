@@ -61,7 +61,7 @@ def _step(root: str, versions: Versions, step: Step) -> Iterator[Operation]:
             yield _write(f"{root}/{paths.PLANS}/{plan.id}", encode_plan(plan), None)
         case WritePoison(poison):
             yield _write(f"{root}/{paths.POISON}", encode_poison(poison), versions.poison)
-        case TakeSkip(query):  # written once: whoever has taken it back, or wished anew, is not overruled
+        case TakeSkip(query):  # written once; one that was taken back is not taken
             yield _delete(f"{root}/{paths.SKIPS}/{query}", 0)
 
 

@@ -59,7 +59,7 @@ def skips_by_hand(meta: Mapping[str, Any]) -> dict[str, SkipWish]:
     for entry in str((meta.get("annotations") or {}).get(SKIP, "")).split(","):
         query, _, wish = entry.strip().partition("=")
         if query and uid and wish.startswith(f"{uid}."):
-            found[query] = SkipWish(wish, stored=False)
+            found[query] = SkipWish(wish)
     return found
 
 

@@ -32,7 +32,7 @@ from reprise.controller.zookeeper.advance import FEW
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler.incident import Incident
 from reprise.scheduler.missing import Missing
-from reprise.scheduler.skips import pending
+from reprise.scheduler.skips import pending, query_of
 from reprise.spark_jobs.topology import Topology
 from reprise.spark_jobs.topology.layout import by_operator, edges, place
 from reprise.spark_jobs.topology.promise import NO_PROMISE
@@ -89,9 +89,9 @@ def _skips(topology: Topology, seen: Observation) -> tuple[SkipView, ...]:
     working = seen.progress.positions if seen.progress else {}
     found = [SkipView(query, False, ()) for query in pending(seen.wishes, taken) if query in topology.queries]
     anew = seen.desired.anew if seen.desired else {}
-    for query, wish in sorted(taken.items()):
+    for place, wish in sorted(taken.items()):
         waiting = tuple(p for p in topology.order if anew.get(p) == wish and p not in working)
-        found += [SkipView(query, True, waiting)] if waiting else []
+        found += [SkipView(query_of(place), True, waiting)] if waiting else []
     return tuple(found)
 
 

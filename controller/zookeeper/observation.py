@@ -55,7 +55,7 @@ class Observation:
     checkpoint: CheckpointRecord | None = None
     """The newest complete one."""
     wishes: Mapping[str, SkipWish] = field(default_factory=dict)
-    """What people want to skip, by query: the last wish of each, whether it was taken or not."""
+    """What people want to skip, by where the wish stands (`Snapshot.wishes`), whether it was taken or not."""
     led: bool = False
     """Whether a coordinator holds the lead."""
     undecided: str = ""

@@ -192,7 +192,7 @@ class Skipping:
         is at work and goes on; `anew`: who was asked to.  `installs_now` carries it out.  Raises what `SkipRecords.write`
         raises, and NotYetError while readers have still to be heard; nothing is to be installed then, and this is called
         again."""
-        if anew:  # it may have been asked for by a desired state that this driver has not seen
+        if anew or self._asked:  # by, or taken back by, a desired state that this driver has not seen
             self.asks(engine, anew)
         if not (self.able or self._asked):
             return

@@ -65,15 +65,15 @@ def test_what_was_set_aside_is_tried_again_as_one_that_begins_anew() -> None:
 def test_a_wish_is_taken_once_whoever_looks() -> None:
     """An annotation stays where it is when it is taken."""
     w = set_aside(world())
-    w.wishes["sink.0"] = SkipWish("w1", stored=False)
+    place = skips.annotated("sink.0")
+    w.wishes[place] = SkipWish("w1")
     decision = w.coordinate()
     assert decision.rule == "skip-asked"
     assert not any(isinstance(step, TakeSkip) for step in decision.steps)
-    w.wishes["sink.0"] = SkipWish("w1", stored=False)
     go_on(w)
     assert w.skipped == ["left.1"]
     assert sum("skip-asked" in line for line in w.log) == 1
-    w.wishes["sink.0"] = SkipWish("w2", stored=False)
+    w.wishes[place] = SkipWish("w2")
     w.drive()
     assert w.coordinate().reason == "nothing of sink.0 is skipped: all of it is at work, or is a source"
     w.drive()
@@ -175,4 +175,53 @@ def test_a_new_driver_and_a_rollback_know_of_no_wish_of_before() -> None:
     w.start_driver()
     w.drive()
     assert w.coordinate().rule == "driver-restarted"
-    assert w.desired is not None and w.desired.anew == {} and w.desired.skips == {"sink.0": "w1"}
+    assert w.desired.anew == {} and w.desired.skips == {"sink.0": "w1"}
+    assert w.incident is not None
+    said = "the wish to skip is void, as everything goes back: left.1 restored"
+    assert said in [event.detail for event in w.incident.events if event.name == "skip-asked"]
+
+
+def test_an_old_annotation_is_not_taken_again_after_a_wish_in_a_znode() -> None:
+    """What began anew raises again at once: nobody has asked for that."""
+    w = set_aside(world())
+    w.wishes[skips.annotated("sink.0")] = SkipWish("uid.1")
+    go_on(w)
+    assert w.skipped == ["left.1"]
+    assert w.driver is not None
+    w.driver.obeyed.clear()
+    w.poison_at["left.1"] = w.driver.horizon + 2
+    go_on(w, 6)
+    assert wish(w, name="z1").reason == "sink.0 is to be skipped: left.1 begin anew"
+    assert w.desired is not None
+    assert skips.pending(w.wishes, w.desired.skips) == ()
+    go_on(w)
+    assert w.skipped == ["left.1"] * 2
+    assert sum("skip-asked" in line for line in w.log) == 2
+
+
+def test_wishes_that_are_older_than_the_topologys_desired_state_are_void() -> None:
+    """An annotation stands for months; then the records are lost, and there is room for a part of the queries."""
+    w = World(diamond(3, 300), Policy(nodes_wanted=4))
+    w.wishes = {q: SkipWish(f"z-{q}") for q in ("sink.0", "idle.0")}
+    w.wishes |= {skips.annotated(q.id): SkipWish(f"uid.{q.id}") for q in w.topology.queries}
+    old = {place: wish.id for place, wish in w.wishes.items()}
+    w.started(4, checkpoint=False)
+    assert any("start-partial" in line for line in w.log), "some do not begin"
+    go_on(w, 5)
+    assert w.desired is not None and (w.desired.skips, w.desired.anew) == (old, {})
+    assert not any("skip-asked" in line for line in w.log)
+    assert set(w.wishes) == {skips.annotated(q.id) for q in w.topology.queries}, "a znode goes"
+    for name in ("n5", "n6", "n7"):
+        w.add(name)
+    go_on(w)
+    assert w.driver is not None and set(w.driver.positions) == {p.id for p in w.topology.partitions}
+    assert w.skipped == []
+
+
+def test_wishes_that_are_older_are_void_where_everything_begins() -> None:
+    w = World(diamond(3, 50), Policy(nodes_wanted=4))
+    w.wishes = {"sink.0": SkipWish("z"), skips.annotated("sink.0"): SkipWish("uid.1")}
+    w.started(4)
+    assert w.desired is not None
+    assert w.desired.skips == {"sink.0": "z", skips.annotated("sink.0"): "uid.1"}
+    assert set(w.wishes) == {skips.annotated("sink.0")}

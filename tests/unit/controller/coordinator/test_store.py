@@ -23,6 +23,7 @@ from reprise.controller.zookeeper.skip_wishes import encode_skip
 from reprise.scheduler import AddPlan, CloseIncident, Desired, WriteDesired, WriteIncident, decide
 from reprise.scheduler.model import Leaving, SkipWish
 from reprise.scheduler.node_start import StartPhase
+from reprise.scheduler.skips import annotated
 from reprise.scheduler.steps import RuleName, TakeSkip, act
 from tests.support.record_samples import INCIDENT, PLAN, POLICY, replace
 from tests.support.stores import (
@@ -104,14 +105,15 @@ def test_nodes_that_are_to_be_emptied_are_marked_until_the_wish_is_gone(connect:
 
 
 def test_a_wish_to_skip_is_taken_once(connect: Connect) -> None:
-    """Its znode goes with the desired state that has its id; one that was taken back meanwhile, or made anew, is not."""
+    """Its znode goes with the desired state that has its id; one that was taken back meanwhile is not taken."""
     store = connect()
     ready(store, "n1")
     put(store, f"{paths.SKIPS}/count.0", encode_skip(SkipWish("w1")))
-    store.asked = {"count.1": SkipWish("uid.2", stored=False)}
-    until(lambda: set(store.read().snapshot.wishes) == {"count.0", "count.1"})
+    store.asked = {"count.0": SkipWish("uid.1"), "count.1": SkipWish("uid.2")}
+    annotations = {annotated("count.0"): SkipWish("uid.1"), annotated("count.1"): SkipWish("uid.2")}
+    until(lambda: "count.0" in store.read().snapshot.wishes)
     reading = store.read()
-    assert reading.snapshot.wishes == {"count.0": SkipWish("w1"), "count.1": SkipWish("uid.2")}
+    assert reading.snapshot.wishes == {"count.0": SkipWish("w1"), **annotations}
     desired = Desired(reading.snapshot.last_seq + 1, 1, 0, "1", skips={"count.0": "w1"}, anew={"a.0": "w1"})
     taking = act(RuleName.SKIP_ASKED, "as asked", WriteDesired(desired), TakeSkip("count.0"))
     store.client.delete(f"{store.root}/{paths.SKIPS}/count.0")
@@ -119,12 +121,12 @@ def test_a_wish_to_skip_is_taken_once(connect: Connect) -> None:
         store.commit(reading, taking)
     put(store, f"{paths.SKIPS}/count.0", encode_skip(SkipWish("w1")))
     store.commit(store.read(), taking)
-    until(lambda: set(store.read().snapshot.wishes) == {"count.1"})
+    until(lambda: store.read().snapshot.wishes == annotations)
     found = store.read().snapshot.desired
     assert found is not None and (found.skips, found.anew) == ({"count.0": "w1"}, {"a.0": "w1"})
     put(store, f"{paths.SKIPS}/count.0", b"no record")
     put(store, f"{paths.SKIPS}/count.2", encode_skip(SkipWish("w3")))
-    until(lambda: set(store.read().snapshot.wishes) == {"count.1", "count.2"})
+    until(lambda: set(store.read().snapshot.wishes) == {"count.2", *annotations})
 
 
 def test_the_newest_wish_to_pause_counts_also_one_that_comes_late(connect: Connect) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ from reprise.spark_jobs.platform import Platform
 from reprise.spark_jobs.state.epochs import Fence
 from reprise.spark_jobs.topology import load_text
 from tests.support.local_driver import ROOT, LocalDriver, world_of
+from tests.support.local_engine import PATIENCE_S
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 
 
@@ -46,9 +49,14 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalDriver:
 
 
 def turns(driver: LocalDriver, until: Callable[[], bool], limit: int = 300) -> None:
-    for _ in range(limit):
+    """Fails after `limit` turns, but not before the threads that read and store, which turns without a wait may outrun,
+    have had `PATIENCE_S`."""
+    ends = time.monotonic() + PATIENCE_S
+    for number in count():
         if until():
             return
+        if number >= limit and time.monotonic() > ends:
+            break
         driver.turn()
     raise AssertionError(f"not reached: {driver.engine.progress} {driver.loop.progress().problems}")
 

@@ -217,6 +217,22 @@ def test_a_wish_that_is_taken_back_leaves_nothing(tmp_path: Path, expected: dict
     assert check(world, expected) == set()
 
 
+def test_a_wish_that_is_taken_back_with_the_plan_itself_leaves_nothing(
+    tmp_path: Path, expected: dict[str, bytes]
+) -> None:
+    """The driver reads the newest desired state, and may never see the one in which nothing was placed yet."""
+    world = world_of(tmp_path)
+    world.run(past(25))
+    world.nodes.lose(world.engine.desired.assignment["parse.0"])
+    tick(world, 1)
+    set_aside(world, "parse.0", anew={"parse.0": "w1"})
+    tick(world, 2)
+    place(world)
+    assert world.engine.skipping.skips == ()
+    finish(world)
+    assert check(world, expected) == set()
+
+
 def test_where_a_reader_is_lost_too_it_is_said_and_all_is_restored(
     tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
