@@ -8,12 +8,12 @@ the driver refuses, says so, and restores it.  Invariant: nothing at work is tak
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 
 from reprise.scheduler import scope
 from reprise.scheduler.incident import EventName, Incident, Kind, some
-from reprise.scheduler.model import Poison, QueryView, SkipWish
+from reprise.scheduler.model import Desired, Poison, QueryView, SkipWish
 from reprise.scheduler.observe import observe
 from reprise.scheduler.rules import opened
 from reprise.scheduler.situation import Situation
@@ -28,7 +28,6 @@ from reprise.scheduler.steps import (
     act,
 )
 from reprise.scheduler.view import View
-
 
 ANNOTATION = "annotation/"
 
@@ -46,7 +45,7 @@ def query_of(place: str) -> str:
 
 def void(wishes: Mapping[str, SkipWish]) -> tuple[dict[str, str], tuple[Step, ...]]:
     """What `Desired.skips` has, and what is done, where none of these is to be carried out ever: they are older than the
-    topology's first desired state, as an annotation is that nobody has removed, and what they were about was another loss."""
+    first desired state, as an annotation is that nobody has removed, and what they were about was another loss."""
     return {place: wish.id for place, wish in wishes.items()}, _taken(wishes)
 
 
@@ -123,6 +122,19 @@ def lacking(view: View, partitions: Iterable[str]) -> tuple[str, ...]:
 def pending(wishes: Mapping[str, SkipWish], taken: Mapping[str, str]) -> tuple[str, ...]:
     """Queries with a wish that nobody has taken."""
     return tuple(sorted({query_of(p) for p, wish in wishes.items() if taken.get(p) != wish.id}))
+
+
+def under_way(desired: Desired | None, order: Iterable[str], working: Container[str]) -> dict[str, list[str]]:
+    """Queries with a wish that was taken and is not carried out yet -> those that are to begin anew for it, of `order`."""
+    found: dict[str, list[str]] = {}
+    if desired is None or not desired.anew:
+        return found
+    queries = {wish: query_of(place) for place, wish in sorted(desired.skips.items())}
+    for partition in order:
+        wish = desired.anew.get(partition, "")
+        if wish in queries and partition not in working:
+            found.setdefault(queries[wish], []).append(partition)
+    return found
 
 
 def _taken(places: Iterable[str]) -> tuple[Step, ...]:

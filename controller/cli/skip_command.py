@@ -60,6 +60,7 @@ def command(address: Address, words: tuple[str, ...], yes: bool, undo: bool) -> 
         asked = query in skips.pending(seen.wishes, seen.desired.skips if seen.desired else {})
         if undo:
             click.echo(target.skip(query, False))
+            _require_time(seen, view, query)
             return
         if asked:
             click.echo(f"{query} is to be skipped already, and nobody has taken that up yet")
@@ -88,6 +89,14 @@ def _require_use(view: View, query: str, partitions: Sequence[str]) -> None:
     if not scope.some_stay(view):
         reason = "everything goes back to the checkpoint, so all of it is restored"
         exits.fail(f"nothing of {query} can be skipped now: {reason}", exits.NO)
+
+
+def _require_time(seen: Observation, view: View, query: str) -> None:
+    """What a coordinator has taken up is not taken back with the wish."""
+    order = [p.id for p in view.snapshot.topology.partitions]
+    waiting = skips.under_way(seen.desired, order, view.at_work).get(query)
+    if waiting:
+        exits.fail(f"it is under way already and goes on: {', '.join(waiting)} begin anew", exits.NO)
 
 
 def _require_able(resource: StreamTopology, partitions: Sequence[str]) -> None:

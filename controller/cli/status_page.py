@@ -21,6 +21,7 @@ from reprise.controller.status.model import CalmPhase, IncidentView, PlanView, Q
 from reprise.controller.status.partition_state import NodeState
 from reprise.controller.status.query_state import Status
 from reprise.controller.zookeeper.advance import FEW
+from reprise.scheduler.incident import some
 from reprise.spark_jobs.contract import LATE_ROWS
 from reprise.spark_jobs.topology.promise import Guarantee
 
@@ -173,7 +174,7 @@ def _gaps(incident: IncidentView) -> list[Text]:
         return []
     widest = sorted(incident.marked.items(), key=lambda one: (one[1][0] - one[1][1], one[0]))
     batches = counted(sum(last - first + 1 for first, last in incident.marked.values()), "batch", "batches")
-    named = ", ".join(f"{query} {first} to {last}" for query, (first, last) in widest)
+    named = some([f"{query} {first} to {last}" for query, (first, last) in widest])
     return [_line("gaps", Text(f"{batches} may lack rows, and are marked: {named}", style="yellow"))]
 
 
@@ -190,7 +191,7 @@ def _plan(plan: PlanView, now: float) -> Text:
 def _skip(skip: SkipView) -> str:
     if not skip.taken:
         return f"{skip.query} is to do without what it has missed; nobody has taken that up yet"
-    return f"{skip.query} does without what it has missed: {', '.join(skip.partitions)} begin anew"
+    return f"{skip.query} does without what it has missed: {some(skip.partitions)} begin anew"
 
 
 def _standbys(document: StatusDocument, wide: bool) -> list[Text]:

@@ -32,7 +32,7 @@ from reprise.controller.zookeeper.advance import FEW
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler.incident import Incident
 from reprise.scheduler.missing import Missing
-from reprise.scheduler.skips import pending, query_of
+from reprise.scheduler.skips import pending, under_way
 from reprise.spark_jobs.topology import Topology
 from reprise.spark_jobs.topology.layout import by_operator, edges, place
 from reprise.spark_jobs.topology.promise import NO_PROMISE
@@ -85,14 +85,11 @@ def _overhead(seen: Observation) -> OverheadView:
 
 
 def _skips(topology: Topology, seen: Observation) -> tuple[SkipView, ...]:
-    taken = dict(seen.desired.skips) if seen.desired else {}
+    taken = seen.desired.skips if seen.desired else {}
     working = seen.progress.positions if seen.progress else {}
     found = [SkipView(query, False, ()) for query in pending(seen.wishes, taken) if query in topology.queries]
-    anew = seen.desired.anew if seen.desired else {}
-    for place, wish in sorted(taken.items()):
-        waiting = tuple(p for p in topology.order if anew.get(p) == wish and p not in working)
-        found += [SkipView(query_of(place), True, waiting)] if waiting else []
-    return tuple(found)
+    going_on = under_way(seen.desired, topology.order, working)
+    return (*found, *(SkipView(query, True, tuple(waiting)) for query, waiting in sorted(going_on.items())))
 
 
 def _counters(seen: Observation) -> tuple[CounterView, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -91,7 +91,7 @@ class KafkaSink(Sink):
                 "dead_letters", "names the topic for `on_too_large: dead-letter`; give both or none"
             )
         self.dead_letters = dead_letters
-        self.gaps = _gaps_of(gaps, topic, self.upsert)
+        self.gaps = _gaps_of(gaps, (topic, dead_letters), self.upsert)
         self.marks = self.gaps is not None
         self.go_on = choice(on_marker_lost, "on_marker_lost", ("fail", "continue")) == "continue"
         self.prefix = prefix
@@ -327,11 +327,11 @@ class KafkaSink(Sink):
         return [m for m in messages if m not in large], letters
 
 
-def _gaps_of(gaps: str | None, topic: str, upsert: bool) -> str | None:
+def _gaps_of(gaps: str | None, taken: Collection[str | None], upsert: bool) -> str | None:
     """The topic for marks of gaps."""
     if gaps is None:
         return None
-    if not isinstance(gaps, str) or not gaps or gaps == topic:
+    if not isinstance(gaps, str) or not gaps or gaps in taken:
         raise SpecError("gaps", f"expected the name of another topic, found {gaps!r}")
     if upsert:
         reason = "a key whose row is missing keeps its row of before, which no mark of a batch would tell"

@@ -103,7 +103,7 @@ def test_what_lacks_rows_in_the_open_incident_has_a_line(found: StatusDocument) 
     assert not any(line.startswith("gaps") for line in shown(status_page(found, 24)))
     gap = replace(found, incident=replace(found.incident, marked={"count.1": (31, 33), "count.0": (30, 40)}))
     (line,) = [x for x in shown(status_page(gap, 24), width=120) if x.startswith("gaps")]
-    said = "14 batches may lack rows, and are marked: count.0 30 to 40, count.1 31 to 33"
+    said = "14 batches may lack rows, and are marked: count.0 30 to 40; count.1 31 to 33"
     assert line.split(maxsplit=1)[1] == said
 
 

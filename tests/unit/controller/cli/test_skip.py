@@ -11,6 +11,7 @@ from reprise.controller.cli import exits, skip_command
 from reprise.controller.cli.app import main
 from reprise.controller.cli.target import Address
 from reprise.controller.zookeeper.observation import Observation
+from reprise.scheduler import skips
 from reprise.scheduler.model import Desired, Node, Poison, Progress, SkipWish
 from reprise.spark_jobs.topology import StreamTopology, load_text
 from reprise.spark_jobs.topology.graph import expand
@@ -127,3 +128,17 @@ def test_what_was_asked_for_is_not_asked_for_twice_and_taken_back(monkeypatch: p
     assert target.asked == []
     assert skip(monkeypatch, target, BAD, "--undo").output == "written\n"
     assert target.asked == [(BAD, False)]
+
+
+def test_what_is_under_way_is_not_said_to_be_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = seen("parse.0")
+    assert shown.desired is not None
+    taken = replace(shown.desired, anew={"parse.0": "u.1"}, skips={skips.annotated(BAD): "u.1"})
+    target = FakeTarget(replace(shown, desired=taken))
+    late = skip(monkeypatch, target, BAD, "--undo")
+    assert late.exit_code == exits.NO
+    assert "it is under way already and goes on: parse.0 begin anew" in late.output
+    shown = seen()
+    assert shown.desired is not None
+    over = FakeTarget(replace(shown, desired=replace(taken, assignment=shown.desired.assignment)))
+    assert skip(monkeypatch, over, BAD, "--undo").exit_code == 0

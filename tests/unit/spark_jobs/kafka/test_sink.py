@@ -238,6 +238,10 @@ def test_batches_that_nobody_makes_are_marked_together(broker: Broker) -> None:
     ("more", "reason"),
     [
         ({"gaps": "t"}, "expected the name of another topic, found 't'"),
+        (
+            {"gaps": "d", "dead_letters": "d", "on_too_large": "dead-letter"},
+            "expected the name of another topic, found 'd'",
+        ),
         ({"gaps": ""}, "expected the name of another topic, found ''"),
         ({"gaps": 5}, "expected the name of another topic, found 5"),
         (

@@ -55,6 +55,8 @@ class Scene:
         self._stood: dict[str, Any] = {}
         self.frozen = False
         """The driver's process is stopped: it says nothing, and its pod is Running."""
+        self.raised: dict[str, str] = {}
+        """Partitions whose code has raised, and does until they begin anew -> what."""
 
     def connect(self) -> ZooKeeperSession:
         client = make_client(self.server.hosts, 5.0)
@@ -108,11 +110,15 @@ class Scene:
         report: dict[str, Any] = {"driver": "1", "nodes": sorted(nodes)}
         if desired is not None:
             placed = [p for p in every if desired.assignment.get(p) in nodes]
+            self.raised = {
+                p: why for p, why in self.raised.items() if p not in desired.anew or p not in placed
+            }
+            placed = [p for p in placed if p not in self.raised]
             horizon = int(self._stood.get("horizon", 0)) + 1
             report |= {
                 "seq": desired.seq, "generation": desired.generation, "horizon": horizon,
                 "positions": dict.fromkeys(placed, horizon), "checkpoint": self._stood.get("checkpoint", 0),
-                "failed": {p: "lost" for p in every if p not in placed},
+                "failed": {p: self.raised.get(p, "lost") for p in every if p not in placed},
             }  # fmt: skip
             if len(placed) == len(every) and desired.punctuate:
                 report["checkpoint"] = horizon
