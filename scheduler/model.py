@@ -291,7 +291,7 @@ class Desired(Line):
     anew: Mapping[str, str] = field(default_factory=dict)
     """Partition that is to begin anew, as somebody asked for it -> the id of that wish; until everything is at work."""
     skips: Mapping[str, str] = field(default_factory=dict)
-    """Where a wish to skip stands (`reprise.scheduler.skips.annotated`) -> the id of the last one there that was taken."""
+    """Where a wish to skip stands (`reprise.scheduler.wishes.annotated`) -> the id of the last one there that was taken."""
 
     @property
     def checkpoint_after(self) -> int | None:
@@ -355,7 +355,7 @@ class Snapshot:
     """The greatest number of an incident on record; only where there is no desired state, which else goes on counting."""
     poison: Poison | None = None
     wishes: Mapping[str, SkipWish] = field(default_factory=dict)
-    """By where they stand: a query, or what `reprise.scheduler.skips.annotated` makes of it."""
+    """By where they stand: a query, or what `reprise.scheduler.wishes.annotated` makes of it."""
     paused: bool = False
     steady: Mapping[str, int] = field(default_factory=dict)
     """Batches between the output of each query and the horizon while all was well; absent: not known."""

@@ -8,12 +8,12 @@ the driver refuses, says so, and restores it.  Invariant: nothing at work is tak
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable
 from dataclasses import replace
 
 from reprise.scheduler import scope
 from reprise.scheduler.incident import EventName, Incident, Kind, some
-from reprise.scheduler.model import Desired, Poison, QueryView, SkipWish
+from reprise.scheduler.model import Desired, Poison, QueryView
 from reprise.scheduler.observe import observe
 from reprise.scheduler.rules import opened
 from reprise.scheduler.situation import Situation
@@ -21,49 +21,29 @@ from reprise.scheduler.steps import (
     Decision,
     RuleName,
     Step,
-    TakeSkip,
     WriteDesired,
     WriteIncident,
     WritePoison,
     act,
 )
 from reprise.scheduler.view import View
-
-ANNOTATION = "annotation/"
-
-
-def annotated(query: str) -> str:
-    """Where a wish of an annotation stands.  One in a znode stands under the query itself; both may be there at once, and
-    that one of them is taken must not let the other, which was taken long ago, seem new."""
-    return ANNOTATION + query
-
-
-def query_of(place: str) -> str:
-    """The query that the wish at a place is about."""
-    return place.removeprefix(ANNOTATION)
-
-
-def void(wishes: Mapping[str, SkipWish]) -> tuple[dict[str, str], tuple[Step, ...]]:
-    """What `Desired.skips` has, and what is done, where none of these is to be carried out ever: they are older than the
-    first desired state, as an annotation is that nobody has removed, and what they were about was another loss."""
-    return {place: wish.id for place, wish in wishes.items()}, _taken(wishes)
+from reprise.scheduler.wishes import fresh, query_of, takes
 
 
 def asked(s: Situation) -> Decision | None:
     """Take the wishes that nobody has taken, once the driver has taken over all that was decided before: only then is what
     it says of failures that of now."""
-    wishes = sorted(s.view.snapshot.wishes.items())
-    fresh = {place: wish for place, wish in wishes if s.desired.skips.get(place) != wish.id}
-    if not fresh or not s.view.acked:
+    new = fresh(s.view.snapshot.wishes, s.desired.skips)
+    if not new or not s.view.acked:
         return None
     stays = scope.some_stay(s.view)
-    by_query = {query_of(place): wish for place, wish in fresh.items()}
+    by_query = {query_of(place): wish for place, wish in new.items()}
     queries = [q for q in s.view.snapshot.topology.queries if q.id in by_query]
     targets = {q.id: would_begin_anew(s.view, q) if stays else () for q in queries}
     anew = {p: by_query[q].id for q, partitions in targets.items() for p in partitions}
-    skips = {**s.desired.skips, **{place: wish.id for place, wish in fresh.items()}}
+    skips = {**s.desired.skips, **{place: wish.id for place, wish in new.items()}}
     told = [_told(q, targets.get(q), stays) for q in sorted(by_query)]
-    taken = _taken(fresh)
+    taken = takes(new)
     if not anew:
         steps: tuple[Step, ...] = (WriteDesired(s.desired.next(skips=skips)), *taken)
         if s.incident is not None:
@@ -119,11 +99,6 @@ def lacking(view: View, partitions: Iterable[str]) -> tuple[str, ...]:
     return tuple(q.id for q in view.snapshot.topology.queries if not wanted.isdisjoint(q.partitions))
 
 
-def pending(wishes: Mapping[str, SkipWish], taken: Mapping[str, str]) -> tuple[str, ...]:
-    """Queries with a wish that nobody has taken."""
-    return tuple(sorted({query_of(p) for p, wish in wishes.items() if taken.get(p) != wish.id}))
-
-
 def under_way(desired: Desired | None, order: Iterable[str], working: Container[str]) -> dict[str, list[str]]:
     """Queries with a wish that was taken and is not carried out yet -> those that are to begin anew for it, of `order`."""
     found: dict[str, list[str]] = {}
@@ -135,11 +110,6 @@ def under_way(desired: Desired | None, order: Iterable[str], working: Container[
         if wish in queries and partition not in working:
             found.setdefault(queries[wish], []).append(partition)
     return found
-
-
-def _taken(places: Iterable[str]) -> tuple[Step, ...]:
-    """An annotation stays where it is: it belongs to people."""
-    return tuple(TakeSkip(place) for place in places if query_of(place) == place)
 
 
 def _told(query: str, partitions: tuple[str, ...] | None, stays: bool) -> str:

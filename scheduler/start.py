@@ -18,7 +18,6 @@ from reprise.scheduler.model import Desired
 from reprise.scheduler.placement import spread
 from reprise.scheduler.planning import plan_recovery
 from reprise.scheduler.situation import Situation
-from reprise.scheduler.skips import void
 from reprise.scheduler.steps import (
     AddPlan,
     CloseIncident,
@@ -30,6 +29,7 @@ from reprise.scheduler.steps import (
     wait,
 )
 from reprise.scheduler.view import View
+from reprise.scheduler.wishes import void
 
 
 def left_open(s: Situation) -> Decision | None:

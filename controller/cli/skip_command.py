@@ -17,6 +17,7 @@ from reprise.controller.topology_view import policy_of, view_of
 from reprise.controller.zookeeper.observation import Observation, snapshot_of
 from reprise.scheduler import scope, skips
 from reprise.scheduler.view import View, look
+from reprise.scheduler.wishes import pending
 from reprise.spark_jobs.errors import SpecError, raise_all
 from reprise.spark_jobs.topology import StreamTopology
 from reprise.spark_jobs.topology.availability import skip_fits
@@ -57,7 +58,7 @@ def command(address: Address, words: tuple[str, ...], yes: bool, undo: bool) -> 
             topology = replace(topology, deterministic=True)
         view = look(snapshot_of(topology, seen), policy_of(resource, 0.0, 0.0))
         _require_query(view, query)
-        asked = query in skips.pending(seen.wishes, seen.desired.skips if seen.desired else {})
+        asked = query in pending(seen.wishes, seen.desired.skips if seen.desired else {})
         if undo:
             click.echo(target.skip(query, False))
             _require_time(seen, view, query)

@@ -54,8 +54,8 @@ from reprise.scheduler.model import (
     TopologyView,
 )
 from reprise.scheduler.node_start import StartPhase
-from reprise.scheduler.skips import annotated
 from reprise.scheduler.steps import Decision
+from reprise.scheduler.wishes import annotated
 from reprise.spark_jobs.platform import PLATFORM
 
 log = logging.getLogger("reprise.coordinator")

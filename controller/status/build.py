@@ -32,7 +32,8 @@ from reprise.controller.zookeeper.advance import FEW
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler.incident import Incident
 from reprise.scheduler.missing import Missing
-from reprise.scheduler.skips import pending, under_way
+from reprise.scheduler.skips import under_way
+from reprise.scheduler.wishes import pending
 from reprise.spark_jobs.topology import Topology
 from reprise.spark_jobs.topology.layout import by_operator, edges, place
 from reprise.spark_jobs.topology.promise import NO_PROMISE

@@ -10,6 +10,7 @@ from reprise.scheduler import Decision, Outcome, Phase, Poison, Policy, Scope, d
 from reprise.scheduler.model import SkipWish
 from reprise.scheduler.steps import TakeSkip, WritePoison
 from reprise.scheduler.view import look
+from reprise.scheduler.wishes import annotated, pending
 from tests.support.recovery_simulator import World, diamond
 
 
@@ -65,7 +66,7 @@ def test_what_was_set_aside_is_tried_again_as_one_that_begins_anew() -> None:
 def test_a_wish_is_taken_once_whoever_looks() -> None:
     """An annotation stays where it is when it is taken."""
     w = set_aside(world())
-    place = skips.annotated("sink.0")
+    place = annotated("sink.0")
     w.wishes[place] = SkipWish("w1")
     decision = w.coordinate()
     assert decision.rule == "skip-asked"
@@ -184,7 +185,7 @@ def test_a_new_driver_and_a_rollback_know_of_no_wish_of_before() -> None:
 def test_an_old_annotation_is_not_taken_again_after_a_wish_in_a_znode() -> None:
     """What began anew raises again at once: nobody has asked for that."""
     w = set_aside(world())
-    w.wishes[skips.annotated("sink.0")] = SkipWish("uid.1")
+    w.wishes[annotated("sink.0")] = SkipWish("uid.1")
     go_on(w)
     assert w.skipped == ["left.1"]
     assert w.driver is not None
@@ -193,7 +194,7 @@ def test_an_old_annotation_is_not_taken_again_after_a_wish_in_a_znode() -> None:
     go_on(w, 6)
     assert wish(w, name="z1").reason == "sink.0 is to be skipped: left.1 begin anew"
     assert w.desired is not None
-    assert skips.pending(w.wishes, w.desired.skips) == ()
+    assert pending(w.wishes, w.desired.skips) == ()
     go_on(w)
     assert w.skipped == ["left.1"] * 2
     assert sum("skip-asked" in line for line in w.log) == 2
@@ -203,14 +204,14 @@ def test_wishes_that_are_older_than_the_topologys_desired_state_are_void() -> No
     """An annotation stands for months; then the records are lost, and there is room for a part of the queries."""
     w = World(diamond(3, 300), Policy(nodes_wanted=4))
     w.wishes = {q: SkipWish(f"z-{q}") for q in ("sink.0", "idle.0")}
-    w.wishes |= {skips.annotated(q.id): SkipWish(f"uid.{q.id}") for q in w.topology.queries}
+    w.wishes |= {annotated(q.id): SkipWish(f"uid.{q.id}") for q in w.topology.queries}
     old = {place: wish.id for place, wish in w.wishes.items()}
     w.started(4, checkpoint=False)
     assert any("start-partial" in line for line in w.log), "some do not begin"
     go_on(w, 5)
     assert w.desired is not None and (w.desired.skips, w.desired.anew) == (old, {})
     assert not any("skip-asked" in line for line in w.log)
-    assert set(w.wishes) == {skips.annotated(q.id) for q in w.topology.queries}, "a znode goes"
+    assert set(w.wishes) == {annotated(q.id) for q in w.topology.queries}, "a znode goes"
     for name in ("n5", "n6", "n7"):
         w.add(name)
     go_on(w)
@@ -220,8 +221,8 @@ def test_wishes_that_are_older_than_the_topologys_desired_state_are_void() -> No
 
 def test_wishes_that_are_older_are_void_where_everything_begins() -> None:
     w = World(diamond(3, 50), Policy(nodes_wanted=4))
-    w.wishes = {"sink.0": SkipWish("z"), skips.annotated("sink.0"): SkipWish("uid.1")}
+    w.wishes = {"sink.0": SkipWish("z"), annotated("sink.0"): SkipWish("uid.1")}
     w.started(4)
     assert w.desired is not None
-    assert w.desired.skips == {"sink.0": "z", skips.annotated("sink.0"): "uid.1"}
-    assert set(w.wishes) == {skips.annotated("sink.0")}
+    assert w.desired.skips == {"sink.0": "z", annotated("sink.0"): "uid.1"}
+    assert set(w.wishes) == {annotated("sink.0")}

@@ -11,8 +11,8 @@ from reprise.controller.cli import exits, skip_command
 from reprise.controller.cli.app import main
 from reprise.controller.cli.target import Address
 from reprise.controller.zookeeper.observation import Observation
-from reprise.scheduler import skips
 from reprise.scheduler.model import Desired, Node, Poison, Progress, SkipWish
+from reprise.scheduler.wishes import annotated
 from reprise.spark_jobs.topology import StreamTopology, load_text
 from reprise.spark_jobs.topology.graph import expand
 from tests.support.hashtags import SKIPPED
@@ -133,7 +133,7 @@ def test_what_was_asked_for_is_not_asked_for_twice_and_taken_back(monkeypatch: p
 def test_what_is_under_way_is_not_said_to_be_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = seen("parse.0")
     assert shown.desired is not None
-    taken = replace(shown.desired, anew={"parse.0": "u.1"}, skips={skips.annotated(BAD): "u.1"})
+    taken = replace(shown.desired, anew={"parse.0": "u.1"}, skips={annotated(BAD): "u.1"})
     target = FakeTarget(replace(shown, desired=taken))
     late = skip(monkeypatch, target, BAD, "--undo")
     assert late.exit_code == exits.NO

@@ -23,8 +23,8 @@ from reprise.controller.zookeeper.skip_wishes import encode_skip
 from reprise.scheduler import AddPlan, CloseIncident, Desired, WriteDesired, WriteIncident, decide
 from reprise.scheduler.model import Leaving, SkipWish
 from reprise.scheduler.node_start import StartPhase
-from reprise.scheduler.skips import annotated
 from reprise.scheduler.steps import RuleName, TakeSkip, act
+from reprise.scheduler.wishes import annotated
 from tests.support.record_samples import INCIDENT, PLAN, POLICY, replace
 from tests.support.stores import (
     Connect,

@@ -16,7 +16,7 @@ from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.controller.zookeeper.skip_wishes import encode_skip
 from reprise.scheduler.model import Desired, SkipWish
-from reprise.scheduler.skips import annotated
+from reprise.scheduler.wishes import annotated
 from tests.unit.controller.operator.loop.test_topology import Scene
 
 QUERY = "count.0"
