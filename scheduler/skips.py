@@ -39,10 +39,12 @@ def asked(s: Situation) -> Decision | None:
     stays = scope.some_stay(s.view)
     by_query = {query_of(place): wish for place, wish in new.items()}
     queries = [q for q in s.view.snapshot.topology.queries if q.id in by_query]
-    targets = {q.id: would_begin_anew(s.view, q) if stays else () for q in queries}
+    missed = {q.id: would_begin_anew(s.view, q) if stays else () for q in queries}
+    begun = _begun(s, by_query)
+    targets = {q: tuple(p for p in partitions if p not in begun) for q, partitions in missed.items()}
     anew = {p: by_query[q].id for q, partitions in targets.items() for p in partitions}
     skips = {**s.desired.skips, **{place: wish.id for place, wish in new.items()}}
-    told = [_told(q, targets.get(q), stays) for q in sorted(by_query)]
+    told = [_told(q, targets.get(q), stays, bool(missed.get(q))) for q in sorted(by_query)]
     taken = takes(new)
     if not anew:
         steps: tuple[Step, ...] = (WriteDesired(s.desired.next(skips=skips)), *taken)
@@ -58,6 +60,16 @@ def asked(s: Situation) -> Decision | None:
     )
     steps = (WriteDesired(after), *_poison(s, anew), WriteIncident(_incident(s, told)), *taken)
     return act(RuleName.SKIP_ASKED, "; ".join(told), *steps)
+
+
+def _begun(s: Situation, queries: Container[str]) -> frozenset[str]:
+    """What begins anew already by a wish for another query: it would only begin later, and more rows would be missing.  Who
+    asks for the same query again means just that, as where the driver could not skip it before."""
+    by = {wish: query_of(place) for place, wish in s.desired.skips.items()}
+    return frozenset(
+        p for p, wish in s.desired.anew.items()
+        if by.get(wish) not in queries and p not in s.view.at_work and p not in s.view.poison
+    )  # fmt: skip
 
 
 def with_void_wishes(s: Situation, decision: Decision) -> Decision:
@@ -112,13 +124,15 @@ def under_way(desired: Desired | None, order: Iterable[str], working: Container[
     return found
 
 
-def _told(query: str, partitions: tuple[str, ...] | None, stays: bool) -> str:
+def _told(query: str, partitions: tuple[str, ...] | None, stays: bool, misses: bool) -> str:
     if partitions is None:
         return f"{query} is no query of the topology, and nothing is skipped"
     if not stays:
         return (
             f"nothing of {query} is skipped: everything goes back to the checkpoint, so all of it is restored"
         )
+    if not partitions and misses:
+        return f"{query} is skipped already: what it misses begins anew for another query"
     if not partitions:
         return f"nothing of {query} is skipped: all of it is at work, or is a source"
     return f"{query} is to be skipped: {some(partitions)} begin anew"

@@ -18,6 +18,7 @@ from reprise.controller.zookeeper.observation import Observation, snapshot_of
 from reprise.scheduler import scope, skips
 from reprise.scheduler.view import View, look
 from reprise.scheduler.wishes import pending
+from reprise.spark_jobs.engine.skipping import REFUSED
 from reprise.spark_jobs.errors import SpecError, raise_all
 from reprise.spark_jobs.topology import StreamTopology
 from reprise.spark_jobs.topology.availability import skip_fits
@@ -61,7 +62,8 @@ def command(address: Address, words: tuple[str, ...], yes: bool, undo: bool) -> 
         asked = query in pending(seen.wishes, seen.desired.skips if seen.desired else {})
         if undo:
             click.echo(target.skip(query, False))
-            _require_time(seen, view, query)
+            if waiting := _under_way(seen, view, query):
+                exits.fail(f"it is under way already and goes on: {waiting} begin anew", exits.NO)
             return
         if asked:
             click.echo(f"{query} is to be skipped already, and nobody has taken that up yet")
@@ -69,6 +71,7 @@ def command(address: Address, words: tuple[str, ...], yes: bool, undo: bool) -> 
         partitions = skips.would_begin_anew(
             view, next(q for q in view.snapshot.topology.queries if q.id == query)
         )
+        _require_once(seen, view, query)
         _require_use(view, query, partitions)
         _require_able(resource, partitions)
         _say(seen, view, query, partitions)
@@ -92,12 +95,17 @@ def _require_use(view: View, query: str, partitions: Sequence[str]) -> None:
         exits.fail(f"nothing of {query} can be skipped now: {reason}", exits.NO)
 
 
-def _require_time(seen: Observation, view: View, query: str) -> None:
-    """What a coordinator has taken up is not taken back with the wish."""
-    order = [p.id for p in view.snapshot.topology.partitions]
-    waiting = skips.under_way(seen.desired, order, view.at_work).get(query)
-    if waiting:
-        exits.fail(f"it is under way already and goes on: {', '.join(waiting)} begin anew", exits.NO)
+def _under_way(seen: Observation, view: View, query: str) -> str:
+    """What begins anew because somebody has asked for this query, as far as it is not at work, and has not raised again."""
+    order = [p.id for p in view.snapshot.topology.partitions if p.id not in view.poison]
+    return ", ".join(skips.under_way(seen.desired, order, view.at_work).get(query, ()))
+
+
+def _require_once(seen: Observation, view: View, query: str) -> None:
+    """Asked for again, it would begin later.  Where the driver has refused it that is what somebody may want."""
+    refused = any(said.startswith(REFUSED) for said in seen.progress.problems) if seen.progress else False
+    if (waiting := _under_way(seen, view, query)) and not refused:
+        exits.fail(f"it is under way already: {waiting} begin anew", exits.NO)
 
 
 def _require_able(resource: StreamTopology, partitions: Sequence[str]) -> None:

@@ -29,6 +29,9 @@ log = logging.getLogger("reprise.engine")
 MOST_WAITS = 50
 """So many jobs are waited for readers that have not spoken; then what was asked for is restored."""
 
+REFUSED = "not skipped, but restored from checkpoints"
+"""How a problem begins that says so of partitions for which somebody has asked."""
+
 FORGOTTEN = frozenset({FailureKind.NODE_LOST, FailureKind.STATE_LOST})
 """Failures by which a partition's state is gone, and nothing else is wrong with it."""
 
@@ -172,9 +175,7 @@ class Skipping:
             try:
                 self._operators = able_to_skip(self.resource, names)
             except Exception as error:  # user code raises what it likes
-                self.problems.append(
-                    f"not skipped, but restored from checkpoints: {', '.join(sorted(asked))}: {error}"
-                )
+                self.problems.append(f"{REFUSED}: {', '.join(sorted(asked))}: {error}")
                 self._obeyed |= asked
                 asked = {}
         self._asked = asked
@@ -231,7 +232,7 @@ class Skipping:
                     f"what reads {', '.join(sorted(asked))} has still to say what it has applied"
                 )
             why = "what reads it has not said what it has applied"
-        self.problems.append(f"not skipped, but restored from checkpoints: {', '.join(sorted(asked))}: {why}")
+        self.problems.append(f"{REFUSED}: {', '.join(sorted(asked))}: {why}")
 
     def installs_now(self, installs: Set[str]) -> None:
         """Nothing can keep `installs` from being ordered any more: those that were chosen begin anew."""

@@ -226,3 +226,24 @@ def test_wishes_that_are_older_are_void_where_everything_begins() -> None:
     assert w.desired is not None
     assert w.desired.skips == {"sink.0": "z", annotated("sink.0"): "uid.1"}
     assert set(w.wishes) == {annotated("sink.0")}
+
+
+def test_what_begins_anew_already_is_not_taken_back_for_another_query() -> None:
+    """It would begin later, and more rows would be missing; who asks for the same query again means just that."""
+    w = set_aside(world())
+    wish(w, "sink.0", "w1")
+    while w.desired is not None and "left.1" not in w.desired.assignment:
+        w.now += 0.5
+        w.drive()
+        w.coordinate()
+    assert w.desired is not None and w.progress is not None
+    installing = replace(w.progress, seq=w.desired.seq, generation=w.desired.generation, failed={})
+    assert "left.1" not in installing.positions
+    before = replace(w.snapshot(), progress=installing)
+    other = decide(replace(before, wishes={"sink.1": SkipWish("w2")}), w.policy)
+    assert other.reason == "sink.1 is skipped already: what it misses begins anew for another query"
+    assert other.desired is not None and other.desired.assignment == w.desired.assignment
+    assert (other.desired.anew, other.desired.skips) == ({"left.1": "w1"}, {"sink.0": "w1", "sink.1": "w2"})
+    again = decide(replace(before, wishes={"sink.0": SkipWish("w3")}), w.policy)
+    assert again.desired is not None and again.desired.anew == {"left.1": "w3"}
+    assert "left.1" not in again.desired.assignment

@@ -13,6 +13,7 @@ from reprise.controller.cli.target import Address
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler.model import Desired, Node, Poison, Progress, SkipWish
 from reprise.scheduler.wishes import annotated
+from reprise.spark_jobs.engine.skipping import REFUSED
 from reprise.spark_jobs.topology import StreamTopology, load_text
 from reprise.spark_jobs.topology.graph import expand
 from tests.support.hashtags import SKIPPED
@@ -134,10 +135,18 @@ def test_what_is_under_way_is_not_said_to_be_taken_back(monkeypatch: pytest.Monk
     shown = seen("parse.0")
     assert shown.desired is not None
     taken = replace(shown.desired, anew={"parse.0": "u.1"}, skips={annotated(BAD): "u.1"})
-    target = FakeTarget(replace(shown, desired=taken))
+    target = FakeTarget(replace(shown, desired=taken, poison=None))
     late = skip(monkeypatch, target, BAD, "--undo")
     assert late.exit_code == exits.NO
     assert "it is under way already and goes on: parse.0 begin anew" in late.output
+    again = skip(monkeypatch, target, BAD, "--yes")
+    assert again.exit_code == exits.NO
+    assert "it is under way already: parse.0 begin anew" in again.output
+    assert target.asked == [(BAD, False)]
+    assert shown.progress is not None
+    problem = f"{REFUSED}: parse.0: what reads it does not stay, or the driver is to end"
+    told = replace(shown, desired=taken, poison=None, progress=replace(shown.progress, problems=(problem,)))
+    assert skip(monkeypatch, FakeTarget(told), BAD, "--yes").exit_code == 0, "somebody may try again"
     shown = seen()
     assert shown.desired is not None
     over = FakeTarget(replace(shown, desired=replace(taken, assignment=shown.desired.assignment)))
