@@ -277,9 +277,27 @@ def test_what_amnesia_would_be_refused_for_is_refused(tmp_path: Path) -> None:
     assert Picky.raised == [("parse.0", 23)] * 2, "it is restored, and its code raises again"
 
 
+def test_what_is_being_restored_begins_anew_in_place_of_that(
+    tmp_path: Path, expected: dict[str, bytes]
+) -> None:
+    world = world_of(tmp_path)
+    world.run(past(25))
+    world.nodes.lose(world.engine.desired.assignment["parse.0"])
+    world.nodes.start("e")
+    tick(world, 2)
+    lost = absent(world)
+    place(world)
+    assert {"parse.0"} <= world.engine.installing
+    skip(world, *lost)
+    assert {s.partition for s in world.engine.skipping.skips} == set(lost)
+    finish(world)
+    nobody_went_back(world)
+    assert check(world, expected)
+
+
 def absent(world: World) -> list[str]:
-    """Operators that are not at work."""
-    positions = world.engine.positions
+    """Operators that are not at work, be it that they are being installed."""
+    positions = world.engine.at_work
     return [p for p in world.topology.order if p not in positions and not p.startswith("tweets")]
 
 
@@ -307,8 +325,11 @@ def something_is_decided(world: World, rng: random.Random, wish: str) -> None:
         asked = absent(world)
         asked = rng.sample(asked, rng.randint(0, len(asked))) if rng.random() < 0.3 else asked
         anew = dict.fromkeys(asked, wish) if rng.random() < 0.8 else None
+        if rng.random() < 0.3:
+            placed(world, rng, None)  # so they are being restored when somebody asks
+            tick(world, rng.randint(0, 1))
         if rng.random() < 0.8:
-            set_aside(world, anew=anew)
+            set_aside(world, *(anew or ()), anew=anew)
             tick(world, rng.randint(0, 3))
         placed(world, rng, anew)
 
