@@ -80,7 +80,7 @@ def with_void_wishes(s: Situation, decision: Decision) -> Decision:
     gone = before.anew.keys() - after.anew.keys() - s.view.at_work
     if not gone or (before.generation, before.driver) == (after.generation, after.driver):
         return decision
-    said = f"the wish to skip is void, as everything goes back: {some(sorted(gone))} restored"
+    said = f"the wish to skip is void with a rollback or a new driver: {some(sorted(gone))} restored"
     steps = [
         WriteIncident(step.incident.log(s.now, EventName.SKIP_ASKED, said))
         if isinstance(step, WriteIncident)

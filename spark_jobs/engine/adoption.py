@@ -90,6 +90,8 @@ def _unfit(engine: Engine) -> str:
         return "a replay may differ: everything goes back to the newest checkpoint"
     if any(operator.availability != "checkpoint" for operator in engine.resource.operators):
         return "operators have another `availability` than `checkpoint`"
+    if engine.skipping.skips:
+        return "batches were skipped (`reprise skip`) under another spec: everything goes back to the newest checkpoint"
     return ""
 
 

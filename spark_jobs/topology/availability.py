@@ -84,6 +84,10 @@ def skip_fits(resource: StreamTopology, names: Set[str]) -> Iterator[SpecError]:
         if operator.availability not in ("checkpoint", "amnesia"):
             field = f"spec.operators[{operator.name}].availability"
             yield SpecError(field, f"nothing is skipped beside {operator.availability!r}")
+    if resource.recovery.driver_grace_s > 0:
+        yield SpecError(
+            "spec.recovery.driverGrace", "nothing is skipped where a driver goes on with what lives"
+        )
     yield from availability_fits(as_if_forgetful(resource, names))
 
 

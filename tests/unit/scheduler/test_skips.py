@@ -178,7 +178,7 @@ def test_a_new_driver_and_a_rollback_know_of_no_wish_of_before() -> None:
     assert w.coordinate().rule == "driver-restarted"
     assert w.desired.anew == {} and w.desired.skips == {"sink.0": "w1"}
     assert w.incident is not None
-    said = "the wish to skip is void, as everything goes back: left.1 restored"
+    said = "the wish to skip is void with a rollback or a new driver: left.1 restored"
     assert said in [event.detail for event in w.incident.events if event.name == "skip-asked"]
 
 

@@ -108,6 +108,7 @@ def test_what_is_well_cannot_be_skipped(monkeypatch: pytest.MonkeyPatch) -> None
          "operator 'window', which reads it, is deterministic"),
         ({"checkpoint.state": "paged"}, "is not built for `checkpoint.state: paged`"),
         ({"operators[all].availability": "upstream-backup"}, "nothing is skipped beside 'upstream-backup'"),
+        ({"recovery.driverGrace": "20s"}, "nothing is skipped where a driver goes on with what lives"),
         ({"recovery.scope": "global"}, "everything goes back to the checkpoint"),
     ],
 )  # fmt: skip
