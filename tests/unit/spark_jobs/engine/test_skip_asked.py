@@ -18,6 +18,7 @@ from reprise.spark_jobs.operators import FlatMap
 from reprise.spark_jobs.topology import load_text
 from tests.support.hashtags import SKIPPED
 from tests.support.local_engine import World, past, tick
+from tests.unit.spark_jobs.engine.test_adoption import refused
 from tests.unit.spark_jobs.engine.test_skipped import (
     NODES,
     back,
@@ -275,6 +276,14 @@ def test_what_amnesia_would_be_refused_for_is_refused(tmp_path: Path) -> None:
     assert "operator 'window', which reads it, is deterministic, so all later output could differ" in said
     world.run(lambda e: bool(poisoned(world)))
     assert Picky.raised == [("parse.0", 23)] * 2, "it is restored, and its code raises again"
+
+
+def test_a_driver_that_finds_skips_on_record_goes_on_with_nothing(tmp_path: Path) -> None:
+    world = world_of(tmp_path)
+    raises_at(world, "parse.0", 23)
+    skip(world, "parse.0")
+    tick(world, 2)
+    assert "batches were skipped" in refused(world)
 
 
 def test_what_is_being_restored_begins_anew_in_place_of_that(
