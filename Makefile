@@ -18,7 +18,7 @@ IN_MEMORY := $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$
 .PHONY: help setup lock sbom wheel demo demo-kafka test test-fast test-soak mutants control-plane lint generate \
 	bench-recovery bench-checkpoints bench-calm bench-notice bench-node-start bench-overhead bench-pace bench-width \
 	bench-exchange bench-planners bench-kafka bench-protocols bench-state bench-transfers bench-windows bench-ha-model \
-	bench-availability bench-operator clean
+	bench-availability bench-skew bench-operator clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -102,6 +102,9 @@ bench-recovery: setup  ## figs. 12 and 15: incremental, blocking, operator-centr
 
 bench-checkpoints: setup  ## one query lost by each checkpointing protocol: restart, recovery, what was stored, skipped, useless
 	$(BIN)/python -m benchmarks.checkpoints --out out/bench-checkpoints
+
+bench-skew: setup  ## NexMark with hot keys by protocol and order of input, one node lost: latency, checkpoints, restart (figs. 12, 13 of CheckMate)
+	$(BIN)/python -m benchmarks.skew --out out/bench-skew
 
 bench-protocols: setup  ## what messages carry for each checkpointing protocol, and which snapshots are skipped or useless
 	$(BIN)/python -m benchmarks.protocols --out out/bench-protocols

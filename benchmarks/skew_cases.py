@@ -1,0 +1,188 @@
+"""What `benchmarks.skew` runs: queries, ways to guard them, which of these go together, and at which rates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.topology import StreamTopology, load_topology
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+INTERVAL_MS = 500
+"""Of a batch."""
+FASTEST = "1us"
+"""Batches are always due, so the run goes as fast as it can."""
+NODE_CPU_MILLI = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One of the paper's queries with a shuffle.  `stateful`: the operator that the hot keys go to, and its noted class."""
+
+    name: str
+    sources: tuple[str, ...]
+    stateful: str
+    noted: str
+    identity: tuple[str, ...] = ()
+    """Columns of a row that do not depend on the order of input; none: no column does."""
+    window: int | None = None
+    """Batches of a window of processing time, where what comes out depends on the window in which rows are applied."""
+
+
+QUERIES: Mapping[str, Query] = {
+    "q3": Query("q3", ("persons", "auctions"), "join", "NotedJoin"),
+    "q8": Query("q8", ("persons", "auctions"), "join", "NotedJoin", window=10_000 // INTERVAL_MS),
+    "q12": Query("q12", ("bids",), "count", "NotedRunningAggregate", identity=("bidder", "time")),
+}
+ORDERS = ("aligned", "arrival")
+PROTOCOLS: Mapping[str, Mapping[str, Any]] = {
+    "coordinated": {},
+    "uncoordinated": {"checkpoint.log": "checkpointed"},
+    "communication-induced": {"checkpoint.log": "checkpointed"},
+}
+HOT = (0.0, 0.1, 0.2, 0.3)
+SHARES = (0.5, 0.8)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a query is guarded."""
+
+    order: str
+    protocol: str
+
+    def __str__(self) -> str:
+        return f"{self.order}, {self.protocol}"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One run; `rate`: rows a second that the sources give together, as `rate` of the examples counts them."""
+
+    query: str
+    way: Way
+    share: float
+    hot: float
+    rate: int
+
+    @property
+    def folder(self) -> str:
+        """Its name in the folder of the benchmark."""
+        where = f"{self.query}-{self.share:g}-{self.hot:g}"
+        return f"{where}-{self.way.order}-{self.way.protocol}"
+
+    @property
+    def same_input(self) -> tuple[str, float, int]:
+        """Runs with the same of these read the same rows, if they are as long."""
+        return self.query, self.hot, self.rate
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What all runs of an invocation share.  `workers`: nodes, and partitions of each source and operator."""
+
+    workers: int
+    every: int
+    """Batches between two checkpoints."""
+    notes: Path | None = None
+    """Where the operators write their notes; None: they write none."""
+
+
+def resource(
+    query: str, way: Way, rate: int, hot: float, batches: int, size: Size, fastest: bool = False
+) -> StreamTopology:
+    """The example with one partition of everything a worker.  SpecError for a way that is refused.
+
+    Rounds count batches where a window has to end with one; all else goes by time.
+    """
+    one = QUERIES[query]
+    changes: dict[str, Any] = {"batch.order": way.order, "checkpoint.protocol": way.protocol}
+    changes |= PROTOCOLS[way.protocol]
+    changes |= {"nodes.count": size.workers, "nodes.cpu": f"{NODE_CPU_MILLI}m", "checkpoint.keep": 100}
+    if one.window is not None and way.protocol == "coordinated":
+        changes |= {"checkpoint.interval": None, "checkpoint.everyBatches": size.every}
+    else:
+        changes["checkpoint.interval"] = f"{size.every * INTERVAL_MS}ms"
+    if fastest:
+        changes["batch.interval"] = FASTEST
+    for source in one.sources:
+        at = f"sources[{source}]"
+        changes |= {f"{at}.parallelism": size.workers}
+        changes |= {f"{at}.with.rate": rate, f"{at}.with.hot": hot, f"{at}.with.batches": batches}
+    found = load_topology(EXAMPLES / f"nexmark-{query}.yaml")
+    changes |= {f"operators[{o.name}].parallelism": size.workers for o in found.operators}
+    if size.notes is not None:
+        changes |= _noted(one, size.notes)
+    loaded = load_topology(EXAMPLES / f"nexmark-{query}.yaml", changes)
+    return replace(loaded, name=f"{query}-{way.order}-{way.protocol}")
+
+
+def _noted(query: Query, notes: Path) -> dict[str, Any]:
+    stateful, sink = f"operators[{query.stateful}]", "operators[sink]"
+    return {
+        f"{stateful}.class": f"benchmarks.skew_probe:{query.noted}",
+        f"{stateful}.with.notes": str(notes),
+        f"{sink}.class": "benchmarks.skew_probe:NotedSink",
+        f"{sink}.with": {"notes": str(notes), "interval": INTERVAL_MS * 1000},
+    }
+
+
+def refusals(queries: Sequence[str], ways: Sequence[Way], size: Size) -> dict[Way, str]:
+    """Which ways cannot be run, with what the engine says about them; they are the same for all of these queries."""
+    found: dict[Way, str] = {}
+    for way in ways:
+        for query in queries:
+            try:
+                resource(query, way, 1000, 0.0, size.every, size)
+            except SpecError as error:
+                found.setdefault(way, str(error))
+    return found
+
+
+def cases(
+    queries: Sequence[str],
+    shares: Sequence[float],
+    hot: Sequence[float],
+    ways: Sequence[Way],
+    sustainable: Mapping[tuple[str, Way], float],
+) -> Iterator[Case]:
+    """All runs, those with the same input one after the other where all ways have one rate."""
+    for query in queries:
+        for share in shares:
+            for part in hot:
+                for way in ways:
+                    yield Case(query, way, share, part, max(1, round(share * sustainable[query, way])))
+
+
+@dataclass(slots=True)
+class Search:
+    """A rate between one that holds and one that does not, by halving what is between them.
+
+    Each try costs a run, so it ends when the two are as near as `precision`, as a share of the higher one.
+    """
+
+    upper: float
+    precision: float
+    lower: float = 0.0
+
+    def __iter__(self) -> Iterator[float]:
+        while self.upper - self.lower > self.precision * self.upper and self.upper >= 1:
+            yield (self.upper + self.lower) / 2
+
+    def tell(self, rate: float, holds: bool) -> None:
+        """Whether a rate holds."""
+        if holds:
+            self.lower = max(self.lower, rate)
+        else:
+            self.upper = min(self.upper, rate)
+
+
+def sustainable(upper: float, precision: float, holds: Callable[[float], bool]) -> float:
+    """The highest rate below `upper` that was seen to hold; 0 when none was."""
+    search = Search(upper, precision)
+    for rate in search:
+        search.tell(rate, holds(rate))
+    return search.lower
