@@ -7,7 +7,7 @@ NexMark".  One cluster of real processes; each run is one query with a share of 
 partition of its join (in Q12: of its count) is killed half-way by SIGKILL, where the others have room for what it had.
 
 - Rates are shares of what the query sustains without skew, which is measured first: as fast as it goes, then by bisection.
-  With `--own` each way of guarding has the rate that it sustains itself, as in the paper; without it all have that of the
+  With `--own` each way of guarding has the rate that it sustains itself, as in CheckMate; without it all have that of the
   first way, so that all read the same input and their outputs can be compared.
 - A rate is sustained when output is no more than two batches later in the second half of a run than in the first.
 - Latencies are of rows, until the output partition has applied them: `skew_probe`.  In the order of arrival output is shown
@@ -26,7 +26,6 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -102,24 +101,25 @@ class Bench:
         with EmbeddedCluster(config) as cluster:
             for query in self.options.queries:
                 self._measure_rates(cluster, query)
-            todo = list(cases(*self._wanted(), self.ways, self.rates))
+            todo = list(cases(self.options.queries, self.options.shares, self.options.hot, self.rates))
             for number, case in enumerate(todo, 1):
                 self._say(
                     f"{number} of {len(todo)}: {case.query}, {case.hot:.0%} hot, {case.way}, {case.rate:,} rows/s ..."
                 )
                 self.found.append(self._measured(cluster, case))
 
-    def _wanted(self) -> tuple[Sequence[str], Sequence[float], Sequence[float]]:
-        queries = [q for q in self.options.queries if self.rates.get((q, self.ways[0]))]
-        return queries, self.options.shares, self.options.hot
-
     # -- rates -------------------------------------------------------------------------------------------------------
 
     def _measure_rates(self, cluster: EmbeddedCluster, query: str) -> None:
         for way in self.ways if self.options.own else self.ways[:1]:
             rate = float(self.options.rate or self._sustained(cluster, query, way))
-            self.rates |= {(query, w): rate for w in ([way] if self.options.own else self.ways)}
-            self._say(f"{query}, {way}: {rate:,.0f} rows/s are sustained without skew")
+            if rate:
+                self.rates |= {(query, w): rate for w in ([way] if self.options.own else self.ways)}
+            self._say(
+                f"{query}, {way}: {rate:,.0f} rows/s are sustained without skew"
+                if rate
+                else f"{query}, {way}: no rate is sustained, so it is left out: the machine is too busy, or give a --rate"
+            )
 
     def _sustained(self, cluster: EmbeddedCluster, query: str, way: Way) -> float:
         probe = self.options.probe
@@ -244,7 +244,7 @@ class Bench:
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = command.parser("skew", __doc__, nodes=3, timeout_s=300.0)
     parser.add_argument(
-        "--all", action="store_true", help="all queries, shares of hot keys and rates of the paper"
+        "--all", action="store_true", help="all queries, shares of hot keys and rates of CheckMate"
     )
     parser.add_argument("--queries", nargs="+", choices=list(QUERIES), help="default: q3")
     parser.add_argument("--hot", nargs="+", type=float, help="shares of hot keys, 0 to 1; default: 0 0.3")

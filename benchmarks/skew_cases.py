@@ -20,7 +20,7 @@ NODE_CPU_MILLI = 1000
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One of the paper's queries with a shuffle.  `stateful`: the operator that the hot keys go to, and its noted class."""
+    """One of CheckMate's queries with a shuffle.  `stateful`: the operator that the hot keys go to, and its noted class."""
 
     name: str
     sources: tuple[str, ...]
@@ -146,30 +146,33 @@ def cases(
     queries: Sequence[str],
     shares: Sequence[float],
     hot: Sequence[float],
-    ways: Sequence[Way],
-    sustainable: Mapping[tuple[str, Way], float],
+    rates: Mapping[tuple[str, Way], float],
 ) -> Iterator[Case]:
-    """All runs, those with the same input one after the other where all ways have one rate."""
+    """All runs, those with the same input one after the other where all ways have one rate.  `rates`: what is sustained
+    without skew, rows a second, of each query and way that is to be run."""
     for query in queries:
+        ways = [way for name, way in rates if name == query]
         for share in shares:
             for part in hot:
                 for way in ways:
-                    yield Case(query, way, share, part, max(1, round(share * sustainable[query, way])))
+                    yield Case(query, way, share, part, max(1, round(share * rates[query, way])))
 
 
 @dataclass(slots=True)
 class Search:
     """A rate between one that holds and one that does not, by halving what is between them.
 
-    Each try costs a run, so it ends when the two are as near as `precision`, as a share of the higher one.
+    Each try costs a run, so it ends when the two are as near as `precision`, as a share of the higher one, and when none of
+    `least` or more has held: it is not the rate that a machine cannot follow then.
     """
 
     upper: float
     precision: float
+    least: float
     lower: float = 0.0
 
     def __iter__(self) -> Iterator[float]:
-        while self.upper - self.lower > self.precision * self.upper and self.upper >= 1:
+        while self.upper - self.lower > self.precision * self.upper and self.upper > self.least:
             yield (self.upper + self.lower) / 2
 
     def tell(self, rate: float, holds: bool) -> None:
@@ -181,8 +184,8 @@ class Search:
 
 
 def sustainable(upper: float, precision: float, holds: Callable[[float], bool]) -> float:
-    """The highest rate below `upper` that was seen to hold; 0 when none was."""
-    search = Search(upper, precision)
+    """The highest rate below `upper` that was seen to hold; 0 when none of a sixteenth of it or more was."""
+    search = Search(upper, precision, upper / 16)
     for rate in search:
         search.tell(rate, holds(rate))
     return search.lower

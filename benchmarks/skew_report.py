@@ -1,4 +1,4 @@
-"""Results of `benchmarks.skew` as a table beside what the paper says, and as plots."""
+"""Results of `benchmarks.skew` as a table beside what CheckMate says, and as plots."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Measured:
 
 
 def theirs(way: Way, hot: float) -> tuple[str, str]:
-    """What the paper says of latency and checkpointing time (fig. 12), and of the time to restart (fig. 13).
+    """What CheckMate says of latency and checkpointing time (fig. 12), and of the time to restart (fig. 13).
 
     Its figures are drawn, not printed; these are the sentences of section VII about them.
     """

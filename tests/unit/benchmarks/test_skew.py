@@ -61,7 +61,8 @@ WAYS = [Way(order, protocol) for order in ORDERS for protocol in PROTOCOLS]
 @pytest.mark.parametrize("query", QUERIES)
 def test_one_partition_of_everything_a_worker_and_a_lost_node_has_room_elsewhere(query: str) -> None:
     found = resource(query, ALIGNED, 4000, 0.2, 80, SIZE)
-    assert {o.parallelism for o in (*found.sources, *found.operators)} == {3} == {found.nodes.count}
+    assert {s.parallelism for s in found.sources} == {3} == {o.parallelism for o in found.operators}
+    assert found.nodes.count == 3
     assert {s.parameters["hot"] for s in found.sources} == {0.2}
     assert {s.parameters["rate"] for s in found.sources} == {4000}
     needed = sum(p.cpu_cores for p in expand(found).partitions.values())
@@ -77,9 +78,11 @@ def test_the_operators_that_note_give_the_rows_of_those_of_the_library(query: st
     for one, other in zip(run_local(plain), run_local(noted), strict=True):
         for output in outputs:
             expected, found = one[output], other[output]
-            assert (expected is None) == (found is None)
-            assert expected is None or expected.equals(found)
-            seen += expected.num_rows if expected is not None else 0
+            if expected is None:
+                assert found is None
+            else:
+                assert found is not None and expected.equals(found)
+                seen += expected.num_rows
     applied = sum(n for _, note in read_notes(tmp_path, APPLIED) for _, n in note["rows"])
     assert seen == applied > 0
 
@@ -99,18 +102,26 @@ def test_windows_of_processing_time_end_with_a_round() -> None:
 
 def test_rates_are_shares_of_what_is_sustained_and_the_same_input_comes_together() -> None:
     rates = {("q3", ALIGNED): 1000.0, ("q3", ARRIVAL): 1000.0}
-    found = list(cases(["q3"], [0.5, 0.8], [0.0, 0.3], [ALIGNED, ARRIVAL], rates))
+    found = list(cases(["q3"], [0.5, 0.8], [0.0, 0.3], rates))
     assert [c.rate for c in found] == [500] * 4 + [800] * 4
     inputs = [c.same_input for c in found]
     assert inputs == sorted(inputs, key=inputs.index) and len(set(inputs)) == 4
-    own = list(cases(["q3"], [0.5], [0.0], [ALIGNED, ARRIVAL], {**rates, ("q3", ARRIVAL): 600.0}))
+    assert list(cases(["q8"], [0.5], [0.0], rates)) == []
+    own = list(cases(["q3"], [0.5], [0.0], {**rates, ("q3", ARRIVAL): 600.0}))
     assert [c.rate for c in own] == [500, 300]
     assert len({c.folder for c in found}) == len(found)
 
 
 @pytest.mark.parametrize(
     ("limit", "precision", "expected"),
-    [(700, 0.25, 625.0), (1000, 0.05, 968.75), (1000, 0.25, 750.0), (90, 0.25, 78.125), (0, 0.25, 0.0)],
+    [
+        (700, 0.25, 625.0),
+        (1000, 0.05, 968.75),
+        (1000, 0.25, 750.0),
+        (90, 0.25, 78.125),
+        (60, 0.25, 0.0),
+        (0, 0.25, 0.0),
+    ],
 )
 def test_the_rate_is_found_by_halving(limit: float, precision: float, expected: float) -> None:
     tried = list[float]()
@@ -120,7 +131,7 @@ def test_the_rate_is_found_by_halving(limit: float, precision: float, expected: 
         return rate <= limit
 
     assert sustainable(1000, precision, holds_up_to) == expected
-    assert len(tried) <= 12
+    assert len(tried) <= 6
     assert all(rate < 1000 for rate in tried)
     too_fast = [rate for rate in tried if rate > limit]
     if expected and too_fast:
@@ -212,20 +223,11 @@ def test_figures_of_a_run(tmp_path: Path) -> None:
     watch = Watch({10: (12.6, 0.9), 30: (33.0, 5.0)}, [(19.0, 2), (20.5, 3), (23.0, 40)])
     done = {b: (float(b), b + 2.5) for b in range(1, 42)}
     found = figures(result, notes, watch, ARRIVAL, done)
-    assert found == Figures(
-        outcome="done",
-        p50_before=2.0,
-        p99_before=2.0,
-        p50_after=4.0,
-        p99_after=4.0,
-        shown_before=2.5,
-        pause_ms=pytest.approx(3.0),
-        stored=pytest.approx(0.25),
-        complete=0.9,
-        behind=3,
-        restart=3.0,
-        recovery=8.0,
-    )
+    assert (found.p50_before, found.p99_before, found.shown_before) == (2.0, 2.0, 2.5)
+    assert (found.p50_after, found.p99_after) == (4.0, 4.0)
+    assert (found.pause_ms, found.stored) == (3.0, 0.25)
+    assert (found.complete, found.behind) == (0.9, 3)
+    assert (found.outcome, found.restart, found.recovery) == ("done", 3.0, 8.0)
     own_clocks = figures(result, notes, watch, Way("aligned", "uncoordinated"), done)
     assert own_clocks.complete is None
     assert state_files(out) == {("join.0", 10): 12.25}
@@ -274,8 +276,9 @@ def test_a_line_that_a_kill_has_cut_off_is_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["join", "count"])
 def test_snapshots_are_noted_and_restore_what_was_frozen(kind: str, tmp_path: Path) -> None:
     operator: NotedJoin | NotedRunningAggregate
+    sources: tuple[str, ...] = ("a", "b")
     if kind == "join":
-        operator, sources = NotedJoin(notes=str(tmp_path), left="a", right="b", keys=["k"]), ("a", "b")
+        operator = NotedJoin(notes=str(tmp_path), left="a", right="b", keys=["k"])
     else:
         operator = NotedRunningAggregate(notes=str(tmp_path), keys=["k"], aggregate={"n": "count()"})
         sources = ("a",)
