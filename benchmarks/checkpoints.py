@@ -156,12 +156,12 @@ def _figures(run: str, resource: StreamTopology, result: RunResult, first: Path)
     known = _snapshots(files, expand(resource))
     logs = [(result.out / "logs" / "driver.log").read_text()]
     skipped = [int(n) for text in logs for n in _SKIPPED.findall(text)]
-    at = times(result.incident["timeline"])
+    at = _times(result.incident["timeline"])
     return Figures(
         run=run,
         outcome=result.outcome.value,
-        restart_s=between(at, "opened", "queries-restored"),
-        recovery_s=between(at, "kill", "queries-caught-up"),
+        restart_s=_between(at, "opened", "queries-restored"),
+        recovery_s=_between(at, "kill", "queries-caught-up"),
         snapshots=len(files),
         stored=sum(f.stat().st_size for f in files),
         logged=sum(_logged(f) for f in files),
@@ -177,7 +177,7 @@ def _same(resource: StreamTopology, result: RunResult, first: Path) -> bool | No
     return result.outcome is Outcome.DONE and compare(first, result.out).identical
 
 
-def times(timeline: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def _times(timeline: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """The last time of each kind of line, but the first of the incident."""
     found: dict[str, float] = {}
     for entry in timeline:
@@ -186,8 +186,7 @@ def times(timeline: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return found
 
 
-def between(at: Mapping[str, float], begin: str, end: str) -> float | None:
-    """Seconds from one kind of line to another; None where one of them is missing."""
+def _between(at: Mapping[str, float], begin: str, end: str) -> float | None:
     return round(at[end] - at[begin], 1) if begin in at and end in at else None
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from benchmarks.checkpoints import between, times
 from benchmarks.skew_cases import INTERVAL_MS, Query, Way
 from benchmarks.skew_probe import APPLIED, FROZEN, read_notes
 from reprise.controller.local.report.compare import compare, pieces
@@ -47,9 +46,12 @@ class Figures:
     behind: int | None = None
     """Batches that were due and that the last output partition had not applied, when the kill came."""
     restart: float | None = None
-    """From the incident until every lost query has all of its partitions at work."""
+    """From the incident until every lost query has all of its partitions at work; of the first incident."""
     recovery: float | None = None
-    """From the kill until every lost query is back near the newest batch and stays there."""
+    """From the incident until every lost query is back near the newest batch and stays there; None where one was not seen
+    there before the incident was closed."""
+    incidents: int = 0
+    """More than one: the machine was so busy that a node that lives was taken for lost, or a query was lost again."""
 
 
 @dataclass(slots=True)
@@ -86,7 +88,7 @@ def figures(result: RunResult, notes: Path, watch: Watch, way: Way, done: Done) 
     frozen = [(p, n) for p, n in read_notes(notes, FROZEN) if n["at"] < killed]
     shown = [(at - was, 1) for batch, (was, at) in done.items() if batch in before]
     rounds = [seconds for at, seconds in watch.rounds.values() if at < killed]
-    elapsed = times(timeline)
+    incidents = result.incident.get("incidents", [])
     return Figures(
         outcome=result.outcome.value,
         p50_before=quantile(early, 0.5),
@@ -98,13 +100,20 @@ def figures(result: RunResult, notes: Path, watch: Watch, way: Way, done: Done) 
         stored=quantile([(s, 1) for s in stored(frozen, state_files(result.out))], 0.5),
         complete=quantile([(s, 1) for s in rounds], 0.5) if way.protocol == "coordinated" else None,
         behind=next((lag for at, lag in reversed(watch.lags) if at < killed), None),
-        restart=between(elapsed, "opened", "queries-restored"),
-        recovery=between(elapsed, "kill", "queries-caught-up"),
+        restart=slowest(incidents, "restored_after_s"),
+        recovery=slowest(incidents, "recovery_s"),
+        incidents=len(incidents),
     )
 
 
 def _milli(seconds: float | None) -> float | None:
     return None if seconds is None else 1000 * seconds
+
+
+def slowest(incidents: Sequence[Mapping[str, Any]], what: str) -> float | None:
+    """The longest of these times among the queries of the first incident; None where one of them has none."""
+    found = [one[what] for one in incidents[0]["queries"].values()] if incidents else []
+    return None if not found or None in found else float(max(found))
 
 
 def halves(due: Mapping[int, float], killed: float) -> tuple[frozenset[int], frozenset[int]]:

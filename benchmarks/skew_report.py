@@ -107,8 +107,13 @@ def row(one: Measured, base: Figures | None) -> tuple[str, ...]:
         restart,
         number(found.recovery),
         "-" if found.behind is None else str(found.behind),
-        same if found.outcome == "done" else f"{same} ({found.outcome})",
+        "; ".join([same, *_unusual(found)]),
     )
+
+
+def _unusual(found: Figures) -> list[str]:
+    ended = [] if found.outcome == "done" else [found.outcome]
+    return [*ended, *([f"{found.incidents} incidents"] if found.incidents > 1 else [])]
 
 
 def number(value: float | None) -> str:

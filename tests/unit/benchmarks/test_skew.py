@@ -36,6 +36,7 @@ from benchmarks.skew_measure import (
     quantile,
     rows,
     same,
+    slowest,
     state_files,
     stored,
 )
@@ -213,13 +214,12 @@ def test_figures_of_a_run(tmp_path: Path) -> None:
     state.parent.mkdir(parents=True)
     state.write_bytes(b"")
     os.utime(state, (12.25, 12.25))
-    timeline = [
-        {"what": "kill", "time": 21.0, "elapsed": 20.0},
-        {"what": "opened", "time": 22.0, "elapsed": 21.0},
-        {"what": "queries-restored", "time": 25.0, "elapsed": 24.0},
-        {"what": "queries-caught-up", "time": 29.0, "elapsed": 28.0},
-    ]
-    result = RunResult(Outcome.DONE, out, {}, {"timeline": timeline})
+    queries = {
+        "sink.0": {"restored_after_s": 2.0, "recovery_s": 8.0},
+        "sink.1": {"restored_after_s": 3.0, "recovery_s": 7.0},
+    }
+    told = {"timeline": [{"what": "kill", "time": 21.0}], "incidents": [{"queries": queries}]}
+    result = RunResult(Outcome.DONE, out, {}, told)
     watch = Watch({10: (12.6, 0.9), 30: (33.0, 5.0)}, [(19.0, 2), (20.5, 3), (23.0, 40)])
     done = {b: (float(b), b + 2.5) for b in range(1, 42)}
     found = figures(result, notes, watch, ARRIVAL, done)
@@ -227,10 +227,17 @@ def test_figures_of_a_run(tmp_path: Path) -> None:
     assert (found.p50_after, found.p99_after) == (4.0, 4.0)
     assert (found.pause_ms, found.stored) == (3.0, 0.25)
     assert (found.complete, found.behind) == (0.9, 3)
-    assert (found.outcome, found.restart, found.recovery) == ("done", 3.0, 8.0)
+    assert (found.outcome, found.incidents, found.restart, found.recovery) == ("done", 1, 3.0, 8.0)
     own_clocks = figures(result, notes, watch, Way("aligned", "uncoordinated"), done)
     assert own_clocks.complete is None
     assert state_files(out) == {("join.0", 10): 12.25}
+
+
+def test_a_time_that_one_query_did_not_reach_is_not_known() -> None:
+    reached: dict[str, Any] = {"a": {"recovery_s": 3.0}, "b": {"recovery_s": 9.0}}
+    assert slowest([{"queries": reached}, {"queries": {"a": {"recovery_s": 99.0}}}], "recovery_s") == 9.0
+    assert slowest([{"queries": {**reached, "c": {"recovery_s": None}}}], "recovery_s") is None
+    assert slowest([], "recovery_s") is None
 
 
 def test_a_watch_counts_from_the_slowest_output_and_keeps_each_round() -> None:
