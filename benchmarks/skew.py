@@ -13,7 +13,8 @@ partition of its join (in Q12: of its count) is killed half-way by SIGKILL, wher
 - Latencies are of rows, until the output partition has applied them: `skew_probe`.  In the order of arrival output is shown
   with the checkpoint that covers it, so that has a column of its own.
 - Outputs are compared with those of the first run over the same input: to the byte where input is aligned, as a set of rows
-  where it is not.  Of Q12, where a count depends on the order, which bids there are is compared.
+  where it is not.  There, of Q12, where a count depends on the order, which bids came out is compared, and of Q8 the windows
+  that begin and end with a checkpoint.
 - Ways that the engine refuses are in the table, with what it says.
 
 The exit code is 0 whatever comes out: this is no test.

@@ -32,13 +32,13 @@ from benchmarks.skew_measure import (
     halves,
     holds,
     lateness,
-    open_ends,
     quantile,
     rows,
     same,
     slowest,
     state_files,
     stored,
+    uneven_ends,
 )
 from benchmarks.skew_probe import APPLIED, FROZEN, NotedJoin, NotedRunningAggregate, NotedSink, read_notes
 from benchmarks.skew_report import Measured, grids, plot, theirs
@@ -309,14 +309,11 @@ def test_snapshots_are_noted_and_restore_what_was_frozen(kind: str, tmp_path: Pa
 # -- outputs -------------------------------------------------------------------------------------------------------------
 
 
-def _run(
-    folder: Path, order: str, batches: dict[int, list[dict[str, Any]]], complete: tuple[int, ...] = ()
-) -> Path:
+def _run(folder: Path, batches: dict[int, list[dict[str, Any]]], complete: tuple[int, ...] = ()) -> Path:
     files = folder / "sink" / "sink" / "0"
     files.mkdir(parents=True)
     for batch, lines in batches.items():
         _write(files / f"batch-{batch:08d}.jsonl", lines)
-    (folder / "topology.json").write_text(json.dumps({"spec": {"batch": {"order": order}}}))
     for position in complete:
         manifest = folder / "checkpoints" / f"cp-{position:08d}" / "COMPLETE.json"
         manifest.parent.mkdir(parents=True)
@@ -325,10 +322,10 @@ def _run(
 
 
 def test_rows_in_another_order_and_other_batches_are_the_same_rows(tmp_path: Path) -> None:
-    one = _run(tmp_path / "a", "aligned", {1: [{"x": 1, "y": 2}, {"x": 3, "y": 4}], 2: []})
-    other = _run(tmp_path / "b", "arrival", {1: [{"y": 4, "x": 3}], 2: [{"x": 1, "y": 2}]})
-    twice = _run(tmp_path / "c", "arrival", {1: [{"x": 3, "y": 4}, {"x": 3, "y": 4}], 2: [{"x": 1, "y": 2}]})
-    wrong = _run(tmp_path / "d", "arrival", {1: [{"x": 3, "y": 4}], 2: [{"x": 1, "y": 9}]})
+    one = _run(tmp_path / "a", {1: [{"x": 1, "y": 2}, {"x": 3, "y": 4}], 2: []})
+    other = _run(tmp_path / "b", {1: [{"y": 4, "x": 3}], 2: [{"x": 1, "y": 2}]})
+    twice = _run(tmp_path / "c", {1: [{"x": 3, "y": 4}, {"x": 3, "y": 4}], 2: [{"x": 1, "y": 2}]})
+    wrong = _run(tmp_path / "d", {1: [{"x": 3, "y": 4}], 2: [{"x": 1, "y": 9}]})
     assert same(QUERIES["q3"], (ALIGNED, ARRIVAL), (one, other)) is True
     assert same(QUERIES["q3"], (ALIGNED, ARRIVAL), (one, twice)) is False
     assert same(QUERIES["q3"], (ALIGNED, ARRIVAL), (one, wrong)) is False
@@ -339,36 +336,59 @@ def test_rows_in_another_order_and_other_batches_are_the_same_rows(tmp_path: Pat
 def test_columns_that_depend_on_the_order_are_not_compared(tmp_path: Path) -> None:
     one = _run(
         tmp_path / "a",
-        "aligned",
         {1: [{"bidder": 1, "time": 5, "bids": 1}, {"bidder": 1, "time": 6, "bids": 2}]},
     )
     other = _run(
         tmp_path / "b",
-        "arrival",
         {1: [{"bidder": 1, "time": 6, "bids": 1}, {"bidder": 1, "time": 5, "bids": 2}]},
     )
     assert same(QUERIES["q12"], (ALIGNED, ARRIVAL), (one, other)) is True
     assert same(QUERIES["q3"], (ALIGNED, ARRIVAL), (one, other)) is False
 
 
-def test_a_window_that_ended_between_checkpoints_is_not_compared(tmp_path: Path) -> None:
+def test_windows_that_ended_between_checkpoints_are_not_compared(tmp_path: Path) -> None:
+    """Windows of two batches, 1 s: [0, 1), [1, 2) and [2, 3) s."""
     windowed = Query("q8", (), "join", "NotedJoin", window=2)
-    batches: dict[int, list[dict[str, Any]]] = {b: [{"x": b}] for b in range(1, 6)}
-    one = _run(tmp_path / "a", "aligned", batches)
-    even = _run(tmp_path / "b", "arrival", batches, complete=(2, 4, 5))
-    uneven = _run(tmp_path / "c", "arrival", batches, complete=(3, 4, 5))
-    assert (open_ends(one, 2), open_ends(even, 2), open_ends(uneven, 2)) == ([], [], [2])
-    assert same(windowed, (ALIGNED, ARRIVAL), (one, even)) is True
-    assert "at batch 2" in str(same(windowed, (ALIGNED, ARRIVAL), (one, uneven)))
+
+    def run(name: str, in_batch: list[int], complete: tuple[int, ...] = ()) -> Path:
+        lines = [
+            {"window_start": (b - 1) // 2 * 1_000_000, "x": x}
+            for b, x in zip(range(1, 7), in_batch, strict=True)
+        ]
+        return _run(tmp_path / name, {b: [line] for b, line in enumerate(lines, 1)}, complete)
+
+    def compared(other: Path) -> bool | str:
+        return same(windowed, (ALIGNED, ARRIVAL), (one, other))
+
+    one = run("a", [1, 2, 3, 4, 5, 6])
+    even = run("b", [2, 1, 4, 3, 6, 5], complete=(2, 4, 6))
+    uneven = run("c", [1, 3, 2, 4, 6, 5], complete=(3, 4, 6))
+    wrong = run("d", [1, 3, 2, 4, 5, 5], complete=(3, 4, 6))
+    ends = [uneven_ends(r, ARRIVAL, 2) for r in (even, uneven, wrong)]
+    assert (uneven_ends(one, ALIGNED, 2), *ends) == ([], [], [2], [2])
+    assert compared(even) is True
+    assert "beside batch 2," in str(compared(uneven))
+    assert compared(wrong) is False
 
 
 # -- what is shown -------------------------------------------------------------------------------------------------------
 
 
-def test_what_the_paper_says_stands_beside_each_step_of_skew() -> None:
-    assert theirs(ALIGNED, 0.0) == ("", "")
-    assert theirs(ALIGNED, 0.2) == ("x 100 or more", "alike for all; no recovery in 60 s")
-    assert theirs(Way("aligned", "uncoordinated"), 0.1) == ("stays low", "alike for all")
+@pytest.mark.parametrize(
+    ("way", "share", "hot", "expected"),
+    [
+        (ALIGNED, 0.5, 0.0, ("", "")),
+        (ALIGNED, 0.5, 0.2, ("x 100 or more", "alike for all; no recovery in 60 s")),
+        (ALIGNED, 0.8, 0.1, ("the worst, on Q3 already at 10%", "")),
+        (Way("aligned", "uncoordinated"), 0.5, 0.1, ("stays low", "alike for all")),
+        (ALIGNED, 0.6, 0.1, ("", "")),
+        (ALIGNED, 0.5, 0.15, ("", "")),
+    ],
+)
+def test_what_checkmate_says_stands_beside_what_it_has_run(
+    way: Way, share: float, hot: float, expected: tuple[str, str]
+) -> None:
+    assert theirs(Case("q3", way, share, hot, 500)) == expected
 
 
 def test_the_table_has_growth_over_no_skew_and_what_is_refused(tmp_path: Path) -> None:
