@@ -51,7 +51,7 @@ from benchmarks.skew_cases import (
     resource,
     sustainable,
 )
-from benchmarks.skew_measure import Done, Watch, figures, holds, same
+from benchmarks.skew_measure import Done, Watch, figures, late_in_halves, same
 from benchmarks.skew_report import Measured, grids, plot
 from reprise.controller.local.cluster import ClusterConfig, EmbeddedCluster
 from reprise.controller.local.faults.faults import Fault, parse_faults
@@ -137,8 +137,14 @@ class Bench:
         warm, batches = (round(s * 1000 / INTERVAL_MS) for s in (self.options.warm, self.options.hold))
         out = self.options.out / f"rate-{query}-{way.order}-{way.protocol}"
         done = self._plain(cluster, resource(query, way, round(rate), 0.0, warm + batches, self.size), out)
-        held = len(done) == warm + batches and holds(done, warm + 1)
-        self._say(f"  {rate:,.0f} rows/s: {'sustained' if held else 'not sustained'}")
+        late = late_in_halves(done, warm + 1) if len(done) >= warm + batches else None
+        held = late is not None and late.holds
+        told = (
+            "it did not come to its end"
+            if late is None
+            else f"{late.first:.1f} s late, then {late.second:.1f} s"
+        )
+        self._say(f"  {rate:,.0f} rows/s: {'sustained' if held else 'not sustained'} ({told})")
         return held
 
     def _plain(self, cluster: EmbeddedCluster, found: StreamTopology, out: Path) -> Done:

@@ -157,14 +157,24 @@ def state_files(out: Path) -> dict[tuple[str, int], float]:
     return found
 
 
-def holds(done: Done, first: int) -> bool:
-    """Whether output from batch `first` on keeps up: the median of the second half is no more than two batches later than
-    that of the first.  False when it was not there."""
+@dataclass(frozen=True, slots=True)
+class Late:
+    """How late output was in the two halves of a run that tries a rate: medians, seconds."""
+
+    first: float
+    second: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether it keeps up: it gets later by no more than two batches."""
+        return self.second <= self.first + 2 * INTERVAL_MS / 1000
+
+
+def late_in_halves(done: Done, first: int) -> Late | None:
+    """Of output from batch `first` on.  None where there was hardly any."""
     late = [at - due for batch, (due, at) in sorted(done.items()) if batch >= first]
-    if len(late) < 4:
-        return False
     half = len(late) // 2
-    return bool(np.median(late[half:]) <= np.median(late[:half]) + 2 * INTERVAL_MS / 1000)
+    return Late(float(np.median(late[:half])), float(np.median(late[half:]))) if half > 1 else None
 
 
 # -- outputs -----------------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from benchmarks.skew_measure import (
     Watch,
     figures,
     halves,
-    holds,
+    late_in_halves,
     lateness,
     quantile,
     rows,
@@ -187,11 +187,13 @@ def test_a_rate_holds_while_output_gets_no_later_by_more_than_two_batches(
     slower: float, expected: bool
 ) -> None:
     done = {b: (b / 2, b / 2 + 3.0 + slower * b) for b in range(1, 61)}
-    assert holds(done, 21) is expected
+    late = late_in_halves(done, 21)
+    assert late is not None and late.holds is expected
+    assert late.first == pytest.approx(3.0 + slower * 30.5)
 
 
 def test_a_rate_does_not_hold_where_nothing_came_out() -> None:
-    assert not holds({1: (0.0, 1.0)}, 1)
+    assert late_in_halves(dict.fromkeys(range(1, 4), (0.0, 1.0)), 1) is None
 
 
 def test_a_snapshot_is_stored_when_its_own_file_is() -> None:
