@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pytest
+from rich.console import Console
 
 from benchmarks import checkpoints, skew
 from benchmarks.skew_cases import (
@@ -43,6 +44,7 @@ from benchmarks.skew_measure import (
 from benchmarks.skew_probe import APPLIED, FROZEN, NotedJoin, NotedRunningAggregate, NotedSink, read_notes
 from benchmarks.skew_report import Measured, grids, plot, theirs
 from reprise.contract import Inbox, Input, Place
+from reprise.controller.local.cluster import EmbeddedCluster
 from reprise.controller.local.run.config import Outcome, RunResult
 from reprise.controller.status.query_state import RunState
 from reprise.controller.zookeeper.observation import Observation
@@ -194,6 +196,17 @@ def test_a_rate_holds_while_output_gets_no_later_by_more_than_two_batches(
 
 def test_a_rate_does_not_hold_where_nothing_came_out() -> None:
     assert late_in_halves(dict.fromkeys(range(1, 4), (0.0, 1.0)), 1) is None
+
+
+@pytest.mark.parametrize(("more", "expected"), [(-1, False), (0, True), (1, True)])
+def test_a_rate_holds_only_where_every_batch_came_out(
+    more: int, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream ends with a batch of its own."""
+    bench = skew.Bench(skew._options(["--out", "x", "--warm", "5", "--hold", "10"]), Console(quiet=True))
+    done = {b: (b / 2, b / 2 + 1.0) for b in range(1, 31 + more)}
+    monkeypatch.setattr(bench, "_plain", lambda *_: done)
+    assert bench._holds(cast(EmbeddedCluster, None), "q3", ALIGNED, 1000.0) is expected
 
 
 def test_a_snapshot_is_stored_when_its_own_file_is() -> None:
