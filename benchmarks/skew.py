@@ -50,6 +50,7 @@ from benchmarks.skew_cases import (
     refusals,
     resource,
     sustainable,
+    unpaced,
 )
 from benchmarks.skew_measure import Done, Watch, figures, late_in_halves, same
 from benchmarks.skew_report import Measured, grids, plot
@@ -123,20 +124,24 @@ class Bench:
             )
 
     def _sustained(self, cluster: EmbeddedCluster, query: str, way: Way) -> float:
-        probe = self.options.probe
-        self._say(f"{query}, {way}: as fast as it goes ...")
-        out = self.options.out / f"rate-{query}-{way.order}-{way.protocol}"
-        fast = resource(query, way, probe, 0.0, self.options.probe_batches, self.size, fastest=True)
-        done = self._plain(cluster, fast, out)
-        data = Data(out, probe * INTERVAL_MS // 1000, 0, self.options.probe_batches)
-        upper = overhead.throughput(done, data) or 0.0
-        self._say(f"  {upper:,.0f} rows/s")
+        upper = unpaced(self.options.probe, lambda rate: self._unpaced(cluster, query, way, rate))
         return sustainable(upper, self.options.precision, lambda rate: self._holds(cluster, query, way, rate))
+
+    def _unpaced(self, cluster: EmbeddedCluster, query: str, way: Way, rate: int) -> float:
+        self._say(f"{query}, {way}: as fast as it goes, batches of {rate * INTERVAL_MS // 1000:,} rows ...")
+        out, batches = self._rate_folder(query, way), self.options.probe_batches
+        done = self._plain(cluster, resource(query, way, rate, 0.0, batches, self.size, fastest=True), out)
+        found = overhead.throughput(done, Data(out, rate * INTERVAL_MS // 1000, 0, batches)) or 0.0
+        self._say(f"  {found:,.0f} rows/s")
+        return found
+
+    def _rate_folder(self, query: str, way: Way) -> Path:
+        return Path(self.options.out / f"rate-{query}-{way.order}-{way.protocol}")
 
     def _holds(self, cluster: EmbeddedCluster, query: str, way: Way, rate: float) -> bool:
         warm, batches = (round(s * 1000 / INTERVAL_MS) for s in (self.options.warm, self.options.hold))
-        out = self.options.out / f"rate-{query}-{way.order}-{way.protocol}"
-        done = self._plain(cluster, resource(query, way, round(rate), 0.0, warm + batches, self.size), out)
+        found = resource(query, way, round(rate), 0.0, warm + batches, self.size)
+        done = self._plain(cluster, found, self._rate_folder(query, way))
         late = late_in_halves(done, warm + 1) if len(done) >= warm + batches else None
         held = late is not None and late.holds
         told = (
@@ -268,7 +273,10 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--hold", type=float, default=20.0, help="seconds for which a rate has to hold")
     parser.add_argument(
-        "--probe", type=int, default=40_000, help="rows of two batches where it goes as fast as it can"
+        "--probe",
+        type=int,
+        default=40_000,
+        help="rows of two batches in the first run that goes as fast as it can",
     )
     parser.add_argument("--probe-batches", type=int, default=80)
     parser.add_argument("--keep", action="store_true", help="leave output and checkpoints of all runs")

@@ -189,3 +189,15 @@ def sustainable(upper: float, precision: float, holds: Callable[[float], bool]) 
     for rate in search:
         search.tell(rate, holds(rate))
     return search.lower
+
+
+def unpaced(rate: int, throughput: Callable[[int], float]) -> float:
+    """What goes through as fast as it can, in batches that are about as large as they are at that pace, as large ones cost
+    less a row.  `throughput`: rows a second with batches of a rate, which takes a run, of which there are at most three."""
+    found = throughput(rate)
+    for _ in range(2):
+        if found <= 2 * rate:
+            break
+        rate = round(found)
+        found = throughput(rate)
+    return found

@@ -25,6 +25,7 @@ from benchmarks.skew_cases import (
     refusals,
     resource,
     sustainable,
+    unpaced,
 )
 from benchmarks.skew_measure import (
     Figures,
@@ -139,6 +140,25 @@ def test_the_rate_is_found_by_halving(limit: float, precision: float, expected: 
     too_fast = [rate for rate in tried if rate > limit]
     if expected and too_fast:
         assert min(too_fast) - expected <= precision * min(too_fast)
+
+
+@pytest.mark.parametrize(
+    ("cost_of_a_batch_s", "tried"),
+    [(0.0, [1000, 100_000]), (0.2, [1000, 2450, 5810]), (0.9, [1000])],
+)
+def test_the_unpaced_rate_is_that_of_batches_as_large_as_at_that_rate(
+    cost_of_a_batch_s: float, tried: list[int]
+) -> None:
+    """A row takes 10 us, and batches come twice a second."""
+    asked = list[int]()
+
+    def throughput(rate: int) -> float:
+        asked.append(rate)
+        return rate / 2 / (cost_of_a_batch_s + rate / 2 * 1e-5)
+
+    found = unpaced(1000, throughput)
+    assert asked == pytest.approx(tried, rel=0.02)
+    assert found == pytest.approx(tried[-1] / 2 / (cost_of_a_batch_s + tried[-1] / 2 * 1e-5), rel=0.02)
 
 
 @pytest.mark.parametrize(
