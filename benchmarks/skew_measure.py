@@ -49,6 +49,8 @@ class Figures:
     recovery: float | None = None
     """From the incident until every lost query is back near the newest batch and stays there; None where one was not seen
     there before the incident was closed."""
+    not_before: float | None = None
+    """For how long such a one was seen not to be there."""
     incidents: int = 0
     """More than one: the machine was so busy that a node that lives was taken for lost, or a query was lost again."""
 
@@ -101,6 +103,7 @@ def figures(result: RunResult, notes: Path, watch: Watch, way: Way, done: Done) 
         behind=next((lag for at, lag in reversed(watch.lags) if at < killed), None),
         restart=slowest(incidents, "restored_after_s"),
         recovery=slowest(incidents, "recovery_s"),
+        not_before=longest(incidents, "at_least_s"),
         incidents=len(incidents),
     )
 
@@ -111,8 +114,16 @@ def _milli(seconds: float | None) -> float | None:
 
 def slowest(incidents: Sequence[Mapping[str, Any]], what: str) -> float | None:
     """The longest of these times among the queries of the first incident; None where one of them has none."""
-    found = [one[what] for one in incidents[0]["queries"].values()] if incidents else []
-    return None if not found or None in found else float(max(found))
+    return longest(incidents, what) if None not in _times(incidents, what) else None
+
+
+def longest(incidents: Sequence[Mapping[str, Any]], what: str) -> float | None:
+    """The same among those that have one."""
+    return max((float(t) for t in _times(incidents, what) if t is not None), default=None)
+
+
+def _times(incidents: Sequence[Mapping[str, Any]], what: str) -> list[float | None]:
+    return [one[what] for one in incidents[0]["queries"].values()] if incidents else []
 
 
 def halves(due: Mapping[int, float], killed: float) -> tuple[frozenset[int], frozenset[int]]:

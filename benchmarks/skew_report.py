@@ -112,7 +112,7 @@ def row(one: Measured, base: Figures | None) -> tuple[str, ...]:
         growth(getattr(found, waits), getattr(base, waits) if base else None),
         number(found.restart),
         restart,
-        number(found.recovery),
+        number(found.recovery) if found.not_before is None else f"over {number(found.not_before)}",
         "-" if found.behind is None else str(found.behind),
         "; ".join([same, *_unusual(found)]),
     )

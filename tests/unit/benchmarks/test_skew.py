@@ -34,6 +34,7 @@ from benchmarks.skew_measure import (
     halves,
     late_in_halves,
     lateness,
+    longest,
     quantile,
     rows,
     same,
@@ -250,8 +251,8 @@ def test_figures_of_a_run(tmp_path: Path) -> None:
     state.write_bytes(b"")
     os.utime(state, (12.25, 12.25))
     queries = {
-        "sink.0": {"restored_after_s": 2.0, "recovery_s": 8.0},
-        "sink.1": {"restored_after_s": 3.0, "recovery_s": 7.0},
+        "sink.0": {"restored_after_s": 2.0, "recovery_s": 8.0, "at_least_s": None},
+        "sink.1": {"restored_after_s": 3.0, "recovery_s": 7.0, "at_least_s": None},
     }
     told = {"timeline": [{"what": "kill", "time": 21.0}], "incidents": [{"queries": queries}]}
     result = RunResult(Outcome.DONE, out, {}, told)
@@ -272,6 +273,7 @@ def test_a_time_that_one_query_did_not_reach_is_not_known() -> None:
     reached: dict[str, Any] = {"a": {"recovery_s": 3.0}, "b": {"recovery_s": 9.0}}
     assert slowest([{"queries": reached}, {"queries": {"a": {"recovery_s": 99.0}}}], "recovery_s") == 9.0
     assert slowest([{"queries": {**reached, "c": {"recovery_s": None}}}], "recovery_s") is None
+    assert longest([{"queries": {**reached, "c": {"recovery_s": None}}}], "recovery_s") == 9.0
     assert slowest([], "recovery_s") is None
 
 
@@ -428,8 +430,8 @@ def test_what_checkmate_says_stands_beside_what_it_has_run(
 
 def test_the_table_has_growth_over_no_skew_and_what_is_refused(tmp_path: Path) -> None:
     base, skewed = (
-        Figures("done", p50_before=0.5, complete=1.0, restart=2.0),
-        Figures("done", p50_before=2.0, complete=3.0),
+        Figures("done", p50_before=0.5, complete=1.0, restart=2.0, recovery=4.0),
+        Figures("done", p50_before=2.0, complete=3.0, not_before=9.0),
     )
     found = [
         Measured(Case("q3", ALIGNED, 0.5, 0.0, 500), base, "the first of its input", (1.0, 2.0)),
@@ -441,6 +443,7 @@ def test_the_table_has_growth_over_no_skew_and_what_is_refused(tmp_path: Path) -
     table = [dict(zip(grid.columns, row, strict=True)) for row in grid.rows]
     assert (table[1]["p50, s"], table[1]["complete, s"], table[1]["same rows"]) == ("2.00", "3.00", "**no**")
     assert [row[3] for row in grid.rows] == ["x 1.0", "x 4.0", ""]
+    assert [line["recovery, s"] for line in table] == ["4.00", "over 9.00", ""]
     assert (table[2]["way"], table[2]["same rows"]) == (str(refused), "refused")
     assert plot(found, "q3", tmp_path / "skew.png").stat().st_size > 0
 
