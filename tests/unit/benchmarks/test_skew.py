@@ -230,6 +230,26 @@ def test_a_rate_holds_only_where_every_batch_came_out(
     assert bench._holds(cast(EmbeddedCluster, None), "q3", ALIGNED, 1000.0) is expected
 
 
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ([], {ALIGNED: 900.0, ARRIVAL: 900.0}),
+        (["--own"], {ALIGNED: 900.0}),
+        (["--own", "--rate", "50"], {ALIGNED: 50.0, ARRIVAL: 50.0}),
+    ],
+)
+def test_all_have_the_rate_of_the_first_way_or_each_its_own_and_who_sustains_none_is_left_out(
+    more: list[str], expected: dict[Way, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = skew.Bench(
+        skew._options(["--out", "x", "--protocols", "coordinated", *more]), Console(quiet=True)
+    )
+    found = {ALIGNED: 900.0, ARRIVAL: 0.0}
+    monkeypatch.setattr(bench, "_sustained", lambda _cluster, _query, way: found[way])
+    bench._measure_rates(cast(EmbeddedCluster, None), "q3")
+    assert bench.rates == {("q3", way): rate for way, rate in expected.items()}
+
+
 def test_a_snapshot_is_stored_when_its_own_file_is() -> None:
     frozen = [
         ("join.0", {"batch": 10, "at": 5.0}),
