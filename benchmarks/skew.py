@@ -60,6 +60,7 @@ from reprise.controller.local.run.config import Outcome, RunConfig, RunResult
 from reprise.controller.local.run.supervisor import run_topology
 from reprise.spark_jobs.topology import StreamTopology, expand
 
+GIVEN = "are taken for sustained, as --rate says; that was not measured"
 PROJECT = Path(__file__).resolve().parents[1]
 DEFAULT = {"queries": ["q3"], "hot": [0.0, 0.3], "shares": [0.5]}
 ALL = {"queries": list(QUERIES), "hot": list(HOT), "shares": list(SHARES)}
@@ -117,11 +118,9 @@ class Bench:
             rate = float(self.options.rate or self._sustained(cluster, query, way))
             if rate:
                 self.rates |= {(query, w): rate for w in ([way] if self.options.own else self.ways)}
-            self._say(
-                f"{query}, {way}: {rate:,.0f} rows/s are sustained without skew"
-                if rate
-                else f"{query}, {way}: no rate is sustained, so it is left out: the machine is too busy, or give a --rate"
-            )
+            told = f"{rate:,.0f} rows/s " + (GIVEN if self.options.rate else "are sustained without skew")
+            none = "no rate is sustained, so it is left out: the machine is too busy, or give a --rate"
+            self._say(f"{query}, {way}: {told if rate else none}")
 
     def _sustained(self, cluster: EmbeddedCluster, query: str, way: Way) -> float:
         upper = unpaced(self.options.probe, lambda rate: self._unpaced(cluster, query, way, rate))
@@ -230,6 +229,7 @@ class Bench:
         tables = grids(self.found, self.refused, self.rates)
         loads = self._loads or [os.getloadavg()[0]]
         lines = [f"{way}: refused: {reason}" for way, reason in self.refused.items()]
+        lines += [f"rates: {self.options.rate:,} rows/s {GIVEN}"] if self.options.rate else []
         lines.append(
             f"load average of the machine while this ran: {min(loads):.1f} .. {max(loads):.1f}, {os.cpu_count()} cores"
         )
@@ -249,6 +249,7 @@ class Bench:
                 {"query": query, **asdict(way), "rows_s": rate} for (query, way), rate in self.rates.items()
             ],
             "refused": [{**asdict(way), "reason": reason} for way, reason in self.refused.items()],
+            "rate_given": self.options.rate is not None,
             "loads": self._loads,
         }
 
