@@ -30,6 +30,16 @@ PATIENCE_S = 60.0
 """Jobs that have nothing to do take next to no time, and a busy machine may let no other thread run meanwhile."""
 
 
+_STARTED: list[Host] = []
+"""Hosts that were started, the lost ones among them: each has threads that wait for work."""
+
+
+def close_hosts() -> None:
+    """End the threads of all hosts that were started, as nobody uses these any more."""
+    while _STARTED:
+        _STARTED.pop().close(wait=False)
+
+
 class LocalNodes:
     """Hosts by node; `interrupt(job, stage, slot)` may raise ChainError to lose a job half-way."""
 
@@ -45,6 +55,7 @@ class LocalNodes:
             self.hosts[node] = Host(
                 f"host-{node}-{time.monotonic_ns()}", Path(tempfile.mkdtemp(dir=self.folder))
             )
+            _STARTED.append(self.hosts[node])
 
     def lose(self, *nodes: str) -> None:
         for node in nodes:
