@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +31,7 @@ from reprise.spark_jobs.node.outliving import digest
 from reprise.spark_jobs.node.spare import STREAM
 from reprise.spark_jobs.platform import PLATFORM, Platform
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
-from reprise.spark_jobs.state.epochs import Fence, claim_epoch
+from reprise.spark_jobs.state.epochs import Fence, claim_epoch, new_token
 from reprise.spark_jobs.state.ledger import Ledger
 from reprise.spark_jobs.state.release import Release
 from reprise.spark_jobs.state.revision import Revisions, revision_of
@@ -82,7 +81,7 @@ class Driver:
         self.resource, self.config, self.platform = resource, config, platform
         self.channel = Channel(config.zk, config.root, session=session, platform=platform)
         self.stop = platform.event()
-        self._number, self._token = 0, uuid.uuid4().hex
+        self._number, self._token = 0, new_token()
         """What ZooKeeper has given this driver, 0: nothing yet; and by what it knows its own claim when it tries again."""
         self._fence: Fence | None = None
         self._outliving: dict[str, str] = {}

@@ -70,6 +70,11 @@ class Fence:
             self._files.remove(_seen(old))
 
 
+def new_token() -> str:
+    """By what a driver knows its own claims again."""
+    return uuid.uuid4().hex
+
+
 def claim_epoch(location: str, propose: Callable[[int], int], token: str = "") -> Fence:
     """Claim a location for a new driver.  `propose` gives an epoch that is at least its argument and that no other driver
     has been given (the counter in ZooKeeper); it is asked again when another driver was quicker.
@@ -77,7 +82,7 @@ def claim_epoch(location: str, propose: Callable[[int], int], token: str = "") -
     StoreError: the location cannot be read or written, or does not list what was written; nothing is claimed, or a claim
     that does no harm.  `token`: of the driver; who tries again with the same one goes on with the claim that it has made.
     """
-    files, token = Files(location), token or uuid.uuid4().hex
+    files, token = Files(location), token or new_token()
     files.sweep()
     newest = max(claims(files), default=0)
     least = newest if newest and _token(files, newest) == token else newest + 1
