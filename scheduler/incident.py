@@ -29,7 +29,7 @@ MAX_NAMED = 20
 """Partitions that a line of the timeline gives reasons for."""
 
 
-_NUMBER = re.compile(r"inc-(\d+)")
+_NUMBER = re.compile(r"inc-(\d+)(?:-p(\d+))?")
 
 
 def incident_id(seq: int) -> str:
@@ -39,8 +39,13 @@ def incident_id(seq: int) -> str:
 
 def number_in(name: str) -> int:
     """The number of the incident that this record, of one or of its plans, is about; 0 where it names none."""
+    return _numbers(name)[0]
+
+
+def _numbers(name: str) -> tuple[int, int]:
+    """The numbers of the incident and of its plan in the id of a record; 0 for each that it does not name."""
     found = _NUMBER.match(name)
-    return int(found[1]) if found else 0
+    return (int(found[1]), int(found[2] or 0)) if found else (0, 0)
 
 
 class Kind(StrEnum):
@@ -190,6 +195,11 @@ class Incident(Line):
     marked: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Queries with a gap for that reason: first and last batch that may lack rows, each of them marked where it is shown."""
 
+    @property
+    def turn(self) -> tuple[int, float]:
+        """Sorts incidents as they were opened, whatever the clocks of the coordinators said that opened them."""
+        return number_in(self.id), self.opened_at
+
     def log(self, time: float, name: EventName, detail: str = "") -> Incident:
         """With one more line in the timeline, which is in the order of time."""
         at = sum(event.time <= time for event in self.events)
@@ -245,6 +255,11 @@ class PlanRecord:
     pending: tuple[str, ...] = ()
     """The partitions without a place that it could place, in topological order: those that failed, and survivors that gave
     their room (`reprise.scheduler.eviction`)."""
+
+    @property
+    def turn(self) -> tuple[int, int, float]:
+        """Sorts plans as they were made, whatever the clocks of the coordinators said that made them."""
+        return *_numbers(self.id), self.time
 
     def needs(self, query: Collection[str]) -> tuple[str, ...]:
         """Those of the pending partitions that a query with these partitions needs."""

@@ -128,7 +128,7 @@ def simulate(
 
 def _earlier(seen: Observation, resource: StreamTopology) -> list[IncidentView]:
     """Closed incidents that are on record beside the last one, which the document has."""
-    closed = sorted(seen.closed.values(), key=lambda incident: incident.opened_at)[-EARLIER - 1 : -1]
+    closed = sorted(seen.closed.values(), key=lambda incident: incident.turn)[-EARLIER - 1 : -1]
     queries, answers = expand(resource).queries, planner_answers(seen)
     return [incident_view(incident, seen, queries, answers) for incident in closed]
 

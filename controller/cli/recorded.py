@@ -52,6 +52,6 @@ def recorded(folder: Path) -> tuple[Topology, list[Incident], list[PlanRecord]]:
         raise ReportError(str(error)) from error
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ReportError(f"{path}: not the plans of a run: {error!r}") from error
-    plans.sort(key=lambda plan: (plan.time, plan.id))
-    incidents.sort(key=lambda incident: incident.opened_at)
+    plans.sort(key=lambda plan: plan.turn)
+    incidents.sort(key=lambda incident: incident.turn)
     return topology, incidents, plans

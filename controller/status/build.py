@@ -47,7 +47,7 @@ def document(topology: Topology, seen: Observation) -> StatusDocument:
     queries = _queries(topology, seen, partitions)
     answers = planner_answers(seen)
     opened = incident_view(seen.incident, seen, topology.queries, answers) if seen.incident else None
-    closed = max(seen.closed.values(), key=lambda incident: incident.opened_at, default=None)
+    closed = max(seen.closed.values(), key=lambda incident: incident.turn, default=None)
     return StatusDocument(
         format=FORMAT,
         topology=topology.name,

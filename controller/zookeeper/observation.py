@@ -73,7 +73,7 @@ class Observation:
 
     @property
     def newest_plan(self) -> PlanRecord | None:
-        return max(self.plans.values(), key=lambda plan: (plan.time, plan.id), default=None)
+        return max(self.plans.values(), key=lambda plan: plan.turn, default=None)
 
     def plans_of(self, incident: Incident) -> list[PlanRecord]:
         """In the order in which they were made; those whose record is there."""
@@ -83,7 +83,7 @@ class Observation:
     def incidents(self) -> list[Incident]:
         """All, oldest first."""
         every = {**self.closed, **({self.incident.id: self.incident} if self.incident else {})}
-        return sorted(every.values(), key=lambda incident: incident.opened_at)
+        return sorted(every.values(), key=lambda incident: incident.turn)
 
 
 def snapshot_of(topology: TopologyView, seen: Observation, paused: bool = False) -> Snapshot:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from reprise.scheduler import Event, Incident, Kind, Phase
-from reprise.scheduler.incident import MAX_DETAILS, MAX_EVENTS, EventName
+from reprise.scheduler.incident import MAX_DETAILS, MAX_EVENTS, EventName, PlanRecord, Trigger, number_in
 
 EMPTY = Incident("inc-000001", Kind.CORRELATED, Phase.SETTLING, 0.0, 0, 1, 3, 0.0)
 
@@ -49,3 +51,28 @@ def test_a_single_line_that_says_too_much_stays() -> None:
     incident = logged(2).log(2.0, EventName.POISON, "x" * (MAX_DETAILS + 1))
     first, second, last = incident.events
     assert (first.time, second.detail, last.name) == (0.0, "1", EventName.POISON)
+
+
+def test_records_stand_in_the_order_of_their_numbers_and_not_of_clocks() -> None:
+    """A coordinator whose clock is behind opened the second; the tenth plan comes after the ninth of the same moment."""
+    incidents = [
+        replace(EMPTY, id=name, opened_at=at) for name, at in (("inc-000010", 3.0), ("inc-000009", 8.0))
+    ]
+    assert [incident.id for incident in sorted(incidents, key=lambda one: one.turn)] == [
+        "inc-000009",
+        "inc-000010",
+    ]
+    names = ["inc-000002-p10", "inc-000002-p9", "inc-000001-p11", "inc-000002-p1"]
+    plans = [
+        PlanRecord(name, name[:10], 5.0, Trigger.FIRST, False, 0, 1, {}, (), {}, {}, 0.0, {})
+        for name in names
+    ]
+    plans[1] = replace(plans[1], time=99.0)
+    found = [plan.id for plan in sorted(plans, key=lambda one: one.turn)]
+    assert found == ["inc-000001-p11", "inc-000002-p1", "inc-000002-p9", "inc-000002-p10"]
+
+
+def test_records_whose_names_have_no_number_stand_in_the_order_of_time() -> None:
+    incidents = [replace(EMPTY, id=name, opened_at=at) for name, at in (("b", 1.0), ("a", 2.0))]
+    assert sorted(incidents, key=lambda one: one.turn) == incidents
+    assert (number_in("inc-000012-p3"), number_in("inc-000012"), number_in("p3")) == (12, 12, 0)
