@@ -57,20 +57,21 @@ def counterfactuals(story: Story) -> Counterfactuals | None:
     instance = instance_of(first, story.incident, story.topology, "the incident's records")
     delay = _delay(story)
     replayed = _curve(story, "replayed", first, _schedule(story, first, instance), delay)
-    size = _node_size(story, first)
+    size = story.new_node_free
     one_more = None
-    if size is not None:
+    if size:
         nodes = (*instance.nodes, NodeCapacity("one-more", size))
         richer = replace(instance, nodes=nodes, capacity=instance.capacity + size)
         one_more = _curve(story, "one more node", first, _schedule(story, first, richer), delay)
-    at = _blocking_at(story, first, instance)
+    ready = _blocking_at(story, first, instance)
+    at = None if ready is None or ready + delay > story.end else ready + delay
     return Counterfactuals(
         recorded=_recorded(story),
         replayed=replayed,
-        blocking=_blocking(story, first, at, delay),
-        blocking_at=None if at is None else at + delay - story.incident.opened_at,
+        blocking=_blocking(story, first, at),
+        blocking_at=None if at is None else at - story.incident.opened_at,
         one_more=one_more,
-        node_free=size,
+        node_free=size or None,
         assumptions=_assumptions(story, first, delay, size),
     )
 
@@ -86,17 +87,18 @@ def _best(problem: Problem) -> tuple[int, ...]:
 
 
 def _schedule(story: Story, first: PlanRecord, instance: Instance) -> Schedule:
-    arrivals = [Arrival(at - first.time, free) for at, _, free in story.arrivals if at > first.time]
+    arrivals = [Arrival(at - first.time, free) for at, _, free in story.arrivals if at >= first.time]
     horizon = max(story.end - first.time, 0.001)
     return myopic(instance, arrivals, horizon, _best)
 
 
 def _curve(story: Story, name: str, first: PlanRecord, schedule: Schedule, delay: float) -> Curve:
-    start = first.time - story.incident.opened_at
+    start, span = first.time - story.incident.opened_at, story.end - story.incident.opened_at
     back: dict[str, float] = {}
     for stage in schedule.stages:
-        for query in stage.queries:
-            back.setdefault(query, start + stage.at + delay)
+        at = start + stage.at + delay
+        for query in stage.queries if at <= span else ():
+            back.setdefault(query, at)
     return Curve(name, back, _lost(story, back, [c.query for c in first.candidates]))
 
 
@@ -122,13 +124,14 @@ def _all_fit(instance: Instance) -> bool:
     return len(schedule.stages[0].queries) == len(instance.queries)
 
 
-def _blocking(story: Story, first: PlanRecord, at: float | None, delay: float) -> Curve | None:
-    """Everything stops at the first plan and comes back together: the survivors are down as well."""
+def _blocking(story: Story, first: PlanRecord, at: float | None) -> Curve | None:
+    """Everything stops at the first plan and comes back together, at `at` if within the record: the survivors are down as
+    well."""
     if story.incident.kind is Kind.BLOCKING:
         return None
     opened = story.incident.opened_at
     every = list(story.priorities)
-    back = {} if at is None else dict.fromkeys(every, at + delay - opened)
+    back = {} if at is None else dict.fromkeys(every, at - opened)
     lost = {c.query for c in first.candidates}
     total = sum(story.priorities.values()) or 1
     seconds = 0.0
@@ -160,13 +163,7 @@ def _chosen(plan: PlanRecord) -> list[str]:
     return [str(query) for query in queries] if isinstance(queries, list) else []
 
 
-def _node_size(story: Story, first: PlanRecord) -> int | None:
-    """What a node that arrived brought; where none did, the most that was free on one."""
-    sizes = [free for _, _, free in story.arrivals]
-    return max(sizes or first.free.values(), default=None) or None
-
-
-def _assumptions(story: Story, first: PlanRecord, delay: float, size: int | None) -> tuple[str, ...]:
+def _assumptions(story: Story, first: PlanRecord, delay: float, size: int) -> tuple[str, ...]:
     found = [
         "partitions cost what they cost before the failure, as the incident's record says",
         f"from the plan that chooses a query until it has caught up it takes {delay:.1f} s, the median of this incident",
@@ -174,8 +171,10 @@ def _assumptions(story: Story, first: PlanRecord, delay: float, size: int | None
         + (" are taken from their heartbeats" if story.heartbeats else " are not on record and not counted"),
         "the seconds that survivors lose by rolling back are not counted, neither in the record nor in the others",
     ]
-    if size is not None:
-        whose = "as one that arrived" if story.arrivals else "the most that one of the survivors had free"
+    if size:
+        whose = (
+            "as one that arrived" if story.planned_arrivals else "the most that one of the survivors had free"
+        )
         found.append(f"one more node has {size} milli-CPU free ({whose}) and is there at the first plan")
     found.append(
         f"blocking recovery stops everything at the first plan and goes on when {story.incident.nodes_before} nodes are"

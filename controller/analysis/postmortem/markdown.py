@@ -11,6 +11,7 @@ from reprise.controller.plan_summary import plan_summary
 from reprise.controller.plural import counted
 from reprise.controller.status.timeline import entries
 from reprise.scheduler.back import summary
+from reprise.scheduler.incident import Incident
 from reprise.scheduler.node_start import LATER, StartPhase, eldest_first
 
 
@@ -44,7 +45,7 @@ def _head(story: Story) -> list[str]:
                 ("kind", incident.kind.value),
                 ("detected", _utc(incident.opened_at)),
                 ("state", state),
-                ("nodes lost", f"{len(incident.lost)} of {incident.nodes_before}: {_nodes(story)}"),
+                ("nodes lost", f"{_count_lost(incident)}: {_nodes(story)}"),
                 ("nodes that arrived", str(len(story.arrivals))),
                 ("recovered from checkpoint", str(incident.checkpoint)),
                 ("queries lost", f"{len(down)} of {len(story.topology.queries)}"),
@@ -57,6 +58,12 @@ def _head(story: Story) -> list[str]:
             ],
         ),
     ]
+
+
+def _count_lost(incident: Incident) -> str:
+    """Nodes that came after the detection may be lost as well, so more than there were before it."""
+    lost, before = len(incident.lost), incident.nodes_before
+    return f"{lost} of {before}" if lost <= before else f"{lost}, where {before} were before"
 
 
 def _nodes(story: Story) -> str:
@@ -190,8 +197,8 @@ def _sentences(story: Story, found: Counterfactuals) -> str:
     lines = []
     if found.blocking is not None and found.blocking_at is None:
         lines.append(
-            "Blocking recovery would not have ended within the record: never were as many nodes ready as before, with room"
-            " for everything. What it lost is a lower bound."
+            "Blocking recovery would not have ended within the record: as many nodes as before, with room for everything,"
+            " were not ready early enough. What it lost is a lower bound."
         )
     if found.one_more is not None:
         base = found.replayed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, islice, pairwise
 
 from reprise.algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost
 from reprise.controller.errors import ReportError
@@ -17,7 +17,8 @@ from reprise.spark_jobs.topology import Topology
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """`plans`: those of the incident, oldest first.  `end`: when it was closed, else when the records were read."""
+    """`plans`: those of the incident, oldest first.  `end`: when it was closed, else when the records were read; never
+    before the incident was opened, as the clock of another coordinator may say."""
 
     topology: Topology
     incident: Incident
@@ -45,16 +46,31 @@ class Story:
     @property
     def arrivals(self) -> tuple[tuple[float, str, int], ...]:
         """(time, node, free milli-CPU) of each node that a later plan could use and the one before could not; and of those
-        that came when nothing was left to plan, where their heartbeats are on record."""
-        found = []
-        for before, after in pairwise(self.plans):
-            new = sorted(after.free.keys() - before.free.keys())
-            found += [(after.time, node, after.free[node]) for node in new]
+        that came when nothing was left to plan, where their heartbeats are on record: what is free on them is on none, so
+        they count as `new_node_free`."""
         known = {node.rpartition("#")[0] for plan in self.plans for node in plan.free}
-        size = max((free for _, _, free in found), default=0)
-        late = [(at, name, size) for at, name in self.heartbeats if name not in known]
+        free = self.new_node_free
+        late = [(at, name, free) for at, name in self.heartbeats if name not in known]
         inside = [entry for entry in late if self.incident.opened_at <= entry[0] <= self.end]
-        return tuple(sorted([*found, *inside]))
+        return tuple(sorted([*self.planned_arrivals, *inside]))
+
+    @property
+    def planned_arrivals(self) -> tuple[tuple[float, str, int], ...]:
+        """Those of the arrivals that a plan could use.  None is before the plan that could not, even if the clock went back
+        between the two."""
+        times = accumulate((plan.time for plan in self.plans), max)
+        found: list[tuple[float, str, int]] = []
+        for at, (before, after) in zip(islice(times, 1, None), pairwise(self.plans), strict=True):
+            new = sorted(after.free.keys() - before.free.keys())
+            found += [(at, node, after.free[node]) for node in new]
+        return tuple(found)
+
+    @property
+    def new_node_free(self) -> int:
+        """Milli-CPU that is free on a node that comes: the most that one brought; where no plan saw one come, the most that
+        a plan found free on a node."""
+        brought = [free for _, _, free in self.planned_arrivals]
+        return max(brought or [free for plan in self.plans for free in plan.free.values()], default=0)
 
 
 def make_story(
@@ -65,9 +81,9 @@ def make_story(
     heartbeats: Sequence[tuple[float, str]] = (),
 ) -> Story:
     """`plans`: of any incidents."""
-    mine = sorted((p for p in plans if p.incident == incident.id), key=lambda plan: (plan.time, plan.id))
+    mine = sorted((p for p in plans if p.incident == incident.id), key=lambda plan: plan.turn)
     end = incident.closed_at if incident.closed_at is not None else now
-    return Story(topology, incident, tuple(mine), end, tuple(heartbeats))
+    return Story(topology, incident, tuple(mine), max(end, incident.opened_at), tuple(heartbeats))
 
 
 def instance_of(
