@@ -119,7 +119,7 @@ class PlanStatus(Written):
     """Approved (it may be carried out), Executed (all of its partitions are at work)."""
     state: Literal["Proposed", "Executing", "Done", "Superseded"]
     """Proposed: waits for approval. Executing: partitions are being restored. Done: all are at work. Superseded: a
-    newer plan has taken its place."""
+    newer plan has taken its place, or, where it was approved, the object of the plan as it is carried out."""
     restored: Count = 0
     """Partitions of the plan that are at work."""
     finished_at: Time | None = None

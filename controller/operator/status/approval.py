@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from reprise.controller.crd.convert import APPROVED, object_name
+from reprise.controller.kubernetes.errors import BudgetError
 from reprise.controller.kubernetes.events import EventReason, Events
 from reprise.controller.operator.status.publisher import ObjectPublisher, fingerprint
 from reprise.scheduler import Decision
@@ -47,7 +49,9 @@ class PlanApproval:
         if not self._approved(name):
             return False
         self.events.note(EventReason.PLAN_APPROVED, name)
-        self.held_back = ""
+        with contextlib.suppress(BudgetError):  # what is shown holds no recovery back
+            self.publisher.approve(name)
+        self.held_back = self._proposed = ""
         return True
 
     def withdraw(self) -> None:

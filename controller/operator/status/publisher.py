@@ -62,6 +62,8 @@ class ObjectPublisher:
     _done: set[str] = field(default_factory=set)
     """Objects that never change again."""
     _conditions: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    _proposals: dict[str, list[str]] = field(default_factory=dict)
+    """By incident the objects of plans that waited for approval, as far as this operator has made them."""
 
     def status(self, body: Mapping[str, Any], stands: Mapping[str, Any] | None = None) -> None:
         """The StreamTopology's; `stands`: what the object says now, as far as this operator has not written it."""
@@ -87,6 +89,7 @@ class ObjectPublisher:
     def propose(self, name: str, plan: PlanRecord) -> None:
         """Show a plan that waits for approval as an object of this name."""
         if name not in self._done:
+            self._proposals.setdefault(plan.incident, []).append(name)
             body = plan_object(plan, self.reference, self.namespace, self.priorities, self.forecast)
             body["metadata"]["name"] = name
             self._create("recoveryplans", name, body)
@@ -95,6 +98,11 @@ class ObjectPublisher:
                 {"state": "Proposed"},
                 ConditionUpdate("Approved", Truth.FALSE, ConditionReason.AWAITING_APPROVAL),
             )
+
+    def approve(self, name: str) -> None:
+        """A proposed plan that may be carried out now, which the object of the plan itself will show."""
+        update = ConditionUpdate("Approved", Truth.TRUE, ConditionReason.CARRIED_OUT)
+        self._plan_status(name, {"state": "Superseded", "finishedAt": rfc3339(time.time())}, update)
 
     def supersede(self, name: str) -> None:
         """A proposed plan that nobody needs to approve any more."""
@@ -221,9 +229,11 @@ class ObjectPublisher:
         if removed in self._done:
             return
         api = self.api.at(Urgency.ROUTINE)
-        for plan in incident.plans:
-            api.delete(self._path("recoveryplans", object_name(self.reference.name, plan)))
+        plans = [object_name(self.reference.name, plan) for plan in incident.plans]
+        for plan in (*plans, *self._proposals.get(incident.id, ())):
+            api.delete(self._path("recoveryplans", plan))
         api.delete(self._path("incidents", name))
+        self._proposals.pop(incident.id, None)
         self._done.add(removed)
 
     def _folder(self, plural: str) -> str:

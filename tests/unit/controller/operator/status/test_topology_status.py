@@ -305,9 +305,59 @@ def test_a_plan_waits_for_its_approval_and_another_plan_supersedes_it() -> None:
     assert not one.permits(decided(other)), "approval is of one plan and of nothing else"
     states = [(p.split("/")[-2], b["status"]["state"]) for v, p, b in api.calls if v == "apply"]
     assert states == [(name, "Proposed"), (name, "Superseded"), (one.held_back, "Proposed")]
+    carried_out = next(b for v, p, b in api.calls if v == "apply" and b["status"]["state"] == "Superseded")
+    assert [(c["type"], c["status"]) for c in carried_out["status"]["conditions"]] == [("Approved", "True")]
     one.withdraw()
     one.withdraw()
     assert len([v for v, _, _ in api.calls if v == "apply"]) == 4
+
+
+def test_a_plan_that_could_not_be_written_down_after_its_approval_needs_no_other() -> None:
+    """The decision was made again, as the coordinator's transaction had failed."""
+    api, now = FakeApi(), [0.0]
+    events = Events(api, "default", {"kind": "StreamTopology", "name": "minimal", "uid": "u"})  # type: ignore[arg-type]
+    one = PlanApproval(publisher(api), events, lambda: now[0], required=True)
+    assert not one.permits(decided(PLAN))
+    next(b for p, b in api.objects.items() if "recoveryplans" in p)["metadata"]["annotations"] = {
+        "reprise.dev/approved": "true"
+    }
+    now[0] += ASK_S
+    assert one.permits(decided(PLAN)) and one.permits(decided(PLAN))
+    api.spent = True
+    one.withdraw()
+    assert one.permits(decided(PLAN)), "what is shown holds no recovery back"
+    states = [b["status"]["state"] for v, _, b in api.calls if v == "apply"]
+    assert states == ["Proposed", "Superseded"], "and it is not said to be withdrawn"
+
+
+@pytest.mark.parametrize(
+    "annotation", [None, {}, {"reprise.dev/approved": "yes"}, {"other/approved": "true"}]
+)
+def test_nothing_but_the_annotation_with_true_approves(annotation: dict[str, str] | None) -> None:
+    api, now = FakeApi(), [0.0]
+    events = Events(api, "default", {"kind": "StreamTopology", "name": "minimal", "uid": "u"})  # type: ignore[arg-type]
+    one = PlanApproval(publisher(api), events, lambda: now[0], required=True)
+    one.permits(decided(PLAN))
+    path = next(p for p in api.objects if "recoveryplans" in p)
+    api.objects[path]["metadata"]["annotations"] = annotation
+    now[0] += ASK_S
+    assert not one.permits(decided(PLAN))
+    del api.objects[path]  # removed by somebody: not approved either
+    now[0] += ASK_S
+    assert not one.permits(decided(PLAN))
+
+
+def test_objects_of_proposals_go_with_their_incident() -> None:
+    api = FakeApi()
+    one = publisher(api, keep=1)
+    proposed = f"minimal-inc-2-p1-{proposal_digest(PLAN)}"
+    one.propose(proposed, PLAN)
+    older = replace(INCIDENT, plans=(PLAN.id,), phase=Phase.CLOSED, closed_at=INCIDENT.opened_at + 1)
+    newer = replace(INCIDENT, id="inc-9", opened_at=INCIDENT.opened_at + 9, plans=())
+    one.recoveries(replace(STEADY, closed={older.id: older}, incident=newer, plans={PLAN.id: PLAN}))
+    assert [path.rpartition("/")[2] for verb, path, _ in api.calls if verb == "delete"] == [
+        "minimal-inc-2-p1", proposed, "minimal-inc-2",
+    ]  # fmt: skip
 
 
 def test_no_plan_waits_where_none_needs_approval_and_a_first_start_never_does() -> None:
