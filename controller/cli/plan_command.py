@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import get_args
 
 import click
 from rich.console import Console, Group, RenderableType
@@ -29,6 +30,7 @@ from reprise.controller.cli.resources_page import plan_page
 from reprise.controller.cli.target import Address, name_argument, target_options
 from reprise.controller.cli.target_kubernetes import PageError
 from reprise.controller.status.model import PlanView
+from reprise.spark_jobs.topology.choices import QueryOrder
 
 
 @click.command("plan")
@@ -49,7 +51,7 @@ from reprise.controller.status.model import PlanView
 )
 @click.option(
     "--order",
-    type=click.Choice(["value", "strict"]),
+    type=click.Choice(get_args(QueryOrder)),
     default="value",
     show_default=True,
     help="value: the greatest summed priority; strict: no query before one of a higher priority.",
@@ -63,7 +65,7 @@ def command(
     instance: Path | None,
     folder: Path | None,
     algorithm: str,
-    order: str,
+    order: QueryOrder,
     time_limit: float,
     output: str,
 ) -> None:
@@ -148,7 +150,7 @@ def _read(file: Path) -> Instance:
         raise InstanceError("$", f"is not UTF-8 text: {error.reason} at byte {error.start}") from error
 
 
-def _solve(instance: Instance, order: str, algorithm: str, time_limit: float) -> Plan:
+def _solve(instance: Instance, order: QueryOrder, algorithm: str, time_limit: float) -> Plan:
     by = solve_strict if order == "strict" else solve
     return by(instance, algorithm, time_limit, time.monotonic)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -15,8 +15,9 @@ from reprise.controller.local.faults.faults import Fault, load_faults
 from reprise.controller.local.run.config import RunConfig, load
 from reprise.controller.logs import FORMATS
 from reprise.spark_jobs.topology import expand
+from reprise.spark_jobs.topology.choices import Strategy
 
-STRATEGIES = ("incremental", "blocking", "operator-centric", "best-case")
+STRATEGIES = get_args(Strategy)
 
 
 @click.command("run")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from reprise.spark_jobs.errors import CheckpointError
+from reprise.spark_jobs.topology.choices import BatchOrder
 
 if TYPE_CHECKING:
     from reprise.spark_jobs.engine.engine_spec import EngineSpec
@@ -26,8 +27,8 @@ class ArrivalOrder:
     """The orders of one driver's life; `active`: whether there is more than one."""
 
     active: bool
-    order: str = ""
-    """What hosts were told last: `aligned` or `arrival`."""
+    order: BatchOrder | None = None
+    """What hosts were told last."""
     _generation: int = -1
     _apart: bool = False
     """Whether anybody was told to apply in the order of arrival in this generation."""
@@ -51,7 +52,7 @@ class ArrivalOrder:
         if desired.generation != self._generation:
             self._generation, self._apart = desired.generation, False
             self._met.clear()
-        order = "aligned" if desired.retain else "arrival"
+        order: BatchOrder = "aligned" if desired.retain else "arrival"
         self._apart = self._apart or order == "arrival"
         self._met.update(partitions)
         if order != self.order:

@@ -13,6 +13,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from reprise.spark_jobs.topology.choices import (
+    BatchOrder,
+    Format,
+    OutputLog,
+    Protocol,
+    QueryOrder,
+    Scope,
+    StateForm,
+    Strategy,
+    Upgrade,
+)
 from reprise.spark_jobs.topology.pods import KubernetesSettings
 
 
@@ -58,7 +69,7 @@ class OutputSpec:
     priority: int
     priorities: Mapping[int, int]
     """Priority by partition index where it differs."""
-    format: str
+    format: Format
     sink: SinkSpec | None = None
     objective_s: float | None = None
     """In how long each of its queries is to be back after the loss of a node; None: nobody says."""
@@ -173,14 +184,11 @@ class CheckpointPolicy:
     """Mirrors of the location, read where it cannot be."""
     local_copies_bytes: int = 0
     """On each node, for states that it has stored."""
-    protocol: str = "coordinated"
-    """`coordinated`, `uncoordinated`, `communication-induced` or `eventual`."""
-    log: str = "none"
-    """`none`, `memory` or `checkpointed`."""
+    protocol: Protocol = "coordinated"
+    log: OutputLog = "none"
     jitter: float = 0.2
     """Share of the interval, 0 <= jitter < 1."""
-    state: str = "arrays"
-    """`arrays` or `paged`."""
+    state: StateForm = "arrays"
     eventual_pace: EventualPace | None = None
     """With `eventual`."""
 
@@ -209,17 +217,15 @@ class CheckpointPolicy:
 class RecoveryPolicy:
     """How failures are recovered; field meanings in `schema.RecoveryModel`."""
 
-    strategy: str
+    strategy: Strategy
     recommend_only: bool
     """Plans are written down and wait for approval."""
-    scope: str
-    """`global`, `ancestors`, `partition` or `auto`."""
+    scope: Scope
     correlated_nodes: int
     window_s: float
     cpu_cap: float
     """Fraction of a node's CPU, 0 < cap <= 1."""
-    order: str
-    """`value` or `strict`."""
+    order: QueryOrder
     algorithm: str
     time_limit_s: float
     buffer_memory_bytes: int
@@ -262,14 +268,13 @@ class StreamTopology:
     spark: SparkSettings
     nodes: NodeSettings
     paused: bool
-    upgrade: str
+    upgrade: Upgrade
     """drain | replay: see docs/topology.md."""
     sink_location: str | None
     kubernetes: KubernetesSettings
     document: str
     """The resource in its wire form: JSON with sorted keys and every default written out."""
-    batch_order: str = "aligned"
-    """`aligned` or `arrival`."""
+    batch_order: BatchOrder = "aligned"
 
     @property
     def arrival(self) -> bool:

@@ -14,6 +14,17 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from reprise.spark_jobs.topology.choices import (
+    BatchOrder,
+    Format,
+    OutputLog,
+    Protocol,
+    QueryOrder,
+    Scope,
+    StateForm,
+    Strategy,
+    Upgrade,
+)
 from reprise.spark_jobs.topology.kubernetes import KubernetesModel
 from reprise.spark_jobs.topology.scalars import (
     CLASS_PATTERN,
@@ -48,7 +59,7 @@ class Resources(Closed):
 class Batch(Closed):
     interval: Duration = "500ms"
     """Time between the release of one batch and the next."""
-    order: Literal["aligned", "arrival"] = "aligned"
+    order: BatchOrder = "aligned"
     """What a partition applies next. `aligned`: a batch, when the output of all its inputs for it is there. `arrival`: of
     each input what is there, so that rows do not wait for a slower input. Their order then differs from run to run: output
     is shown with the checkpoint that covers it, and everything goes back to the newest checkpoint when a partition is lost.
@@ -105,7 +116,7 @@ class OutputModel(Closed):
         default_factory=dict, max_length=1024
     )
     """Priority of single partitions, by partition index, where it differs from `priority`."""
-    format: Literal["jsonl", "parquet"] = "jsonl"
+    format: Format = "jsonl"
     """File format of the sink output."""
     sink: OutputSinkModel | None = None
     """Where the output goes instead of files, e.g. `reprise.kafka:KafkaSink`."""
@@ -176,16 +187,16 @@ class EventualModel(Closed):
 
 
 class CheckpointModel(Closed):
-    protocol: Literal["coordinated", "uncoordinated", "communication-induced", "eventual"] = "coordinated"
+    protocol: Protocol = "coordinated"
     """Who decides when a partition stores its state. `coordinated`: all partitions do after the same batch. `uncoordinated`:
     each by its own clock, and it goes back alone when it is lost; needs a `log`. `communication-induced`: the same, and
     messages that would make a snapshot useless force one before they are applied; needs `log: checkpointed`. `eventual`: as
     `uncoordinated`, and operators with slots (keys, windows) store those that opened, closed or were not stored for long;
     needs `log: checkpointed`."""
-    log: Literal["none", "memory", "checkpointed"] = "none"
+    log: OutputLog = "none"
     """What keeps the output that receivers have not stored yet, with another `protocol` than `coordinated`. `memory`: the
     sender, in `recovery.bufferMemory` and on its disk. `checkpointed`: its snapshots hold that output, too."""
-    state: Literal["arrays", "paged"] = "arrays"
+    state: StateForm = "arrays"
     """How states are frozen and stored. `arrays`: whole. `paged`: of a snapshot only the pages that changed since the one
     before; for operators of the library that keep state by key, window or joined row, others are stored whole."""
     eventual: EventualModel | None = None
@@ -224,13 +235,13 @@ class SinkModel(Closed):
 
 
 class RecoveryModel(Closed):
-    strategy: Literal["incremental", "blocking", "operator-centric", "best-case"] = "incremental"
+    strategy: Strategy = "incremental"
     """How a correlated failure is recovered."""
-    order: Literal["value", "strict"] = "value"
+    order: QueryOrder = "value"
     """Which queries come back first. `value`: those that together have the most priority for the capacity that is there, so
     several of lesser priority may come before a great one. `strict`: the most valuable first, whatever it costs; what is
     free is kept for it."""
-    scope: Literal["global", "ancestors", "partition", "auto"] = "auto"
+    scope: Scope = "auto"
     """What goes back to the newest checkpoint with what was lost. `auto`: nothing that lives, as long as outputs since
     that checkpoint fit `bufferMemory`; else as `ancestors`. `ancestors`: operators that the lost ones read, directly or not,
     which make their output again. `global`: everything. Strategies `operator-centric` and `blocking`, and topologies with an
@@ -301,7 +312,7 @@ class SpecModel(Closed):
     """How its pods look. Not used by `reprise run`."""
     paused: bool = False
     """Stops releasing batches; state is kept."""
-    upgrade: Literal["drain", "replay"] = "drain"
+    upgrade: Upgrade = "drain"
     """How a change of code, parameters, output or image takes effect: `drain` at a checkpoint after which nothing was
     released; `replay` at once, and batches since the newest checkpoint are made again by the new code."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -25,8 +25,8 @@ from reprise.scheduler import (
     WriteIncident,
     WritePoison,
 )
-from reprise.scheduler.model import TopologyView
-from reprise.spark_jobs.topology import from_json, load_topology
+from reprise.scheduler.model import Order, Scope, TopologyView
+from reprise.spark_jobs.topology import choices, from_json, load_topology
 from tests.support.crashing_coordinator import CrashPoint
 from tests.support.record_samples import DESIRED, INCIDENT, PLAN, POISON
 
@@ -164,3 +164,10 @@ def test_a_view_without_the_topologys_code_imports_none_of_it(
     assert view("reprise.spark_jobs.operators:NoSuch").deterministic is False
     assert view_of(load_topology("examples/minimal.yaml"), own_code=False).deterministic is True
     assert "stranger" not in sys.modules
+
+
+def test_the_words_of_a_topology_are_those_of_the_scheduler() -> None:
+    """Neither may import the other."""
+    assert [strategy.value for strategy in Strategy] == list(get_args(choices.Strategy))
+    assert {scope.value for scope in Scope} == set(get_args(choices.Scope))
+    assert {order.value for order in Order} == set(get_args(choices.QueryOrder))
