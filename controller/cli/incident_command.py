@@ -16,6 +16,7 @@ from reprise.controller.cli.recorded import recorded
 from reprise.controller.cli.target import Address, target_options
 from reprise.controller.local.report.layout import is_running, read_record
 from reprise.controller.status import document
+from reprise.controller.status.actions import ARRIVED
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler.incident import Incident
 from reprise.spark_jobs.topology import Topology, expand
@@ -77,7 +78,7 @@ def _heartbeats(out: Path | None) -> list[tuple[float, str]]:
     return [
         (float(a["time"]), str(name))
         for a in actions
-        if a["action"] == "arrived"
+        if a["action"] == ARRIVED
         for name in a.get("nodes", [])
     ]
 

@@ -14,6 +14,7 @@ from rich.live import Live
 from reprise.controller.cli.run_page import headline, page
 from reprise.controller.cli.troubles import Troubles
 from reprise.controller.plan_summary import plan_summary
+from reprise.controller.status.actions import ARRIVED
 from reprise.controller.status.query_state import RunState, Status
 
 LAST_ACTIONS = 6
@@ -41,7 +42,7 @@ def action_text(action: dict[str, Any]) -> str:
     """One line about one action."""
     at = f"{action['elapsed']:6.1f} s  " if "elapsed" in action else ""
     what = " ".join(action.get("nodes", [])) or str(action.get("target", ""))
-    took = f" after {action['took']:.1f} s" if action["action"] == "arrived" else ""
+    took = f" after {action['took']:.1f} s" if action["action"] == ARRIVED else ""
     error = f"  NOT DONE: {action['error']}" if "error" in action else ""
     return f"{at}{action['action']} {what}{took}{error}".rstrip()
 

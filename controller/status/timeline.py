@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reprise.controller.plan_summary import plan_summary
+from reprise.controller.status.actions import ARRIVED, BREAKS
 from reprise.controller.status.model import QueryTimesView
 from reprise.scheduler import back
 from reprise.scheduler.incident import EventName, Incident, PlanRecord
@@ -163,9 +164,9 @@ def marks(lines: Sequence[Line]) -> list[tuple[float, str, str]]:
     found = []
     for line in lines:
         what = str(line["what"])
-        if what in ("kill", "freeze", "crash"):
+        if what in BREAKS:
             found.append((float(line["elapsed"]), "fault", f"{what} {line['detail']}"))
-        elif what == "arrived":
+        elif what == ARRIVED:
             found.append((float(line["elapsed"]), "arrival", str(line["detail"])))
         elif what == EventName.PLAN:
             found.append((float(line["elapsed"]), EventName.PLAN, str(line["detail"])))

@@ -11,23 +11,26 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar, get_args
 
 import yaml
 
 from reprise.controller.local.errors import FaultFileError
 from reprise.controller.local.faults.traces import read_trace
+from reprise.controller.status.actions import FaultAction
 from reprise.spark_jobs.topology import Topology
 from reprise.spark_jobs.topology.quantity import parse_duration
 from reprise.spark_jobs.topology.schema import nearest
 
-TRIGGERS = ("at", "batch", "after", "on")
-ACTIONS = ("kill", "notice", "freeze", "thaw", "add", "crash", "trace")
+W = TypeVar("W", bound=str)
+TriggerKind = Literal["at", "batch", "after", "on"]
+TRIGGERS: tuple[TriggerKind, ...] = get_args(TriggerKind)
+ACTIONS: tuple[FaultAction, ...] = ("kill", "notice", "freeze", "thaw", "add", "crash", "trace")
 CRASHABLE = ("coordinator", "driver", "zookeeper")
 MILESTONES = ("incident", "plan", "checkpoint", "closed")
 ZOOKEEPER_AWAY_S = 3.0
 NOTICE_S = 10.0
-_FIELDS = {
+_FIELDS: dict[FaultAction, set[str]] = {
     "kill": {"kill"},
     "notice": {"notice", "for"},
     "freeze": {"freeze", "for"},
@@ -42,10 +45,10 @@ _KNOWN = {*TRIGGERS, "name", "delay", "count"}.union(*_FIELDS.values())
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """When: `kind` is one of TRIGGERS.  `value`: seconds since the stream began (at), a batch (batch), how many of a
+    """When it happens.  `value`: seconds since the stream began (at), a batch (batch), how many of a
     milestone (on).  `of`: name or index of the other fault (after), the milestone (on)."""
 
-    kind: str
+    kind: TriggerKind
     value: float = 0.0
     of: str = ""
     delay_s: float = 0.0
@@ -53,7 +56,7 @@ class Trigger:
 
     def describe(self) -> str:
         """When, in a few words."""
-        moments = {
+        moments: dict[TriggerKind, str] = {
             "at": f"{self.value:g} s into the stream",
             "batch": f"batch {self.value:g}",
             "after": f"fault {self.of}",
@@ -71,7 +74,7 @@ class Fault:
     partitions at that moment."""
 
     trigger: Trigger
-    action: str
+    action: FaultAction
     nodes: tuple[str, ...] = ()
     count: int = 0
     target: str = ""
@@ -201,7 +204,7 @@ class _Entry:
     def error(self, field: str, reason: str) -> FaultFileError:
         return FaultFileError(self.file, f"[{self.index}]" + (f".{field}" if field else ""), reason)
 
-    def one_of(self, names: tuple[str, ...], what: str) -> str:
+    def one_of(self, names: tuple[W, ...], what: str) -> W:
         given = [name for name in names if name in self.item]
         if len(given) != 1:
             found = f"found {' and '.join(given)}" if given else "found none"
@@ -277,7 +280,7 @@ def _fault(entry: _Entry, labels: list[str]) -> Fault:
             return replace(fault, nodes=entry.names(action), for_s=length)
 
 
-def _trigger(entry: _Entry, when: str, labels: list[str]) -> Trigger:
+def _trigger(entry: _Entry, when: TriggerKind, labels: list[str]) -> Trigger:
     delay = entry.seconds("delay", 0.0)
     match when:
         case "at":

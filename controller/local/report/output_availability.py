@@ -15,10 +15,10 @@ import numpy as np
 
 from reprise.controller.local.report.history import Seconds, Writes
 from reprise.controller.local.report.latency import Criterion, Series, lost_area, series, weighted_share
+from reprise.controller.status.actions import FAILURES
 
 STEP_S = 0.25
 MAX_POINTS = 4000
-FAILURES = ("kill", "notice", "freeze", "crash")
 
 
 @dataclass(frozen=True, slots=True)

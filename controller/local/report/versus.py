@@ -11,6 +11,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
+from reprise.controller.status.actions import ARRIVED
+
 COLOURS = ("#1f5f99", "#b03a2e", "#b7791f", "#2e8b57", "#6c3483")
 
 
@@ -30,7 +32,7 @@ def since_failure(report: Mapping[str, Any], lead_s: float = 5.0) -> Curve:
     series = report["series"]
     pairs = [(t - failure, s) for t, s in zip(series["elapsed"], series["share"], strict=True)]
     pairs = [(t, s) for t, s in pairs if t >= -lead_s]
-    arrivals = [float(line["elapsed"]) - failure for line in report["timeline"] if line["what"] == "arrived"]
+    arrivals = [float(line["elapsed"]) - failure for line in report["timeline"] if line["what"] == ARRIVED]
     return Curve(
         tuple(t for t, _ in pairs),
         tuple(s for _, s in pairs),

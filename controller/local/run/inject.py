@@ -16,6 +16,7 @@ from reprise.controller.errors import EmbeddedError, RunError
 from reprise.controller.local.cluster.cluster import EmbeddedCluster
 from reprise.controller.local.faults.faults import Fault
 from reprise.controller.local.run.services import Service
+from reprise.controller.status.actions import ARRIVED
 
 
 def natural(name: str) -> tuple[str, int]:
@@ -71,7 +72,7 @@ class Injector:
         """Record nodes that were added and are there now."""
         for name in set(living) & set(self._awaited):
             waited = time.time() - self._awaited.pop(name)
-            self.say({"time": time.time(), "action": "arrived", "nodes": [name], "took": round(waited, 3)})
+            self.say({"time": time.time(), "action": ARRIVED, "nodes": [name], "took": round(waited, 3)})
 
     def _do(self, fault: Fault, assignment: Mapping[str, str]) -> dict[str, Any]:
         match fault.action:

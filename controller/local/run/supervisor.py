@@ -26,6 +26,7 @@ from reprise.controller.local.run.commands import services_of
 from reprise.controller.local.run.config import Outcome, RunConfig, RunResult
 from reprise.controller.local.run.ending import Ending
 from reprise.controller.local.run.inject import Injector, Roster, natural
+from reprise.controller.status.actions import DRIVER_HUNG, RESTARTED, STREAM_BEGAN
 from reprise.controller.status.loop_watch import LoopWatch
 from reprise.controller.status.query_state import RunState, run_state
 from reprise.controller.zookeeper.observation import Observation
@@ -191,7 +192,7 @@ class _Run:
         moved = seen.progress is not None and any(p > 0 for p in seen.progress.positions.values())
         if self.zero is None and moved:
             self.zero = self.record["zero"] = time.time()
-            self._say({"time": self.zero, "action": "stream-began"})
+            self._say({"time": self.zero, "action": STREAM_BEGAN})
 
     def _end_hung_driver(self, now: float, seen: Observation, injector: Injector) -> None:
         """It would report for ever and do nothing; another one takes its place with the next look."""
@@ -200,14 +201,14 @@ class _Run:
             why = self.loop_watch.describe()
             self.loop_watch = LoopWatch()
             injector.services["driver"].crash()
-            self._say({"time": time.time(), "action": "driver-hung", "target": "driver", "reason": why})
+            self._say({"time": time.time(), "action": DRIVER_HUNG, "target": "driver", "reason": why})
 
     def _revive(self, injector: Injector) -> None:
         for service in injector.services.values():
             status = service.revive()
             if status is not None:
                 self._say(
-                    {"time": time.time(), "action": "restarted", "target": service.name, "status": status}
+                    {"time": time.time(), "action": RESTARTED, "target": service.name, "status": status}
                 )
 
     def _say(self, action: dict[str, Any]) -> None:
