@@ -14,12 +14,14 @@ from reprise.controller.analysis.measured import Measured, measured
 from reprise.controller.status import document
 from reprise.controller.status.incidents import incident_view, planner_answers
 from reprise.controller.status.model import IncidentView, StatusDocument
+from reprise.controller.status.query_state import Status
+from reprise.controller.status.share import priority_share
 from reprise.controller.topology_view import policy_of, silent_operators, view_of, with_promises
 from reprise.controller.zookeeper.observation import Observation, snapshot_of
 from reprise.scheduler.errors import SchedulerError
-from reprise.scheduler.incident import EventName
 from reprise.scheduler.model import Policy, TopologyView
-from reprise.scheduler.simulation.run import Change, Durations, SimulationResult, run_simulation
+from reprise.scheduler.simulation.run import Change, Durations, Happening, SimulationResult, run_simulation
+from reprise.scheduler.steps import RuleName
 from reprise.spark_jobs.topology import StreamTopology, expand
 from reprise.spark_jobs.topology.quantity import parse_duration
 
@@ -37,7 +39,7 @@ class Stage:
 
     at: float
     """Seconds after the observation."""
-    what: str
+    what: Happening | RuleName
     detail: str
     queries: tuple[str, ...]
     """Those that it concerns."""
@@ -177,17 +179,16 @@ def _durations(times: Measured) -> Durations:
 
 def _stages(found: SimulationResult, topology: TopologyView, now: StatusDocument) -> tuple[Stage, ...]:
     priorities = {query.id: query.priority for query in topology.queries}
-    total = sum(priorities.values()) or 1
-    up = {q.id for q in now.queries.items if q.state == "available"}
+    up = {q.id for q in now.queries.items if q.state is Status.AVAILABLE}
     stages = []
     for entry in found.events:
-        if entry.what == "queries-down":
+        if entry.what is Happening.QUERIES_DOWN:
             up -= set(entry.queries)
-        elif entry.what == "queries-back":
+        elif entry.what is Happening.QUERIES_BACK:
             up |= set(entry.queries)
-        share = sum(priorities[q] for q in up) / total
+        share = priority_share((priority, query in up) for query, priority in priorities.items())
         # no batches are simulated, so the number of the checkpoint would be made up
-        detail = "the next global checkpoint is complete" if entry.what == EventName.CLOSED else entry.detail
+        detail = "the next global checkpoint is complete" if entry.what is RuleName.CLOSED else entry.detail
         stages.append(Stage(round(entry.at, 1), entry.what, detail, entry.queries, round(share, 4)))
     return tuple(stages)
 

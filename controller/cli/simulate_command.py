@@ -10,9 +10,16 @@ from reprise.controller.analysis.simulate import Simulation, SimulationError, pa
 from reprise.controller.cli.complete import nodes
 from reprise.controller.cli.render import for_programs, output_option, plain_table, span
 from reprise.controller.cli.target import Address, name_argument, target_options
-from reprise.scheduler.steps import PLAN_RULES
+from reprise.scheduler.simulation.run import Happening
+from reprise.scheduler.steps import PLAN_RULES, RuleName
 
-_SHOWN = ("lost", "arrived", "queries-down", "queries-back", "closed")
+_SHOWN = (*Happening, RuleName.CLOSED)
+_STYLES = {
+    Happening.LOST: "bold red",
+    Happening.ARRIVED: "cyan",
+    Happening.QUERIES_DOWN: "red",
+    Happening.QUERIES_BACK: "green",
+}
 
 
 @click.command("simulate")
@@ -55,7 +62,11 @@ def simulation_page(found: Simulation, wide: bool) -> RenderableType:
     for stage in found.timeline:
         if wide or stage.what in _SHOWN or stage.what in PLAN_RULES:
             text = Text(f"{stage.what} {stage.detail}".rstrip(), style=_style(stage.what))
-            at_least = "at least " if found.at_least and stage.what in ("queries-back", "closed") else ""
+            at_least = (
+                "at least "
+                if found.at_least and stage.what in (Happening.QUERIES_BACK, RuleName.CLOSED)
+                else ""
+            )
             table.add_row(f"{at_least}{span(stage.at)}", f"{100 * stage.share:.0f} %", text)
     parts: list[RenderableType] = [table if found.timeline else Text("nothing happens")]
     if found.waiting:
@@ -70,7 +81,5 @@ def simulation_page(found: Simulation, wide: bool) -> RenderableType:
     return Group(*parts)
 
 
-def _style(what: str) -> str:
-    return {"lost": "bold red", "queries-down": "red", "queries-back": "green", "arrived": "cyan"}.get(
-        what, "default"
-    )
+def _style(what: Happening | RuleName) -> str:
+    return _STYLES.get(what, "default") if isinstance(what, Happening) else "default"

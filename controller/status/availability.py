@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from reprise.controller.status.incidents import Answers
 from reprise.controller.status.model import AvailabilityPoint, AvailabilityView
+from reprise.controller.status.share import priority_share
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler.incident import MAX_EVENTS, EventName, Incident, PlanRecord
 
@@ -20,13 +21,14 @@ from reprise.scheduler.incident import MAX_EVENTS, EventName, Incident, PlanReco
 def availability(
     priorities: Mapping[str, int], seen: Observation, answers: Answers, share: float, available: int
 ) -> AvailabilityView:
-    """A step function; the last point is now, with the share and count that the rest of the document gives."""
+    """A step function; the last point is now, with the share and count that the rest of the document gives.  Its times never
+    go back, though those of a coordinator may be behind those of the one before it."""
     curve = _Curve(dict(priorities), answers)
     complete = True
     for incident in seen.incidents:
         complete = complete and incident.whole and len(incident.events) < MAX_EVENTS
         curve.incident(incident, seen.plans_of(incident))
-    points = [*curve.points, AvailabilityPoint(seen.time, share, available, curve.bound)]
+    points = [*curve.points, AvailabilityPoint(curve.not_before(seen.time), share, available, curve.bound)]
     return AvailabilityView(tuple(points), complete)
 
 
@@ -53,7 +55,11 @@ class _Curve:
                 self.bound = self._allowed(what)
             elif not self._event(name, what.split(), incident):
                 continue
-            self._point(at)
+            self._point(self.not_before(at))
+
+    def not_before(self, at: float) -> float:
+        """This time, or that of the last point where it is later."""
+        return max(at, self.points[-1].time) if self.points else at
 
     def _event(self, name: str, names: list[str], incident: Incident) -> bool:
         """Whether it has changed anything here."""
@@ -84,7 +90,7 @@ class _Curve:
         return min(1.0, (whole + answer.bound) / self.total)
 
     def _share(self, down: set[str]) -> float:
-        return 1.0 - sum(self.priorities.get(query, 0) for query in down) / self.total
+        return priority_share((priority, query not in down) for query, priority in self.priorities.items())
 
     def _point(self, at: float) -> None:
         down = self.down & set(self.priorities)

@@ -17,6 +17,7 @@ from enum import StrEnum
 
 from reprise.algorithms import UnionSet
 from reprise.controller.status.partition_state import PartitionState, partition_state
+from reprise.controller.status.share import priority_share
 from reprise.controller.zookeeper.advance import stalled
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler import back
@@ -71,9 +72,7 @@ class RunState:
     @property
     def share(self) -> float:
         """Priority-weighted share of available queries, 0..1."""
-        total = sum(query.priority for query in self.queries)
-        ready = sum(query.priority for query in self.queries if query.status is Status.AVAILABLE)
-        return ready / total if total else 1.0
+        return priority_share((query.priority, query.status is Status.AVAILABLE) for query in self.queries)
 
 
 def run_state(topology: Topology, observation: Observation, frozen: frozenset[str] = frozenset()) -> RunState:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from reprise.scheduler import back
 from reprise.scheduler.decide import decide
@@ -62,12 +63,23 @@ class Durations:
     checkpoint_s: float = 1.0
 
 
+class Happening(StrEnum):
+    """What happens in a simulation beside decisions."""
+
+    LOST = "lost"
+    """Nodes are."""
+    ARRIVED = "arrived"
+    """Nodes have."""
+    QUERIES_DOWN = "queries-down"
+    QUERIES_BACK = "queries-back"
+
+
 @dataclass(frozen=True, slots=True)
 class SimulatedEvent:
     at: float
     """Seconds from the snapshot."""
-    what: str
-    """lost | arrived | a rule's name | queries-down | queries-back"""
+    what: Happening | RuleName
+    """The rule, where it is a decision."""
     detail: str
     queries: tuple[str, ...] = ()
 
@@ -151,7 +163,7 @@ class _World:
             self._note()
             self._wait()
 
-    def _say(self, what: str, detail: str, queries: Sequence[str] = ()) -> None:
+    def _say(self, what: Happening | RuleName, detail: str, queries: Sequence[str] = ()) -> None:
         self.events.append(SimulatedEvent(self.now, what, detail, tuple(queries)))
 
     # -- the coordinator ---------------------------------------------------------------------------------------------
@@ -228,9 +240,9 @@ class _World:
         for _ in range(change.arrive):
             nodes.append(Node(self._new_name(known), 1, self.policy.node_cpu_milli))
         if change.lose:
-            self._say("lost", " ".join(change.lose))
+            self._say(Happening.LOST, " ".join(change.lose))
         if change.arrive:
-            self._say("arrived", " ".join(node.id for node in nodes[-change.arrive :]))
+            self._say(Happening.ARRIVED, " ".join(node.id for node in nodes[-change.arrive :]))
         gone = {node.id for node in self.snapshot.nodes} - {node.id for node in nodes}
         new = {node.id for node in nodes[len(nodes) - change.arrive :]}
         assignment = self._desired.assignment
@@ -338,9 +350,9 @@ class _World:
     def _note(self) -> None:
         now = self._available()
         if down := sorted(self.available - now):
-            self._say("queries-down", " ".join(down), down)
+            self._say(Happening.QUERIES_DOWN, " ".join(down), down)
         if back := sorted(now - self.available):
-            self._say("queries-back", " ".join(back), back)
+            self._say(Happening.QUERIES_BACK, " ".join(back), back)
         self.available = now
 
     def result(self) -> SimulationResult:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reprise.controller.local.report.history import Seconds, Writes
+from reprise.controller.status.share import priority_share
 
 THETA = 1.2
 """Of Su and Zhou, section 7.2."""
@@ -127,9 +128,8 @@ def _age(writes: Writes, grid: Seconds, final: int | None, interval_s: float) ->
 
 def weighted_share(found: Mapping[str, Series]) -> Seconds:
     """Priority-weighted share of available queries over the grid, 0..1."""
-    total = sum(s.priority for s in found.values())
-    weights: Seconds = np.sum([s.priority * s.available for s in found.values()], axis=0, dtype=np.float64)
-    return weights / total
+    share: Seconds = np.asarray(priority_share((s.priority, s.available) for s in found.values()))
+    return share
 
 
 def lost_area(share: Seconds, grid: Seconds, since: float) -> float:
