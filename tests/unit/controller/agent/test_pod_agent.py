@@ -199,3 +199,48 @@ def test_at_the_end_of_its_grace_it_goes_whatever_it_has(scene: AgentScene, desi
     time.sleep(0.1)
     with pytest.raises(PodEnds):
         scene.agent._leave_in_time()
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_pod_that_thaws_within_its_session_asks_whether_it_was_given_up(
+    scene: AgentScene, removed: bool
+) -> None:
+    """Its heartbeat still stands, as the session lives; somebody gave it up all the same, and it has not heard of it."""
+    scene.turn()
+    scene.is_frozen(SESSION_S / 2)
+    scene.tree.watches.clear()
+    if removed:
+        scene.tree.remove(MEMBER)
+    else:
+        scene.tree.put(MEMBER, fenced("its machine is not ready"))
+    ends_with(scene, FENCED)
+    assert scene.worker.said == ["start", "freeze", "end"]
+
+
+def test_the_heartbeat_of_an_older_session_is_replaced_as_it_would_vanish_later(scene: AgentScene) -> None:
+    scene.turn()
+    scene.zk.client.client_id = (101, b"")
+    scene.agent._dirty = True
+    scene.turn()
+    scene.tree.end(100)
+    assert scene.tree.owners[HEARTBEAT] == 101
+    assert parse_node(scene.tree.records[HEARTBEAT][0]).incarnation == 1
+
+
+def test_a_registration_that_is_refused_for_another_reason_is_tried_again(scene: AgentScene) -> None:
+    """The folder of heartbeats was removed between two requests."""
+    scene.turn()
+    scene.zk.client.client_id = (101, b"")
+    scene.tree.end(100)
+
+    def removed(request: str) -> None:
+        if request == "commit" and scene.zk.client.before is removed:
+            scene.zk.client.before = before
+            scene.tree.remove(f"{ROOT}/nodes")
+
+    before, scene.zk.client.before = scene.zk.client.before, removed
+    scene.agent._dirty = True
+    scene.turn()
+    assert HEARTBEAT not in scene.tree.records and scene.agent._dirty
+    scene.turn()
+    assert scene.tree.owners[HEARTBEAT] == 101
