@@ -21,6 +21,7 @@ Invariants
 import argparse
 import contextlib
 import logging
+import math
 import os
 import queue
 import signal
@@ -73,6 +74,9 @@ class NodeAgent:
         self._events: queue.SimpleQueue[str] = platform.signals()
         self._life = LifeRecord(self._timeout, platform.elapsed())
         self._life_lock = threading.Lock()
+        self._still = platform.lock()
+        """Held while the worker is stopped and the event is put that says so, and while it is let go on if there is none:
+        the answer to an earlier freeze never undoes one that the ticker finds meanwhile."""
         self._incarnation = 0
         self._started = self._now()
         self._requested: float | None = getattr(options, "requested", None)
@@ -155,8 +159,9 @@ class NodeAgent:
             with self._life_lock:
                 was_frozen = self._life.tick(self._platform.elapsed())
             if was_frozen:
-                self._worker.freeze()
-                self._events.put("woke")
+                with self._still:
+                    self._worker.freeze()
+                    self._events.put("woke")
 
     # the deciding thread
 
@@ -176,11 +181,12 @@ class NodeAgent:
 
     def _grace(self) -> float:
         """Seconds between SIGTERM and the end: `--grace`, or what stands in the file `grace` of the scratch folder, as only
-        whoever gives notice may know how soon it will be."""
+        whoever gives notice may know how soon it will be; what is no number of seconds there says nothing."""
         try:
-            return float((self._scratch / GRACE).read_text()) if self._scratch else self._grace_s
+            told = float((self._scratch / GRACE).read_text()) if self._scratch else self._grace_s
         except (OSError, ValueError):
             return self._grace_s
+        return told if math.isfinite(told) and told >= 0.0 else self._grace_s
 
     def _leave_in_time(self) -> None:
         if self._leaves_at is not None and self._now() >= self._leaves_at:
@@ -234,11 +240,13 @@ class NodeAgent:
             self._confirm()
         except ClientError:
             return
-        if self._events.empty():  # a LOST would be in the queue before a new session could answer
+        with self._still:
+            if not self._events.empty():  # a LOST would be in the queue before a new session could answer
+                return
             self._worker.thaw()
-            self._held = False
-            self._dirty = True
-            log.info("event=released node=%s incarnation=%d", self._node, self._incarnation)
+        self._held = False
+        self._dirty = True
+        log.info("event=released node=%s incarnation=%d", self._node, self._incarnation)
 
     def _confirm(self) -> None:
         """Returns when this very session has answered after the freeze; raises ClientError."""
@@ -337,6 +345,13 @@ class NodeAgent:
         return answer.get(self._timeout)
 
 
+def _label(text: str) -> str:
+    key, given, _ = text.partition("=")
+    if not key or not given:
+        raise argparse.ArgumentTypeError(f"must be KEY=VALUE, not {text!r}")
+    return text
+
+
 def main(arguments: list[str]) -> None:
     """Command line: options of the node, then the Worker's command after `--`."""
     parser = argparse.ArgumentParser(prog="node_agent")
@@ -345,7 +360,11 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--zk", required=True)
     parser.add_argument("--cpu-milli", type=int, required=True)
     parser.add_argument(
-        "--label", action="append", default=[], help="KEY=VALUE, of the machine; may be repeated"
+        "--label",
+        action="append",
+        default=[],
+        type=_label,
+        help="KEY=VALUE, of the machine; may be repeated",
     )
     parser.add_argument("--session-timeout-ms", type=int, required=True)
     parser.add_argument(

@@ -104,15 +104,15 @@ class WorkerProcess:
         return [p for p in processes.members([Session.of(os.getsid(0))]) if p.pid != own]
 
     def freeze(self) -> None:
-        """Stop them where they are."""
+        """Stop every process of the session but the caller where it is."""
         processes.freeze(self.others)
 
     def thaw(self) -> None:
-        """Let them go on."""
+        """Let every process of the session go on."""
         processes.thaw(self.others)
 
     def end_all(self) -> None:
-        """Kill them."""
+        """Kill every process of the session but the caller."""
         processes.kill(self.others)
         if self._process is not None:
             self._process.wait()
