@@ -7,6 +7,7 @@ was there.  Invariant: latencies are never negative clock artefacts: due times a
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +52,9 @@ def read_events(path: Path) -> dict[str, Writes]:
             event = json.loads(line)
             query, batch = str(event["query"]), int(event["batch"])
             at, due = float(event["at"]), float(event["due"])
-        except (ValueError, KeyError, TypeError) as error:
+            if not math.isfinite(at + due):
+                raise ValueError("times must be finite")
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             if number == len(lines):
                 continue
             raise ReportError(f"{path}: line {number}: not an output event: {error!r}") from error

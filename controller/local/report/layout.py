@@ -95,11 +95,14 @@ def _check_same(layout: Layout, resource: StreamTopology) -> None:
     """The same graph: checkpoints and offsets mean nothing to another one."""
     if not layout.topology.exists():
         raise OutDirError(f"--out: {layout.out} holds no run to resume (no topology.json)")
-    before, now = json.loads(layout.topology.read_text()), json.loads(to_json(resource))
-    if before.get("metadata", {}).get("name") != now["metadata"]["name"]:
+    try:
+        before = from_json(layout.topology.read_text(encoding="utf-8", errors="replace"))
+    except (OSError, SpecError) as error:
+        raise OutDirError(f"--resume: {layout.topology}: not the topology of a run: {error}") from error
+    if before.name != resource.name:
         raise OutDirError(f"--resume: metadata.name differs from the run in {layout.out}")
     for part in ("sources", "operators"):
-        if _graph(before, part) != _graph(now, part):
+        if _graph(before, part) != _graph(resource, part):
             raise OutDirError(f"--resume: the graph of spec.{part} differs from the run in {layout.out}")
     _check_code(layout, resource)
 
@@ -133,9 +136,9 @@ def _changed(layout: Layout, resource: StreamTopology) -> str:
     return ", ".join(f"spec.{path}" for path in paths[:5]) + more if paths else "the topology"
 
 
-def _graph(document: dict[str, Any], part: str) -> list[Any]:
+def _graph(resource: StreamTopology, part: str) -> list[str]:
     """What partitions there are and who reads whom: what checkpoints and offsets rest on."""
-    found = document.get("spec", {}).get(part, [])
+    found = json.loads(to_json(resource))["spec"].get(part, [])
     return sorted(json.dumps([x.get(k) for k in ("name", "parallelism", "inputs")]) for x in found)
 
 
@@ -164,9 +167,10 @@ def read_record(out: Path) -> dict[str, Any] | None:
 
 def is_running(record: dict[str, Any]) -> bool:
     """Whether the process that wrote the record still lives and has not finished."""
-    process = inspect(int(record.get("pid", 0)))
+    pid = record.get("pid")
+    process = inspect(pid) if isinstance(pid, int) else None
     alive = process is not None and process.started == record.get("pid_started")
-    return alive and record.get("outcome") == "running" and record.get("pid") != os.getpid()
+    return alive and record.get("outcome") == "running" and pid != os.getpid()
 
 
 def new_record(resource: StreamTopology, **more: Any) -> dict[str, Any]:

@@ -141,3 +141,21 @@ def test_an_unfinished_last_line_is_left_out_other_damage_is_named(tmp_path: Pat
     with pytest.raises(ReportError, match="line 1"):
         read_events(path)
     assert read_events(tmp_path / "none.jsonl") == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["7", "[]", "null", '{"query": "a", "batch": 1e999, "at": 1, "due": 1}', "[" * 5000,
+     '{"query": "a", "batch": 1, "at": NaN, "due": 1}', '{"query": "a", "batch": 1, "at": 1, "due": 1e999}',
+     '{"query": "a", "batch": "one", "at": 1, "due": 1}'],
+    ids=lambda line: line[:40],
+)  # fmt: skip
+def test_a_line_that_is_no_event_is_named_unless_the_driver_was_killed_at_it(
+    tmp_path: Path, line: str
+) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text(f"{_line('a', 1, 1.5)}\n{line}\n{_line('a', 2, 2.5)}\n")
+    with pytest.raises(ReportError, match=r"events\.jsonl: line 2: not an output event"):
+        read_events(path)
+    path.write_text(f"{_line('a', 1, 1.5)}\n{line}")
+    assert read_events(path)["a"].batches.tolist() == [1]

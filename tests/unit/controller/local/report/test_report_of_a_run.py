@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,18 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from reprise.controller.agent.processes import inspect
 from reprise.controller.cli.carry_out import verdict
 from reprise.controller.cli.history_command import queries_table
 from reprise.controller.local.errors import OutDirError
-from reprise.controller.local.report.layout import Layout, new_record, prepare, read_record, write_json
+from reprise.controller.local.report.layout import (
+    Layout,
+    is_running,
+    new_record,
+    prepare,
+    read_record,
+    write_json,
+)
 from reprise.controller.local.report.versus import draw_versus, since_failure
 from reprise.controller.local.report.write import write_report
 from reprise.controller.local.run.config import Outcome, RunResult
@@ -169,11 +178,61 @@ def test_another_dataflow_cannot_resume(tmp_path: Path, resource: StreamTopology
 
 
 def test_a_folder_in_use_is_refused(tmp_path: Path, resource: StreamTopology) -> None:
-    from reprise.controller.agent.processes import inspect
-
     layout = prepare(tmp_path / "out", resource, resume=False)
     parent = inspect(1)
     assert parent is not None
     write_json(layout.record, new_record(resource) | {"pid": 1, "pid_started": parent.started})
     with pytest.raises(OutDirError, match="in use by process 1"):
         prepare(tmp_path / "out", resource, resume=True)
+
+
+@pytest.mark.parametrize(
+    "pid", [None, "x", float("inf"), [], {}, True, -1, 2**70], ids=lambda pid: f"pid={pid!r}"
+)
+def test_a_record_whose_process_cannot_be_one_is_of_none_that_runs(pid: object) -> None:
+    assert not is_running({"pid": pid, "pid_started": None, "outcome": "running"})
+
+
+def test_a_process_of_another_start_with_the_same_number_is_not_the_one_that_ran() -> None:
+    parent = inspect(1)
+    assert parent is not None
+    running = {"pid": 1, "pid_started": parent.started, "outcome": "running"}
+    assert is_running(running)
+    assert not is_running({**running, "pid_started": parent.started + 1})
+    assert not is_running({**running, "outcome": "done"})
+    assert not is_running({**running, "pid": os.getpid(), "pid_started": None}), (
+        "whoever asks is not in its own way"
+    )
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[7]", '{"metadata": []}', "null", "\udcff"])
+def test_a_run_whose_topology_cannot_be_read_is_not_resumed(
+    tmp_path: Path, resource: StreamTopology, damage: str
+) -> None:
+    layout = prepare(tmp_path / "out", resource, resume=False)
+    write_json(layout.record, new_record(resource) | {"outcome": "timeout"})
+    layout.topology.write_text(damage, errors="surrogateescape")
+    with pytest.raises(OutDirError, match=r"^--resume: .*topology\.json: not the topology of a run"):
+        prepare(tmp_path / "out", resource, resume=True)
+    assert layout.record.exists(), "what is there stays as it was"
+
+
+def test_each_attempt_keeps_its_records_under_its_number(tmp_path: Path, resource: StreamTopology) -> None:
+    out = tmp_path / "out"
+    layout = prepare(out, resource, resume=False)
+    for attempt in (1, 2, 3):
+        write_json(layout.record, new_record(resource) | {"outcome": f"attempt {attempt}"})
+        if attempt != 2:  # that one was killed before it had written a report
+            write_json(layout.incident, {"attempt": attempt})
+        prepare(out, resource, resume=True)
+    kept = {path.name: json.loads(path.read_text()) for path in out.glob("*-*.json")}
+    assert sorted(kept) == ["incident-1.json", "incident-3.json", "run-1.json", "run-2.json", "run-3.json"]
+    assert [kept[f"run-{n}.json"]["outcome"] for n in (1, 2, 3)] == ["attempt 1", "attempt 2", "attempt 3"]
+    assert kept["incident-3.json"] == {"attempt": 3}
+    assert not layout.record.exists() and not layout.incident.exists()
+
+
+def test_a_folder_that_is_a_file_is_said(tmp_path: Path, resource: StreamTopology) -> None:
+    (tmp_path / "out").write_text("")
+    with pytest.raises(OutDirError, match=r"out"):
+        prepare(tmp_path / "out", resource, resume=False)
