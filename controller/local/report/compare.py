@@ -49,11 +49,14 @@ class Comparison:
 
 
 def compare(a: str | Path, b: str | Path) -> Comparison:
-    """Compare the sink output of two run folders (or of two sink folders).  ReportError when one is not there."""
+    """Compare the sink output of two run folders (or of two sink folders).  ReportError when one is not there, and when none
+    of the two holds any output: they may be folders of something else."""
     left, twice_left = pieces(a)
     right, twice_right = pieces(b)
-    common = left.keys() & right.keys()
     marked = _marked(a) | _marked(b)
+    if not (left or right or marked):
+        raise ReportError(f"{a}, {b}: no output in either")
+    common = left.keys() & right.keys()
     unequal = [piece for piece in common if not _same(left[piece], right[piece])]
     different = [piece for piece in unequal if piece not in marked]
     return Comparison(

@@ -71,6 +71,20 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         compare(_run(tmp_path / "a", BASE), tmp_path / "nowhere")
 
 
+def test_two_folders_without_any_output_do_not_agree_on_everything(tmp_path: Path) -> None:
+    a, b = _run(tmp_path / "a", {}), _run(tmp_path / "b", {"count/0/.batch-00000001.jsonl.7.part": b"half"})
+    with pytest.raises(ReportError, match="no output in either"):
+        compare(a, b)
+    assert compare(a, _run(tmp_path / "c", BASE)).extra == (("count.0", 1), ("count.0", 2), ("top.1", 1))
+
+
+def test_pieces_are_compared_whatever_the_order_and_size_of_their_bytes(tmp_path: Path) -> None:
+    a = _run(tmp_path / "a", {"o/0/batch-00000001.jsonl": b"ab", "o/10/batch-00000002.jsonl": b"x"})
+    b = _run(tmp_path / "b", {"o/0/batch-00000001.jsonl": b"ba", "o/10/batch-00000002.jsonl": b"x"})
+    found = compare(a, b)
+    assert (found.equal, found.different) == (1, (("o.0", 1),))
+
+
 def test_batches_that_are_marked_may_differ_and_are_named(tmp_path: Path) -> None:
     a = _run(tmp_path / "a", BASE)
     marked = {
