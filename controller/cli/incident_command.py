@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -14,6 +16,7 @@ from reprise.controller.cli.complete import incidents
 from reprise.controller.cli.postmortem_export import export
 from reprise.controller.cli.recorded import recorded
 from reprise.controller.cli.target import Address, target_options
+from reprise.controller.errors import ReportError
 from reprise.controller.local.report.layout import is_running, read_record
 from reprise.controller.status import document
 from reprise.controller.status.actions import ARRIVED
@@ -64,7 +67,10 @@ def _records(address: Address) -> tuple[Topology, Observation]:
     if address.out is not None and not is_running(read_record(address.out) or {}):
         topology, incidents, plans = recorded(address.out)
         ended = max((i.closed_at or i.opened_at for i in incidents), default=time.time())
-        moment = float((read_record(address.out) or {}).get("ended", ended))
+        with _named(address.out, "ended"):
+            moment = float((read_record(address.out) or {}).get("ended", ended))
+            if not math.isfinite(moment):
+                raise ValueError("not a time")
         closed = {incident.id: incident for incident in incidents}
         return topology, Observation(moment, closed=closed, plans={plan.id: plan for plan in plans})
     with address.open() as target:
@@ -75,12 +81,22 @@ def _heartbeats(out: Path | None) -> list[tuple[float, str]]:
     """Arrivals that a run noted."""
     record = read_record(out) if out is not None else None
     actions = (record or {}).get("actions", [])
-    return [
-        (float(a["time"]), str(name))
-        for a in actions
-        if a["action"] == ARRIVED
-        for name in a.get("nodes", [])
-    ]
+    with _named(out, "actions"):
+        return [
+            (float(a["time"]), str(name))
+            for a in actions
+            if a["action"] == ARRIVED
+            for name in a.get("nodes", [])
+        ]
+
+
+@contextlib.contextmanager
+def _named(out: Path | None, field: str) -> Iterator[None]:
+    """ReportError with the field of run.json where what stands in it is of another kind."""
+    try:
+        yield
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+        raise ReportError(f"{out}/run.json: {field}: not what a run writes there: {error!r}") from error
 
 
 def _chosen(incidents: Sequence[Incident], wanted: str | None) -> Incident:

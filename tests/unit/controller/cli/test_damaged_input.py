@@ -166,3 +166,32 @@ def test_an_option_that_there_is_not_is_said(command: str) -> None:
 
 def test_the_codes_are_those_of_the_page() -> None:
     assert {0, 1, 2, 3, 4, 5, 130} == CODES
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("pid", [None, "x", [], 1e999]),
+        ("actions", [None, 7, "x", [7], [{}], [{"action": "arrived", "time": "x", "nodes": ["n"]}]]),
+        ("ended", [None, "x", [], 1e999, 10**400]),
+    ],
+    ids=["pid", "actions", "ended"],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["history", "export", "status"])
+def test_a_damaged_field_of_the_record_of_a_run_is_named(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    finished: dict[str, bytes],
+    name: str,
+    field: str,
+    values: list[object],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    out = folder(tmp_path, finished)
+    record = json.loads(finished["run.json"])
+    for value in values:
+        (out / "run.json").write_text(json.dumps({**record, field: value}))
+        result = reprise(*READERS[name][0], out)
+        said(result)
+        if name == "export" and field != "pid":
+            assert result.exit_code == 2 and f"run.json: {field}: " in result.stderr, (value, result.output)
