@@ -7,12 +7,13 @@ lines (`--log-format json`) of any number of coordinators, in any order, mixed w
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 from reprise.controller.status.timeline import Entry, in_order, plan_entry_of
+from reprise.controller.utc import utc
 
 
 def incidents_in(log: Iterable[str]) -> dict[str, list[Entry]]:
@@ -25,12 +26,14 @@ def incidents_in(log: Iterable[str]) -> dict[str, list[Entry]]:
     for entry in _objects(log):
         try:
             at, incident = float(entry["time"]), str(entry["incident"])
+            if not math.isfinite(at):
+                continue
             if entry["event"] == "incident" and entry["name"] != "plan":
                 events.setdefault(incident, {})[at, str(entry["name"]), str(entry["detail"])] = None
             elif entry["event"] == "plan":
                 said = plan_entry_of(at, str(entry["plan"]), str(entry["summary"]))
                 plans.setdefault(incident, {})[said] = None
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             continue
     return {
         incident: in_order([*events.get(incident, {}), *plans.get(incident, {})])
@@ -42,7 +45,7 @@ def _objects(log: Iterable[str]) -> Iterator[dict[str, Any]]:
     for text in log:
         try:
             entry = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(entry, dict) and entry.get("event") in ("incident", "plan"):
             yield entry
@@ -52,9 +55,7 @@ def main() -> None:
     for incident, lines in incidents_in(sys.stdin).items():
         print(incident)
         for at, what, detail in lines:
-            print(
-                f"  {datetime.fromtimestamp(at, UTC).isoformat(timespec='milliseconds')}  {what}  {detail}".rstrip()
-            )
+            print(f"  {utc(at).isoformat(timespec='milliseconds')}  {what}  {detail}".rstrip())
 
 
 if __name__ == "__main__":

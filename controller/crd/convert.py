@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from reprise.controller.crd.base import (
@@ -30,6 +29,7 @@ from reprise.controller.crd.incident import (
     TimelineEntry,
 )
 from reprise.controller.crd.plan import ChosenQuery, LeftOutQuery, NodeRoom, PlanSpec
+from reprise.controller.utc import utc
 from reprise.scheduler import back
 from reprise.scheduler.incident import Incident, PlanRecord
 from reprise.scheduler.model import SkipWish
@@ -79,7 +79,7 @@ def incident_object(incident: Incident, topology: TopologyReference, namespace: 
         topology=topology,
         id=incident.id,
         opened_at=rfc3339(incident.opened_at),
-        nodes_before=incident.nodes_before,
+        nodes_before=_integer(incident.nodes_before),
     )
     return _object("Incident", topology, namespace, incident.id, spec)
 
@@ -93,8 +93,8 @@ def incident_status(
     status = IncidentStatus(
         kind=incident.kind.value,
         phase=incident.phase.value,
-        checkpoint=incident.checkpoint,
-        generation=incident.generation,
+        checkpoint=_integer(incident.checkpoint),
+        generation=_integer(incident.generation),
         closed_at=None if incident.closed_at is None else rfc3339(incident.closed_at),
         lost=LostNodes(
             count=len(incident.lost),
@@ -141,16 +141,16 @@ def plan_object(
         time=rfc3339(plan.time),
         trigger=cut(plan.trigger, 253),
         rollback=plan.rollback,
-        checkpoint=plan.checkpoint,
-        generation=plan.generation,
+        checkpoint=_integer(plan.checkpoint),
+        generation=_integer(plan.generation),
         algorithm=cut(str(answer.get("algorithm", "unknown")), 253),
         why=cut(str(answer.get("why", ""))),
         value=value,
         bound=max(value, _integer(answer.get("bound"))),
         optimal=answer.get("optimal") is True,
         cost_milli_cpu=_integer(answer.get("cost")),
-        capacity_milli_cpu=sum(max(0, free) for free in plan.free.values()),
-        micros=max(0, round(plan.seconds * 1_000_000)),
+        capacity_milli_cpu=_integer(sum(max(0, free) for free in plan.free.values())),
+        micros=_integer(plan.seconds * 1_000_000),
         partitions=len(plan.added),
         candidates=len(plan.candidates),
         summary=f"{len(chosen)}/{len(plan.candidates)}",
@@ -174,8 +174,8 @@ def waiting_queries(reasons: Mapping[str, str], priorities: Mapping[str, int]) -
 
 
 def rfc3339(seconds: float) -> str:
-    """UTC with microseconds, from seconds since the epoch."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    """UTC with microseconds, from seconds since the epoch; what no clock shows becomes the nearest that one does."""
+    return utc(seconds).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def cut(text: str, length: int = MAX_REASON) -> str:
@@ -218,7 +218,7 @@ def _rooms(plan: PlanRecord) -> list[NodeRoom]:
         placed[node] = placed.get(node, 0) + 1
     most = sorted(plan.free, key=lambda node: (-plan.free[node], node))[:MAX_LISTED]
     return [
-        NodeRoom(node=cut(n, 253), free_milli_cpu=max(0, plan.free[n]), partitions=placed.get(n, 0))
+        NodeRoom(node=cut(n, 253), free_milli_cpu=_integer(plan.free[n]), partitions=placed.get(n, 0))
         for n in most
     ]
 

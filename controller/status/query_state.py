@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import StrEnum
 
 from reprise.algorithms import UnionSet
 from reprise.controller.status.partition_state import PartitionState, partition_state
 from reprise.controller.status.share import priority_share
+from reprise.controller.utc import utc
 from reprise.controller.zookeeper.advance import stalled
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler import back
@@ -152,7 +152,7 @@ def _at_work(
 
 def _no_progress(query: str, since: float, seen: Observation) -> str:
     """Without numbers that grow: what says the same is not written again."""
-    at = datetime.fromtimestamp(since, UTC).strftime("%H:%M:%S")
+    at = utc(since).strftime("%H:%M:%S")
     position = seen.progress.positions[query] if seen.progress else 0
     trouble = f"; the newest problem: {seen.problems[-1]}" if seen.problems else ""
     return f"shows nothing after batch {position} since {at} UTC, although more is due{trouble}"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 
 from reprise.controller.analysis.postmortem.counterfactual import Counterfactuals, Curve
 from reprise.controller.analysis.postmortem.story import Story
 from reprise.controller.plan_summary import plan_summary
 from reprise.controller.plural import counted
 from reprise.controller.status.timeline import entries
+from reprise.controller.utc import utc
 from reprise.scheduler.back import summary
 from reprise.scheduler.incident import Incident
 from reprise.scheduler.node_start import LATER, StartPhase, eldest_first
@@ -234,4 +234,4 @@ def _after(at: float | None, since: float) -> str:
 
 
 def _utc(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return utc(at).strftime("%Y-%m-%d %H:%M:%S UTC")

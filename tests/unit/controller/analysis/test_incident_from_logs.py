@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from reprise.controller import logs
-from reprise.controller.analysis.from_logs import incidents_in
+from reprise.controller.analysis.from_logs import incidents_in, main
 from reprise.controller.coordinator.incident_log import log_changes
 from reprise.controller.status.timeline import timeline
 from reprise.scheduler import Event, Incident, Kind, Phase, PlanRecord
@@ -77,9 +77,36 @@ def test_anything_else_in_the_log_is_passed_over(log: io.StringIO) -> None:
         "[1]",
         '{"event": "plan"}',
         '{"event": "incident", "incident": "x", "time": "?"}',
+        '{"event": "incident", "incident": "x", "name": "opened", "detail": "", "time": NaN}',
+        '{"event": "plan", "incident": "x", "plan": "p", "summary": "", "time": 1e999}',
+        f'{{"event": "plan", "incident": "x", "plan": "p", "summary": "", "time": 1{"0" * 400}}}',
+        '{"event": {"plan": 1}, "incident": "x", "time": 1}',
+        '{"event": ["plan"]}',
+        "[" * 100_000,
+        '"incident"',
     ]
     found = incidents_in([*noise, *log.getvalue().splitlines()])
     assert list(found) == ["inc-000007"]
+
+
+def test_it_is_printed_with_dates_in_the_order_of_time_though_lines_come_in_any(
+    log: io.StringIO, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_changes(None, OPENED, [])
+    log_changes(OPENED, PLANNED, [PLAN])
+    far = json.dumps(
+        {"event": "incident", "incident": "inc-000009", "name": "opened", "detail": "", "time": 1e15}
+    )
+    lines = [far, *reversed(log.getvalue().splitlines())]
+    monkeypatch.setattr("sys.stdin", lines)
+    main()
+    assert [line.split("  ") for line in capsys.readouterr().out.splitlines()] == [
+        ["inc-000007"],
+        ["", "1970-01-01T00:00:10.125+00:00", "opened", "2 'nodes'"],
+        ["", "1970-01-01T00:00:11.500+00:00", "plan", expected()[1][2]],
+        ["inc-000009"],
+        ["", "9999-12-31T23:59:59.000+00:00", "opened"],
+    ]
 
 
 def test_events_are_equal_by_value() -> None:

@@ -152,6 +152,40 @@ def test_any_record_gives_a_valid_object(answer: dict[str, Any], text: str, seco
     IncidentSpec.model_validate(incident_object(incident, TOPOLOGY, "x")["spec"], by_alias=True)
 
 
+HUGE = st.integers(-(2**80), 2**80)
+MOMENTS = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(MOMENTS, HUGE, MOMENTS)
+def test_numbers_that_no_clock_and_no_machine_has_give_a_valid_object(
+    at: float, number: int, took: float
+) -> None:
+    """A record may be damaged, or written by a clock that is; its object still shows the rest of it."""
+    odd = replace(
+        PLAN, time=at, seconds=took, checkpoint=number, generation=number, free={"n3#1": number, "n4#1": 1}
+    )
+    PlanSpec.model_validate(plan_object(odd, TOPOLOGY, "x", {})["spec"], by_alias=True)
+    incident = replace(
+        INCIDENT,
+        opened_at=at,
+        closed_at=at,
+        checkpoint=number,
+        generation=number,
+        nodes_before=number,
+        lost=(LostNode("n1#1", at),),
+        events=(Event(at, "opened"),),
+    )
+    IncidentStatus.model_validate(incident_status(incident, "flights", odd, {}), by_alias=True)
+    IncidentSpec.model_validate(incident_object(incident, TOPOLOGY, "x")["spec"], by_alias=True)
+
+
+def test_a_moment_without_a_date_is_the_nearest_that_has_one() -> None:
+    assert [rfc3339(at) for at in (-1e300, -0.5, 253_402_300_800.0, 1e300)] == [
+        "1970-01-01T00:00:00.000000Z", "1970-01-01T00:00:00.000000Z",
+        "9999-12-31T23:59:59.000000Z", "9999-12-31T23:59:59.000000Z",
+    ]  # fmt: skip
+
+
 def test_times_are_utc_and_long_texts_say_that_they_were_cut() -> None:
     assert rfc3339(0.000001) == "1970-01-01T00:00:00.000001Z"
     assert cut("abcdef", 5) == "ab..." and cut("abcde", 5) == "abcde"
