@@ -164,9 +164,8 @@ class ExecutorAgent(NodeAgent):
         transaction.check(membership.path_of(self._root, self._node), membership.JOINED_VERSION)
         transaction.create(path, self._record(), ephemeral=True)
         refusals = transaction.commit(self._timeout)
-        if isinstance(
-            refusals[0], _NO_MEMBER
-        ):  # of the check; of the other it may be the folder that is not there
+        checked = refusals[0]  # a NoNodeError of the other may speak of the folder
+        if isinstance(checked, _NO_MEMBER):
             self._fenced("not a member any more")
         for refused in refusals:
             if refused is not None and not isinstance(refused, RolledBackError):

@@ -105,6 +105,40 @@ def test_all_courses_by_hand() -> None:
     assert "against the model: `count.1` 30.0 s, `count.2` 29.0 s, `count.3` 29.0 s." in page
 
 
+def test_the_facts_of_the_page_by_hand() -> None:
+    page = markdown(told(COURSE, [NONE_FIT, TWO_FIT, ALL_FIT]), None, ["availability.svg"])
+    lines = page.splitlines()
+    assert lines[0] == "# Incident inc-000007 of oncall"
+    for line in (
+        "| kind | correlated |",
+        "| detected | 1970-01-01 00:16:40 UTC |",
+        "| state | closed after 70.0 s |",
+        "| nodes lost | 2 of 3: n2#1, n3#1 |",
+        "| nodes that arrived | 2 |",
+        "| recovered from checkpoint | 5 |",
+        "| queries lost | 3 of 4 |",
+        "| queries back | 3 of 3 back, down for 36.0 to 64.0 s |",
+        "| plans | 3 |",
+        "| availability lost | 38.0 s of the whole topology, weighted by priority, by the times below |",
+        "![availability](availability.svg)",
+        "| query | priority | lost at | restored after | back after | downtime | losses | relapses |",
+        "| `count.3` | 4 | 0.0 | 35.0 | 36.0 | 36.0 s | 1 | 0 |",
+        "| `count.1` | 2 | 0.0 | 63.0 | 64.0 | 64.0 s | 1 | 0 |",
+        "| 30.00 s | plan | inc-000007-p2 arrival: restores 0 partitions and brings back count.3, count.2 |",
+        "arrival: restores 0 partitions and brings back count.3, count.2. 100 milli-CPU were free on 2 nodes.",
+    ):
+        assert line in lines, line
+    every = replace(COURSE, lost=(*COURSE.lost, LostNode("n1#1", OPENED)), closed_at=None)
+    still = markdown(told(every, []), None, [])
+    assert "| state | open |" in still and "| nodes lost | 3 of 3: n2#1, n3#1, n1#1 |" in still
+
+
+def test_what_would_end_a_cell_of_a_table_is_escaped() -> None:
+    left = replace(NONE_FIT, left_out={"count.1": "a | b\nc"}, note="a note | as it is")
+    page = markdown(told(COURSE, [left]), None, [])
+    assert "| `count.1` | a \\| b c |" in page and "\na note | as it is\n" in page
+
+
 def test_blocking_waits_for_as_many_nodes_and_for_room() -> None:
     """Room for everything on too few nodes, then as many nodes without the room."""
     roomy = [plan(1, 1, {"n1#1": 20}), plan(2, 30, {"n1#1": 20, "n4#1": 200}, tuple(PRIORITY))]
