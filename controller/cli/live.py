@@ -120,8 +120,9 @@ class Lines(Silent):
         if phase != self._phase:
             self._print(f"incident {phase}" if phase else "incident closed")
             self._phase = phase
-        for plan_id in seen.plans.keys() - self._plans:
-            self._print(f"plan {plan_id} {plan_summary(seen.plans[plan_id])}")
+        new = [plan for plan_id, plan in seen.plans.items() if plan_id not in self._plans]
+        for plan in sorted(new, key=lambda plan: plan.turn):
+            self._print(f"plan {plan.id} {plan_summary(plan)}")
         self._plans |= seen.plans.keys()
         self._queries(state)
 

@@ -13,6 +13,7 @@ from reprise.controller.cli.live import Lines, Page, Silent, action_text, displa
 from reprise.controller.status.query_state import QueryState, RunState, Status
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler import Desired, Incident, Kind, Node, Phase, PlanRecord, Progress
+from reprise.scheduler.incident import Trigger
 
 NODES = {"n1#1": Node("n1", 1, 1000), "n2#1": Node("n2", 1, 1000)}
 WELL = RunState(
@@ -125,3 +126,15 @@ def test_a_partition_that_is_set_aside_and_a_full_disk_are_told_at_once_and_once
         assert shown.count("problem: the disk is full") == 1
         assert shown.count("brokers do not answer") == 1
         assert shown.count("problem: ") == 2
+
+
+def test_plans_of_one_look_are_told_in_the_order_in_which_they_were_made() -> None:
+    names = [f"inc-000001-p{number}" for number in range(1, 13)]
+    plan = PlanRecord(names[0], "inc-000001", 5.0, Trigger.FIRST, False, 0, 1, {}, (), {}, {}, 0.0, {})
+    plans = {name: replace(plan, id=name) for name in reversed(names)}
+    console, text = _console(False)
+    lines = Lines(console, "pair")
+    for _ in range(2):
+        lines.watch(replace(WELL, observation=replace(WELL.observation, plans=plans)), [])
+    told = [line.split()[1] for line in text.getvalue().splitlines() if line.startswith("plan ")]
+    assert told == names
