@@ -7,10 +7,12 @@ Invariant: redaction can only take away; a reference to a secret (`{env: NAME}`,
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import quote
 
 from reprise.spark_jobs.credentials import IN_QUERY, IN_URL, REDACTED
 
@@ -58,7 +60,8 @@ class Redactor:
 
     def __init__(self, known: Iterable[str] = ()) -> None:
         wanted = {secret.strip() for secret in known}
-        self._known = sorted((s for s in wanted if len(s) >= SHORTEST_KNOWN), key=len, reverse=True)
+        forms = {form for s in wanted if len(s) >= SHORTEST_KNOWN for form in _forms(s)}
+        self._known = sorted(forms, key=len, reverse=True)
         self.count = 0
 
     def content(self, name: str, data: bytes) -> bytes:
@@ -95,7 +98,7 @@ class Redactor:
         return text
 
     def _field(self, name: str, value: Any) -> Any:
-        if not is_sensitive(name) or not value or isinstance(value, bool | int | float):
+        if not is_sensitive(name) or not value or isinstance(value, bool):
             return self.value(value)
         if isinstance(value, Mapping) and value.keys() <= _REFERENCE:
             return self.value(value)
@@ -108,6 +111,18 @@ class Redactor:
             return match[0]
         self.count += 1
         return match["keep"] + REDACTED
+
+
+def _forms(secret: str) -> set[str]:
+    """How a secret may stand in a text: as it is, within JSON or a URL, and as Kubernetes writes it into a Secret."""
+    encoded = base64.b64encode(secret.encode(errors="surrogateescape")).decode()
+    return {
+        secret,
+        json.dumps(secret)[1:-1],
+        json.dumps(secret, ensure_ascii=False)[1:-1],
+        quote(secret, safe=""),
+        encoded,
+    }
 
 
 def known_secrets(environment: Mapping[str, str], files: Iterable[bytes] = ()) -> set[str]:

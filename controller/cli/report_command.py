@@ -113,7 +113,11 @@ def _environment(environment: Mapping[str, str]) -> dict[str, str]:
 def _secret_files(environment: Mapping[str, str]) -> Iterator[bytes]:
     """What this process proves itself to ZooKeeper with."""
     if folder := environment.get(AUTH):
-        yield from (path.read_bytes() for path in (Path(folder) / n for n in SECRET_FILES) if path.is_file())
+        for name in SECRET_FILES:
+            path = Path(folder) / name
+            with suppress(OSError, ValueError):
+                if path.is_file():
+                    yield path.read_bytes()
 
 
 def _referenced(files: Mapping[str, bytes]) -> set[str]:
@@ -131,8 +135,11 @@ def _follow(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         if value.keys() == {"env"} and str(value["env"]) in os.environ:
             yield os.environ[str(value["env"])]
-        elif value.keys() == {"file"} and Path(str(value["file"])).is_file():
-            yield Path(str(value["file"])).read_text(errors="replace").strip()
+        elif value.keys() == {"file"}:
+            path = Path(str(value["file"]))
+            with suppress(OSError, ValueError):  # it is not for who asks
+                if path.is_file():
+                    yield path.read_text(errors="replace").strip()
         for entry in value.values():
             yield from _follow(entry)
     elif isinstance(value, list):

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import os
 import tarfile
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
 from reprise.controller.cli.bundle import LISTING, write_bundle
 from reprise.controller.cli.redact import REDACTED, Redactor, is_sensitive, known_secrets
+from reprise.controller.cli.report_command import _referenced, _secret_files
 from reprise.controller.errors import ReportError
+from reprise.controller.zookeeper.access import AUTH, SECRET_FILES
 
 PLANTED = "hunter2-Zq9"
 STRUCTURED = {
@@ -117,3 +122,68 @@ def test_a_bundle_lists_what_is_in_it_and_is_for_its_owner_alone(tmp_path: Path)
     assert next(e.redacted for e in entries if e.name == "a.json") >= 5
     with pytest.raises(ReportError, match="File exists"):
         write_bundle(path, files, Redactor(), 1.0)
+
+
+KNOWN = 'corr"ect hörse/7'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"it was {KNOWN}.",
+        json.dumps({"said": KNOWN}),
+        json.dumps({"said": KNOWN}, ensure_ascii=False),
+        f"https://host/x?y={quote(KNOWN, safe='')}&z=1",
+        f"data: {{entry: {base64.b64encode(KNOWN.encode()).decode()}}}",
+    ],
+)
+def test_a_known_secret_goes_in_whatever_form_it_stands(text: str) -> None:
+    redactor = Redactor([f" {KNOWN}\n"])
+    found = redactor.text(text)
+    assert redactor.count == 1 and REDACTED in found
+    assert "hörse" not in found and "rse" not in found and "Y29yc" not in found
+
+
+def test_a_known_secret_that_is_a_part_of_another_leaves_nothing_of_it() -> None:
+    assert Redactor(["abcd", "abcd-efgh"]).text("x abcd-efgh y abcd z") == f"x {REDACTED} y {REDACTED} z"
+    assert Redactor(["abc", ""]).text("abc abcd") == "abc abcd", (
+        "shorter ones are words that stand everywhere"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "goes"), [(12345678, True), (0.5, True), (True, False), (0, False), (None, False)]
+)
+def test_a_password_of_digits_is_one(value: object, goes: bool) -> None:
+    assert Redactor().value({"with": {"password": value}}) == {
+        "with": {"password": REDACTED if goes else value}
+    }
+
+
+def test_a_mapping_that_is_more_than_a_reference_is_no_reference() -> None:
+    found = Redactor().value({"password": {"env": "NAME", "value": PLANTED}, "tokens": [PLANTED]})
+    assert found == {"password": REDACTED, "tokens": REDACTED}
+
+
+def test_secrets_behind_references_are_known_though_another_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "their-key").write_text("from-a-file\n")
+    (tmp_path / "folder").mkdir()
+    monkeypatch.setenv("THEIRS", "from-a-variable")
+    spec = {
+        "a": {"file": "no\0name"}, "b": {"file": str(tmp_path / "folder")}, "c": {"file": str(tmp_path / "none")},
+        "d": [{"file": str(tmp_path / "their-key")}, {"env": "THEIRS"}, {"env": "NOT_THERE"}, {"file": 7}],
+    }  # fmt: skip
+    files = {"spec.json": json.dumps(spec).encode(), "topology.json": b"[[[", "x.json": b"{}"}
+    assert _referenced(files) == {"from-a-file", "from-a-variable"}
+    monkeypatch.setenv(AUTH, str(tmp_path))
+    (tmp_path / SECRET_FILES[0]).mkdir()
+    (tmp_path / SECRET_FILES[1]).write_bytes(b"reprise:pw")
+    assert list(_secret_files(os.environ)) == [b"reprise:pw"]
+
+
+def test_a_file_that_only_claims_to_be_json_is_taken_for_text() -> None:
+    found = Redactor().content("x.json", f'{{"password": "{PLANTED}"'.encode()).decode()
+    assert found == f'{{"password": {REDACTED}'
+    assert Redactor().content("deep.json", b"[" * 5000) == b"[" * 5000
