@@ -31,4 +31,6 @@ def export(story: Story, curve: Sequence[AvailabilityPoint], folder: Path) -> li
         write_atomically(folder / "plans.json", json.dumps(raw, indent=1) + "\n")
     except OSError as error:
         raise ReportError(f"{folder}: not written: {error.strerror or error}") from error
+    except ValueError as error:  # a planner's answer is kept as it is, whatever stands in it
+        raise ReportError(f"{story.incident.id}: its records cannot be written: {error}") from error
     return [page, *(folder / name for name in plots), folder / "plans.json"]

@@ -25,10 +25,15 @@ _REQUIRED: Any = object()
 def loads(raw: bytes, path: str) -> Fields:
     """The object in a znode, compressed or not."""
     try:
-        value = json.loads(unpack(raw))
+        value = json.loads(unpack(raw), parse_constant=_no_json)
     except (ValueError, RecursionError) as error:
         raise RecordError(path, "$", f"is not JSON: {error}") from error
     return Fields(path, "$", value)
+
+
+def _no_json(constant: str) -> float:
+    """Python reads NaN and Infinity, which nobody else does, and which could not be written back."""
+    raise ValueError(f"{constant} is no number of JSON")
 
 
 def shallow(record: Any) -> dict[str, Any]:

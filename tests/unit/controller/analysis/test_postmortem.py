@@ -204,3 +204,9 @@ def test_what_was_skipped_is_told_with_what_is_marked_for_it(story: Story) -> No
     assert "| `count.1` | 31 | 40 |" in told
     assert "| `count.1` | 2 | 31 | 40 | 10 |" in told
     assert "| `count.3` | 4 | 33 | 33 | 1 |" in told
+
+
+def test_an_answer_of_a_planner_that_is_no_json_is_said(story: Story, tmp_path: Path) -> None:
+    odd = replace(story.plans[0], plan={**story.plans[0].plan, "value": float("inf")})
+    with pytest.raises(ReportError, match="its records cannot be written"):
+        export(replace(story, plans=(odd,)), (), tmp_path / "post")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from reprise.algorithms.positions import Origin
 from reprise.algorithms.recovery_time import Aim, RestoreWork
 from reprise.controller.zookeeper.errors import RecordError
+from reprise.controller.zookeeper.fields import loads
 from reprise.controller.zookeeper.membership import Member, State, encode_member, parse_member
 from reprise.controller.zookeeper.node_record import NodeRecord, encode_node, parse_node
 from reprise.controller.zookeeper.process_records import (
@@ -352,3 +353,10 @@ def test_what_a_recovery_would_have_to_do_is_refused_by_field(restore: object) -
     raw = json.dumps({"sink.0": {"cpu_milli": 1.5, "state_bytes": 3, "restore": restore}}).encode()
     with pytest.raises(RecordError, match="restore"):
         parse_stats(raw)
+
+
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
+def test_what_only_python_reads_as_json_is_refused(constant: str) -> None:
+    """It could not be written back, and nobody else could read it."""
+    with pytest.raises(RecordError, match=rf"^/x: \$: is not JSON: {constant} is no number of JSON"):
+        loads(f'{{"anything": [{constant}]}}'.encode(), "/x")
