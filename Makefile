@@ -60,17 +60,17 @@ test-fast: lint  ## lint and the tests that start no cluster; a quarter of the e
 	$(IN_MEMORY) REPRISE_TEST_EXAMPLES=0.25 $(BIN)/python -m pytest -q -n 3 --dist loadfile -m "not slow and not soak and not wide"
 
 control-plane: setup  ## start to build Kubernetes' own servers in the background (once a machine, 15 CPU minutes)
-	$(BIN)/python -m tests.kubernetes.build --background
+	$(BIN)/python -m tools.testbed.build --background
 
 test: control-plane lint  ## lint and all kinds of tests, on real Spark, ZooKeeper, nodes and a Kubernetes API server
 	$(IN_MEMORY) $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow and not soak"
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "slow and not soak" --durations=25 $(WITHOUT_CONTROL_PLANE)
-	$(BIN)/python -m tests.kubernetes.build   # waits for the build in the background, or says what is missing
+	$(BIN)/python -m tools.testbed.build   # waits for the build in the background, or says what is missing
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "slow and not soak" --durations=25 $(WITHOUT_CONTROL_PLANE:%=--ignore=%)
 
 test-soak: setup  ## the whole fault matrix and all random schedules
 	$(IN_MEMORY) $(BIN)/python -m pytest -q -n 2 --dist load -m soak --durations=30 tests/unit
-	$(BIN)/python -m tests.kubernetes.build
+	$(BIN)/python -m tools.testbed.build
 	$(BIN)/python -m pytest -q -m soak --durations=30 --ignore=tests/unit
 
 mutants: setup  ## which changes of the code no test notices (hours; OF="reprise.scheduler.costs*" takes a part)
@@ -143,7 +143,7 @@ bench-kafka: setup  ## events/s and latency from topic to topic, Structured Stre
 	$(BIN)/python -m benchmarks.kafka --out out/bench-kafka
 
 bench-operator: setup  ## one operator with 1,000 topologies on 5,000 machines, on a real API server and ZooKeeper
-	$(BIN)/python -m tests.kubernetes.build
+	$(BIN)/python -m tools.testbed.build
 	$(BIN)/python -m benchmarks.operator_scale --out out/bench-operator
 
 clean:  ## remove the environment and all output

@@ -18,7 +18,7 @@ from typing import Any
 
 from reprise.controller.local.cluster import ClusterConfig, EmbeddedCluster
 from reprise.spark_jobs.exchange.settings import SETTINGS
-from tests.support.exchange_lab import run
+from tools.testbed.exchange_lab import run
 
 STEPS = ("late_hosts", "small", "beside_a_job", "beside_a_chain", "bulk")
 

@@ -20,7 +20,7 @@ from reprise.controller.operator.loop.topology import document_of
 from reprise.controller.operator.pods import manifests
 from reprise.controller.operator.settings import OperatorSettings
 from reprise.spark_jobs.topology import StreamTopology, Topology, expand, from_json
-from tests.kubernetes.rest import MERGE, Rest
+from tools.testbed.rest import MERGE, Rest
 
 NAMESPACE = "load"
 THREADS = 8

@@ -41,8 +41,8 @@ from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
 from reprise.controller.operator.settings import OperatorSettings
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.client import make_client
-from tests.kubernetes.control_plane import ControlPlane
-from tests.kubernetes.rest import RestError
+from tools.testbed.control_plane import ControlPlane
+from tools.testbed.rest import RestError
 
 REPOSITORY = Path(__file__).parents[1]
 SETTLE_S = 1.0

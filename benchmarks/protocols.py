@@ -43,7 +43,7 @@ from reprise.spark_jobs.engine import local_lines
 from reprise.spark_jobs.engine.local_lines import LocalLines
 from reprise.spark_jobs.node.command import Ack
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
-from tests.support.local_engine import LocalNodes, World
+from tools.testbed.local_engine import LocalNodes, World
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 FILES = {

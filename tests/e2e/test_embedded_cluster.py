@@ -25,7 +25,7 @@ from reprise.controller.zookeeper import node_record as node_tree
 from reprise.controller.zookeeper.client import connected
 from reprise.controller.zookeeper.errors import NoAuthError
 from reprise.spark_jobs.node.spare import HANDSHAKE, LOG, STARTING
-from tests.support.waiting import until
+from tools.testbed.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 ROOT = "/reprise/default/first"

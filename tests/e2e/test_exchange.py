@@ -1,6 +1,6 @@
 """The transport of a continuous exchange on real Spark, whose nodes have a secret (`spark.authenticate`).
 
-One cluster and one driver run all steps in order (`tests/support/exchange_lab.py`); processes stand for the partition
+One cluster and one driver run all steps in order (`tools/testbed/exchange_lab.py`); processes stand for the partition
 hosts.  How soon something comes is printed, and is no verdict but for the loss of a node, which is to be seen in seconds.
 """
 
@@ -13,7 +13,7 @@ import pytest
 
 from reprise.controller.local.cluster import ClusterConfig, EmbeddedCluster
 from reprise.spark_jobs.exchange.settings import SETTINGS
-from tests.support.exchange_lab import run
+from tools.testbed.exchange_lab import run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 STEPS = (

@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.support.waiting import until
+from tools.testbed.waiting import until
 
 _NUMBERS = itertools.count(1)
 TIMEOUT_S = 150.0

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from reprise.spark_jobs.topology import StreamTopology, from_json
 from tests.kafka.broker import Broker
-from tests.support.local_engine import World
+from tools.testbed.local_engine import World
 
 COLUMNS = {"id": "int64", "time": "int64", "name": "string"}
 

@@ -10,8 +10,8 @@ from examples.demo import kafka_data as data
 from examples.demo.flights import EXAMPLES
 from reprise.algorithms.failure import Failure, FailureKind
 from reprise.controller.local.run.config import load
-from tests.support.local_engine import World
 from tools.kafka.server import KafkaCluster
+from tools.testbed.local_engine import World
 
 pytestmark = pytest.mark.slow
 ROWS = 6000

@@ -10,7 +10,7 @@ from reprise.algorithms.failure import FailureKind
 from reprise.spark_jobs.engine.chain import ChainError
 from tests.kafka import pipes
 from tests.kafka.broker import Broker, wait_for
-from tests.support.local_engine import World
+from tools.testbed.local_engine import World
 
 pytestmark = pytest.mark.slow
 ROWS = 120

@@ -29,8 +29,8 @@ from reprise.spark_jobs.sinks import Owner
 from reprise.spark_jobs.topology.resource import StreamTopology
 from tests.kafka import pipes
 from tests.kafka.broker import Broker, wait_for
-from tests.support.local_engine import World
 from tools.kafka.server import KafkaCluster, with_passwords
+from tools.testbed.local_engine import World
 
 pytestmark = pytest.mark.slow
 ROWS = 200

@@ -11,7 +11,7 @@ import pytest
 
 from tests.kafka import pipes
 from tests.kafka.broker import Broker
-from tests.support.waiting import until
+from tools.testbed.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 REPRISE = [sys.executable, "-c", "from reprise.controller.cli import main; main()"]

@@ -12,8 +12,8 @@ import pytest
 from tests.kafka import pipes
 from tests.kafka.broker import Broker
 from tests.kafka.certificates import Authority
-from tests.support.local_engine import World
 from tools.kafka.server import KafkaCluster, with_certificate, with_passwords
+from tools.testbed.local_engine import World
 
 pytestmark = pytest.mark.slow
 PASSWORD, KEY_PASSWORD = "hunter2", "key-hunter3"

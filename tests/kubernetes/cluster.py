@@ -26,7 +26,7 @@ from reprise.controller.local.cluster.class_archive import ensure_archive
 from reprise.controller.local.cluster.process_reaper import ProcessReaper
 from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
 from tests.kubernetes.audit import AuditLog
-from tests.kubernetes.control_plane import ControlPlane
+from tools.testbed.control_plane import ControlPlane
 
 REPOSITORY = Path(__file__).parents[2]
 START_S = 120.0

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.kubernetes import rbac, scenario
-from tests.kubernetes.build import BuildError
 from tests.kubernetes.cluster import KubeCluster
 from tests.kubernetes.install import install
+from tools.testbed.build import BuildError
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 from tests.kubernetes import numbers, scenario
 from tests.kubernetes.cluster import KubeCluster
 from tests.kubernetes.install import DATA, NAMESPACE
-from tests.kubernetes.rest import MERGE
 from tests.kubernetes.streaming import BACK_S, CPU, START_S, Streaming
+from tools.testbed.rest import MERGE
 
 RATE = 40
 EVEN = "n % 2 = 0"

@@ -15,7 +15,7 @@ from reprise.spark_jobs.topology import StreamTopology, from_json
 from tests.e2e.scenario import write_expected
 from tests.kubernetes.cluster import REPOSITORY, KubeCluster
 from tests.kubernetes.install import DATA, NAMESPACE, data_folder
-from tests.support import waiting
+from tools.testbed import waiting
 
 GROUP = "/apis/reprise.dev/v1alpha1"
 FOLDER = f"{GROUP}/namespaces/{NAMESPACE}"

@@ -21,8 +21,8 @@ from reprise.controller.crd.crds import KINDS
 from reprise.controller.local.cluster import launch
 from tests.kubernetes import tools
 from tests.kubernetes.cluster import REPOSITORY, KubeCluster
-from tests.kubernetes.rest import Rest
 from tests.support import oncall
+from tools.testbed.rest import Rest
 
 NAMESPACE = "on-call"
 FOLDER = f"/apis/reprise.dev/v1alpha1/namespaces/{NAMESPACE}"

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from reprise.controller.local.cluster.process_reaper import marked
-from tests.kubernetes import build, tools
+from tests.kubernetes import tools
 from tests.kubernetes.cluster import REPOSITORY, KubeCluster
-from tests.kubernetes.control_plane import NODE_GRACE_S
 from tests.kubernetes.scenario import until
+from tools.testbed import build
+from tools.testbed.control_plane import NODE_GRACE_S
 
 PODS = "/api/v1/namespaces/default/pods"
 

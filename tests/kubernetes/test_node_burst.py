@@ -15,9 +15,9 @@ import pytest
 
 from tests.kubernetes.cluster import KubeCluster
 from tests.kubernetes.install import NAMESPACE
-from tests.kubernetes.rest import MERGE
 from tests.kubernetes.scenario import until
 from tests.kubernetes.streaming import BACK_S, PLAN_S, Streaming
+from tools.testbed.rest import MERGE
 
 DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/reprise-operator"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/reprise-operator"

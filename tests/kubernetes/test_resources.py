@@ -17,7 +17,6 @@ from reprise.controller.local.cluster import launch
 from reprise.spark_jobs.topology import load_topology
 from tests.kubernetes import tools
 from tests.kubernetes.cluster import REPOSITORY, KubeCluster
-from tests.kubernetes.rest import Rest, RestError
 from tests.kubernetes.rule_cases import (
     GOOD,
     INCIDENT,
@@ -33,6 +32,7 @@ from tests.kubernetes.rule_cases import (
 )
 from tests.support.chart import render
 from tests.unit.chart.test_templates import CHOICES, EVERYTHING
+from tools.testbed.rest import Rest, RestError
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GROUP = "/apis/reprise.dev/v1alpha1"

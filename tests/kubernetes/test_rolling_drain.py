@@ -6,8 +6,8 @@ import pytest
 
 from tests.kubernetes.cluster import KubeCluster
 from tests.kubernetes.install import NAMESPACE
-from tests.kubernetes.rest import MERGE
 from tests.kubernetes.streaming import BACK_S, Streaming
+from tools.testbed.rest import MERGE
 
 pytestmark = pytest.mark.soak
 

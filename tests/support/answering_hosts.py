@@ -12,8 +12,8 @@ from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.node.command import Ack, Command, Order, Report
 from reprise.spark_jobs.node.orders import Orders
 from reprise.spark_jobs.topology import load_text
-from tests.support.local_engine import World
 from tests.support.scripted import TEXT
+from tools.testbed.local_engine import World
 
 PLACES = {"in.0": "a#1", "mid.0": "b#1", "out.0": "b#1"}
 LIVING = {"a#1": "host-a", "b#1": "host-b"}

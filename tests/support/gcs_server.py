@@ -14,10 +14,10 @@ from pathlib import Path
 from reprise.controller.local.cluster import launch
 from reprise.controller.local.cluster.class_archive import cache_dir
 from reprise.controller.local.cluster.process_reaper import ProcessReaper
-from tests.kubernetes.build import BuildError, find_go
-from tests.support.cached import made_once
 from tests.support.object_stores import BUCKET, answers
-from tests.support.waiting import until
+from tools.testbed.build import BuildError, find_go
+from tools.testbed.cached import made_once
+from tools.testbed.waiting import until
 
 MODULE = "github.com/fsouza/fake-gcs-server@v1.56.1"
 PORT = 4443

@@ -18,7 +18,7 @@ from reprise.controller.zookeeper.records import encode_desired
 from reprise.scheduler.model import Desired
 from reprise.spark_jobs.state.revision import Revisions, revision_of
 from reprise.spark_jobs.topology import StreamTopology
-from tests.support.local_engine import World
+from tools.testbed.local_engine import World
 
 ROOT = "/reprise/test/loop"
 

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from reprise.spark_jobs.engine.chain import ChainError
-from tests.support.local_engine import World, tick
+from tools.testbed.local_engine import World, tick
 
 
 def dies(world: World, node: str, job: int, stage: int) -> Callable[[int, int, int], None]:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from reprise.controller.local.cluster import launch
 from reprise.controller.local.cluster.process_reaper import ProcessReaper
-from tests.support.waiting import until
+from tools.testbed.waiting import until
 
 ACCESS_KEY, SECRET_KEY = "AKIDTESTTESTTESTTEST", "a-secret-of-tests/+0123456789"
 NEXT_KEY, NEXT_SECRET = "AKIDNEXTNEXTNEXTNEXT", "the-next-secret-of-tests/+0123456789"

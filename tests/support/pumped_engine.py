@@ -12,7 +12,7 @@ from pathlib import Path
 from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.node.command import Order, Report
 from reprise.spark_jobs.node.pump import Heard, Pump
-from tests.support.local_engine import LocalJobs, LocalNodes
+from tools.testbed.local_engine import LocalJobs, LocalNodes
 
 
 @dataclass

@@ -17,7 +17,7 @@ from reprise.spark_jobs.node.command import Command, Install, Report
 from reprise.spark_jobs.node.host import Host
 from reprise.spark_jobs.sinks import Opening, Sink
 from reprise.spark_jobs.topology import expand, load_text
-from tests.support.prepared import let_all_come
+from tools.testbed.prepared import let_all_come
 
 TEXT = """
 apiVersion: reprise.dev/v1alpha1

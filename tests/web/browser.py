@@ -22,7 +22,7 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
 from reprise.controller.local.cluster.class_archive import cache_dir
-from tests.support.cached import made_once
+from tools.testbed.cached import made_once
 
 PACKAGES = ("chromium", "chromium-driver", "fonts-dejavu-core")
 LIBRARIES = ("usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu/pulseaudio")

@@ -16,9 +16,9 @@ from selenium.webdriver.chrome.webdriver import WebDriver
 from selenium.webdriver.common.by import By
 
 from reprise.controller.cli import exits
-from tests.support.waiting import until
 from tests.web.browser import complaints, requests, window
 from tests.web.pages import accessible, assert_shows, picture, show
+from tools.testbed.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 FAULTS = """

@@ -15,7 +15,7 @@ from pathlib import Path
 from reprise.controller.local.cluster import addresses
 from tests.kubernetes.kubelet.images import Images
 from tests.kubernetes.kubelet.node import Node
-from tests.kubernetes.rest import Rest
+from tools.testbed.rest import Rest
 
 HIDDEN = ("/opt/spark", "/var/data", "/run/secrets", "/etc/reprise", "/var/lib/reprise")
 """Where pods mount things: empty on the node, so that the host keeps nothing but empty folders."""

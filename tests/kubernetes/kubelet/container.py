@@ -18,7 +18,7 @@ from reprise.controller.agent.processes import Session
 from reprise.controller.local.cluster.process_reaper import MARK
 from tests.kubernetes.kubelet.images import Image
 from tests.kubernetes.kubelet.volumes import field
-from tests.kubernetes.rest import Rest
+from tools.testbed.rest import Rest
 
 _MOUNT = "mkdir -p '{at}' && mount --bind '{what}' '{at}' && "
 _WITHIN = ["unshare", "--mount", "--propagation", "private", "sh", "-c"]

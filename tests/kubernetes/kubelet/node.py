@@ -15,7 +15,7 @@ from typing import Any
 from reprise.controller.local.cluster.addresses import HostPool
 from tests.kubernetes.kubelet.images import Images
 from tests.kubernetes.kubelet.pod import PodRunner, now
-from tests.kubernetes.rest import MERGE, Rest, RestError
+from tools.testbed.rest import MERGE, Rest, RestError
 
 log = logging.getLogger("tests.kubelet")
 HEARTBEAT_S = 1.0

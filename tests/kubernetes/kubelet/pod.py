@@ -14,7 +14,7 @@ from tests.kubernetes.kubelet.container import Container
 from tests.kubernetes.kubelet.images import Images
 from tests.kubernetes.kubelet.probes import Probe
 from tests.kubernetes.kubelet.volumes import materialise
-from tests.kubernetes.rest import Rest, RestError
+from tools.testbed.rest import Rest, RestError
 
 LOOK_S = 0.1
 _BACK_OFF_S = 30.0

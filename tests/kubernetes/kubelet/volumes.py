@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tests.kubernetes.rest import Rest
+from tools.testbed.rest import Rest
 
 
 def materialise(

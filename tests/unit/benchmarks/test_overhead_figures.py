@@ -19,7 +19,7 @@ from benchmarks.overhead_structured import Trigger, parse
 from benchmarks.overhead_topology import FASTEST, NEVER, counting, files, nearly_empty
 from reprise.spark_jobs.operators.local import run_local
 from reprise.spark_jobs.topology import expand
-from tests.support.waiting import until
+from tools.testbed.waiting import until
 
 DATA = Data(Path("nowhere"), rows=100, fill=2, batches=40)
 

@@ -13,9 +13,9 @@ import pytest
 
 from reprise.scheduler.simulation.run import Change, run_simulation
 from reprise.spark_jobs.topology import load_text
-from tests.support.local_engine import World
 from tests.unit.scheduler.test_simulate import BURST, POLICY, RUNNING
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
+from tools.testbed.local_engine import World
 
 PAGE = Path("docs/architecture.md").read_text()
 LONGEST = 40

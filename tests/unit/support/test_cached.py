@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cached import made_once
+from tools.testbed.cached import made_once
 
 
 def test_a_folder_is_there_when_it_is_complete_and_not_before(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from reprise.controller.agent import processes
 from reprise.controller.agent.processes import Process, Session
 from reprise.controller.errors import EmbeddedError
-from tests.support.waiting import until
+from tools.testbed.waiting import until
 
 # a leader with two children, one of them in a process group of its own, as pyspark's daemon is
 _FAMILY = """

@@ -22,7 +22,7 @@ from reprise.controller.zookeeper.node_record import CONTROL, parse_node
 from reprise.controller.zookeeper.session import SessionState
 from reprise.spark_jobs.platform import Platform
 from tests.support.fake_agent import SESSION_S, AgentScene
-from tests.support.waiting import until
+from tools.testbed.waiting import until
 
 ROOT = "/reprise/default/flights"
 MEMBER, HEARTBEAT = membership.path_of(ROOT, "n1"), f"{ROOT}/nodes/n1"

@@ -38,8 +38,8 @@ from tests.support.stores import (
     sessions_with,
     stores,
 )
-from tests.support.waiting import until
 from tests.support.zookeeper import zookeeper
+from tools.testbed.waiting import until
 
 REAL = pytest.param("a server", marks=[pytest.mark.slow, pytest.mark.timeout(180)])
 

@@ -23,7 +23,7 @@ from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.scheduler import AddPlan, Desired, Outcome, Snapshot, WriteDesired, WriteIncident, decide
 from tests.support.record_samples import DESIRED, INCIDENT, PLAN, POLICY, TOPOLOGY, replace
 from tests.support.stores import acts, add_node, nodes, put, ready, report
-from tests.support.waiting import until
+from tools.testbed.waiting import until
 
 GRACE_S = 9.0
 ROOT = "/reprise/test/sessions"

@@ -33,8 +33,8 @@ from reprise.scheduler import precomputed as precomputed_module
 from reprise.spark_jobs.topology import load_topology, to_json
 from tests.support.record_samples import POLICY, replace
 from tests.support.stores import Connect, add_node, nodes, ready, report, sessions_with, stores
-from tests.support.waiting import until
 from tests.support.zookeeper import zookeeper
+from tools.testbed.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 EXAMPLES = Path(__file__).parents[4] / "examples"

@@ -12,8 +12,8 @@ from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
 from reprise.controller.zookeeper.client import make_client
 from reprise.controller.zookeeper.node_record import NodeRecord, absence_counts_after_s, encode_node
 from reprise.controller.zookeeper.session import ZooKeeperSession
-from tests.support.waiting import until
 from tests.support.zookeeper import zookeeper
+from tools.testbed.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 ROOT = "/reprise/test/channel"

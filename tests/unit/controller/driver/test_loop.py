@@ -33,8 +33,8 @@ from reprise.spark_jobs.platform import Platform
 from reprise.spark_jobs.state.epochs import Fence
 from reprise.spark_jobs.topology import load_text
 from tests.support.local_driver import ROOT, LocalDriver, world_of
-from tests.support.local_engine import PATIENCE_S
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
+from tools.testbed.local_engine import PATIENCE_S
 
 
 @pytest.fixture

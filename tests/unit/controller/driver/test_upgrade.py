@@ -26,9 +26,9 @@ from reprise.spark_jobs.state.revision import RevisionError, Revisions, revision
 from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import StreamTopology, expand, load_text, override
 from tests.support.local_driver import ROOT, LocalDriver, world_of
-from tests.support.local_engine import World
 from tests.unit.controller.driver.test_loop import failing, turns
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
+from tools.testbed.local_engine import World
 
 OLD = override(load_text(DIAMOND), {"sources[tweets].with.batches": 45})
 NEW = override(OLD, {"operators[top].with.k": 6})

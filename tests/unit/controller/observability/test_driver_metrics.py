@@ -14,8 +14,8 @@ from reprise.controller.observability.metrics.metric import Place
 from reprise.spark_jobs.engine.figures import Figures
 from reprise.spark_jobs.node.command import Held
 from reprise.spark_jobs.topology import expand, load_text, override
-from tests.support.local_engine import World, past
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
+from tools.testbed.local_engine import World, past
 
 NAME = {"topology": "default/diamond"}
 

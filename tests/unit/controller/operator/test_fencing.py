@@ -34,8 +34,8 @@ from reprise.controller.zookeeper.node_record import NodeRecord, encode_node
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.scheduler import Decision, Desired, Outcome, WriteDesired
 from reprise.spark_jobs.topology import from_json
-from tests.support.waiting import until
 from tests.support.zookeeper import zookeeper
+from tools.testbed.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 EXAMPLE = Path(__file__).parents[4] / "examples" / "minimal.yaml"

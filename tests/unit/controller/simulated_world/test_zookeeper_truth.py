@@ -15,8 +15,8 @@ from reprise.controller.simulated_world.sessions import Ensemble
 from reprise.controller.zookeeper.client import make_client
 from reprise.controller.zookeeper.errors import ClientError
 from reprise.controller.zookeeper.session import ZooKeeperSession
-from tests.support.waiting import HANGS_S
 from tests.support.zookeeper import zookeeper
+from tools.testbed.waiting import HANGS_S
 
 NAMES = ("a", "a/x", "a/y", "b", "b/x", "c")
 VERBS = ("create", "ephemeral", "set", "set-version", "delete", "delete-version", "get", "exists", "children",

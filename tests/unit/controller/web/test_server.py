@@ -21,8 +21,8 @@ from reprise.controller.web.assets import assets
 from reprise.controller.web.guard import HEADERS
 from reprise.controller.zookeeper.observation import Observation
 from reprise.spark_jobs.topology import override
-from tests.support.waiting import until
 from tests.web import moments
+from tools.testbed.waiting import until
 
 ONE = "/api/v1/topologies/default/topology2"
 SEEN = moments.of(moments.eight_of_ten(moments.topology2()))

@@ -20,8 +20,8 @@ from reprise.controller.zookeeper import client as zk_client
 from reprise.controller.zookeeper.access import TLS, client_options
 from reprise.controller.zookeeper.client import kazoo_client
 from tests.kafka.certificates import Authority
-from tests.support.waiting import until
 from tests.support.zookeeper import zookeeper
+from tools.testbed.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 LARGE = 900_000

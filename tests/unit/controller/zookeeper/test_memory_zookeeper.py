@@ -18,8 +18,8 @@ from kazoo.exceptions import (
 from reprise.controller.simulated_world.memory_zookeeper import MemoryServer
 from reprise.controller.zookeeper.client import Client
 from reprise.controller.zookeeper.handler import PollHandler
-from tests.support.waiting import until
 from tests.support.zookeeper import zookeeper
+from tools.testbed.waiting import until
 
 REAL = pytest.param("a server", marks=[pytest.mark.slow, pytest.mark.timeout(180)])
 

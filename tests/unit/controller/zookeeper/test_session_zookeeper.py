@@ -18,8 +18,8 @@ from reprise.controller.zookeeper.errors import (
     SessionError,
 )
 from reprise.controller.zookeeper.session import SessionState, Stat, ZooKeeperSession
-from tests.support.waiting import until
 from tests.support.zookeeper import zookeeper
+from tools.testbed.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 

@@ -25,8 +25,8 @@ from reprise.controller.zookeeper.records import encode_progress, encode_stats, 
 from reprise.controller.zookeeper.znode import LIMIT_BYTES, pack, unpack
 from reprise.scheduler import Decision, Desired, PartitionStats, Progress, TopologyView
 from tests.support.recorded_sizes import CHECKPOINT, HORIZON, Sizes, node_names, resource
-from tests.support.waiting import HANGS_S
 from tests.support.zookeeper import zookeeper
+from tools.testbed.waiting import HANGS_S
 
 NODES = 200
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]

@@ -23,8 +23,8 @@ from reprise.controller.zookeeper.errors import NoAuthError, SessionError
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.controller.zookeeper.users import Keys
 from tests.kafka.certificates import Authority
-from tests.support.waiting import until
 from tests.support.zookeeper import session, zookeeper
+from tools.testbed.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 A, B = "/reprise/ns/a", "/reprise/ns/b"

@@ -20,8 +20,8 @@ from reprise.spark_jobs.engine.engine_spec import EngineSpec
 from reprise.spark_jobs.errors import StoreError
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
-from tests.support.local_engine import World, tick
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
+from tools.testbed.local_engine import World, tick
 
 FEEDBACK = Path("examples/feedback.yaml")
 BATCHES = 40

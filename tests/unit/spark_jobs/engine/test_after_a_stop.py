@@ -12,8 +12,8 @@ from reprise.spark_jobs.engine.engine import WINDOW
 from reprise.spark_jobs.state.release import Release
 from reprise.spark_jobs.topology import load_text
 from tests.support import live_engine as live
-from tests.support.local_engine import World, tick
 from tests.unit.spark_jobs.state.test_release import Machine
+from tools.testbed.local_engine import World, tick
 
 LIVE = """
 apiVersion: reprise.dev/v1alpha1

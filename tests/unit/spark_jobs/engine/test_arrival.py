@@ -21,8 +21,8 @@ from reprise.spark_jobs.operators.local import run_local
 from reprise.spark_jobs.sinks import encoded
 from reprise.spark_jobs.state.revision import RevisionError, Revisions, differences, revision_of
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
-from tests.support.local_engine import World, past, tick
 from tests.support.straggling import Straggler
+from tools.testbed.local_engine import World, past, tick
 
 ARRIVAL = """
 apiVersion: reprise.dev/v1alpha1

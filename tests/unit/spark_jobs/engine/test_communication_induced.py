@@ -21,8 +21,6 @@ from reprise.spark_jobs.node.local_state import LocalState
 from reprise.spark_jobs.node.snapshots import SnapshotWriter
 from reprise.spark_jobs.state.snapshot import Kind
 from reprise.spark_jobs.topology import load_text, override
-from tests.support import local_engine
-from tests.support.local_engine import World, past, tick
 from tests.support.losses import lose_a_node_or_everything
 from tests.support.pumped_engine import PumpedNodes
 from tests.unit.spark_jobs.engine import test_uncoordinated
@@ -36,6 +34,8 @@ from tests.unit.spark_jobs.engine.test_uncoordinated import (  # noqa: F401  (fi
     text,
     to_the_end,
 )
+from tools.testbed import local_engine
+from tools.testbed.local_engine import World, past, tick
 
 pytestmark = pytest.mark.wide
 

@@ -9,7 +9,7 @@ import pytest
 
 from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.topology import load_text
-from tests.support.local_engine import World
+from tools.testbed.local_engine import World
 
 TOPOLOGY = """
 apiVersion: reprise.dev/v1alpha1

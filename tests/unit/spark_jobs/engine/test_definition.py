@@ -10,7 +10,7 @@ from reprise.spark_jobs.contract import Place
 from reprise.spark_jobs.operators.local import run_local
 from reprise.spark_jobs.sinks import FileSink
 from reprise.spark_jobs.topology import StreamTopology, load_text, load_topology, override
-from tests.support.local_engine import World
+from tools.testbed.local_engine import World
 
 TWO_SOURCES = """
 apiVersion: reprise.dev/v1alpha1

@@ -21,9 +21,9 @@ from reprise.spark_jobs.node.command import Command, Install
 from reprise.spark_jobs.node.orders import EACH, HELD, Orders
 from reprise.spark_jobs.topology import Topology, expand, from_object, load_text
 from tests.support.examples import examples
-from tests.support.local_engine import World
 from tests.support.topologies import document, operator, source
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
+from tools.testbed.local_engine import World
 
 NODES = ("a", "b", "c")
 TOPOLOGY = expand(

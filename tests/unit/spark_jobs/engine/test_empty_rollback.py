@@ -10,8 +10,8 @@ import pytest
 from reprise.spark_jobs.errors import CheckpointError
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import load_text
-from tests.support.local_engine import World
 from tests.unit.spark_jobs.engine.test_recovery import COIN, DIAMOND
+from tools.testbed.local_engine import World
 
 
 def world_with_two_checkpoints(tmp_path: Path, topology: str) -> tuple[World, int]:

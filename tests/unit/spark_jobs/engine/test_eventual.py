@@ -16,8 +16,8 @@ from reprise.spark_jobs.node import partition_log
 from reprise.spark_jobs.node.logged import LoggedRuntime
 from reprise.spark_jobs.state.snapshot import Kind
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
-from tests.support.local_engine import World, past, tick
 from tests.support.losses import lose_at_any_stage
+from tools.testbed.local_engine import World, past, tick
 
 pytestmark = pytest.mark.wide
 

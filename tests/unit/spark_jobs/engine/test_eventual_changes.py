@@ -17,7 +17,6 @@ from reprise.spark_jobs.platform import PLATFORM
 from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.state.snapshot import Kind, Snapshot, StateFile
 from reprise.spark_jobs.topology import load_text, override
-from tests.support.local_engine import World, past, tick
 from tests.unit.spark_jobs.engine.test_eventual import (
     WINDOWS,
     at_once,  # noqa: F401
@@ -27,6 +26,7 @@ from tests.unit.spark_jobs.engine.test_eventual import (
     resource_of,
     to_the_end,
 )
+from tools.testbed.local_engine import World, past, tick
 
 pytestmark = pytest.mark.wide
 

@@ -29,8 +29,8 @@ from reprise.spark_jobs.sinks import Owner, Sink
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.snapshot import StateFile
 from reprise.spark_jobs.topology import load_text, override
-from tests.support.local_engine import World, tick
 from tests.unit.spark_jobs.engine.test_recovery import COIN, DIAMOND
+from tools.testbed.local_engine import World, tick
 
 
 @pytest.fixture

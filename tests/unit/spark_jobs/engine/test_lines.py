@@ -26,8 +26,8 @@ from reprise.spark_jobs.node.wire import Message
 from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.state.snapshot import Kind, Snapshot
 from reprise.spark_jobs.topology import StreamTopology, Topology, load_text, override
-from tests.support.local_engine import World, past
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
+from tools.testbed.local_engine import World, past
 
 EVERY, KEPT = "everyBatches: 10", "everyBatches: 5, keep: 1"
 BATCHES = 21

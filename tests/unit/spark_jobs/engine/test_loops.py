@@ -15,9 +15,9 @@ from reprise.spark_jobs.node.buffers import EdgeBuffer
 from reprise.spark_jobs.node.runtime import OperatorRuntime
 from reprise.spark_jobs.sinks import Sink, differs
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
-from tests.support import local_engine
-from tests.support.local_engine import World, tick
 from tests.support.pumped_engine import PumpedNodes
+from tools.testbed import local_engine
+from tools.testbed.local_engine import World, tick
 
 pytestmark = pytest.mark.wide
 

@@ -25,7 +25,7 @@ from reprise.spark_jobs.node.host import Host
 from reprise.spark_jobs.node.host_process import Service, serve
 from reprise.spark_jobs.node.meeting import listen, meet
 from reprise.spark_jobs.topology import load_text
-from tests.support.local_engine import World
+from tools.testbed.local_engine import World
 
 STUCK = """
 apiVersion: reprise.dev/v1alpha1

@@ -12,9 +12,9 @@ import pytest
 
 from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.topology import load_text
-from tests.support.local_engine import World
 from tests.unit.spark_jobs.engine.test_recovery import COIN, DIAMOND
 from tests.unit.spark_jobs.engine.test_scope import FEEDBACK, begun, in_the_middle, installed, resource_of
+from tools.testbed.local_engine import World
 
 
 @pytest.fixture(scope="module", params=["diamond", "feedback"])

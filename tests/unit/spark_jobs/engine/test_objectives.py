@@ -19,8 +19,8 @@ from reprise.spark_jobs.engine import local_lines, restore_times
 from reprise.spark_jobs.engine.objectives import STEP_S, shares
 from reprise.spark_jobs.node import logged
 from reprise.spark_jobs.topology import StreamTopology, expand, load_text, override
-from tests.support.local_engine import World, past
 from tests.unit.spark_jobs.engine.test_eventual import SLOTTED, WINDOWS, logs
+from tools.testbed.local_engine import World, past
 
 ROWS_S, SLOTS_S = 100, 1000
 

@@ -19,10 +19,10 @@ from reprise.spark_jobs.node.command import Ack
 from reprise.spark_jobs.state import page_file
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
-from tests.support.local_engine import World, tick
 from tests.support.losses import lose_at_any_stage
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 from tests.unit.spark_jobs.engine.test_uncoordinated import begun, installed, restore, to_the_end
+from tools.testbed.local_engine import World, tick
 
 BATCHES = 40
 PROTOCOLS = {

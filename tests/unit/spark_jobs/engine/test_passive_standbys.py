@@ -22,7 +22,6 @@ from reprise.spark_jobs.node.wire import Message, decode_table, encode_table
 from reprise.spark_jobs.operators import RunningAggregate
 from reprise.spark_jobs.sinks import FileSink
 from tests.support.hashtags import WITH_STANDBYS
-from tests.support.local_engine import World, past, tick
 from tests.support.losses import lose_nodes_at_any_moment
 from tests.unit.spark_jobs.engine import test_standbys as active
 from tests.unit.spark_jobs.engine.test_standbys import (
@@ -38,6 +37,7 @@ from tests.unit.spark_jobs.engine.test_standbys import (
     recover,
     watch,  # noqa: F401 - H1 and H2 in every job here, too
 )
+from tools.testbed.local_engine import World, past, tick
 
 EVERY = 4
 ARRAYS = WITH_STANDBYS.replace(

@@ -22,7 +22,6 @@ from reprise.spark_jobs.node.passive import PassiveStandby
 from reprise.spark_jobs.node.wire import decode_table
 from reprise.spark_jobs.operators import RunningAggregate
 from reprise.spark_jobs.sinks import FileSink
-from tests.support.local_engine import World, tick
 from tests.unit.spark_jobs.engine.test_passive_standbys import (
     ARRAYS,
     PAGED,
@@ -41,6 +40,7 @@ from tests.unit.spark_jobs.engine.test_standbys import (
     recover,
     watch,  # noqa: F401
 )
+from tools.testbed.local_engine import World, tick
 
 
 def power_cut(*_: int) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from reprise.spark_jobs.topology import StreamTopology, load_text
-from tests.support import local_engine
-from tests.support.local_engine import World
 from tests.support.pumped_engine import PumpedNodes
 from tests.unit.spark_jobs.engine import test_recovery, test_scope
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
+from tools.testbed import local_engine
+from tools.testbed.local_engine import World
 
 FEEDBACK = Path("examples/feedback.yaml")
 

@@ -15,7 +15,7 @@ from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.errors import CheckpointError, DamagedError, StoreError
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import StreamTopology, load_text
-from tests.support.local_engine import World, past, tick
+from tools.testbed.local_engine import World, past, tick
 
 DIAMOND = """
 apiVersion: reprise.dev/v1alpha1

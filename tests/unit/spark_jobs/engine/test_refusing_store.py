@@ -12,8 +12,8 @@ from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.errors import StoreError
 from reprise.spark_jobs.storage.files import Chunks, Files
 from reprise.spark_jobs.topology import load_text, override
-from tests.support.local_engine import World, past
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
+from tools.testbed.local_engine import World, past
 
 LAST = 61
 

@@ -16,8 +16,8 @@ from reprise.spark_jobs.engine import local_lines, restore_times
 from reprise.spark_jobs.engine.restore_times import MOST_KNOWN, RestoreTimes
 from reprise.spark_jobs.node.command import Usage
 from reprise.spark_jobs.topology import load_text, override
-from tests.support.local_engine import World, past
 from tests.unit.spark_jobs.engine.test_eventual import WINDOWS
+from tools.testbed.local_engine import World, past
 
 BATCHES = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 6)), min_size=1, max_size=40)
 """Rows of each batch, and how far behind it the newest snapshot is after it."""

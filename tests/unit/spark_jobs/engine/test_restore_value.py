@@ -9,9 +9,9 @@ import pytest
 from reprise.spark_jobs.node import restoring
 from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import override
-from tests.support.local_engine import World
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 from tests.unit.spark_jobs.engine.test_scope import in_the_middle, lose, resource_of, to_the_end
+from tools.testbed.local_engine import World
 
 PRIORITIES = {"0": 1, "1": 4, "2": 1, "3": 10, "4": 7}
 """Queries of the counts; what shows the greatest of them all has the least priority, and needs them all."""

@@ -11,9 +11,9 @@ import pytest
 from reprise.algorithms.positions import Origin
 from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
-from tests.support.local_engine import World
 from tests.support.losses import dies
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
+from tools.testbed.local_engine import World
 
 FEEDBACK = Path("examples/feedback.yaml")
 BATCHES = 40

@@ -17,7 +17,6 @@ from reprise.spark_jobs.errors import NotYetError
 from reprise.spark_jobs.operators import FlatMap
 from reprise.spark_jobs.topology import load_text
 from tests.support.hashtags import SKIPPED
-from tests.support.local_engine import World, past, tick
 from tests.unit.spark_jobs.engine.test_adoption import refused
 from tests.unit.spark_jobs.engine.test_skipped import (
     NODES,
@@ -26,6 +25,7 @@ from tests.unit.spark_jobs.engine.test_skipped import (
     finish,
     nobody_went_back,
 )
+from tools.testbed.local_engine import World, past, tick
 
 
 class Picky(FlatMap):

@@ -19,7 +19,7 @@ from reprise.spark_jobs.sinks import Sink
 from reprise.spark_jobs.state.skips import Skip, SkipRecords
 from reprise.spark_jobs.topology import load_text
 from tests.support.hashtags import SKIPPED
-from tests.support.local_engine import World, past, tick
+from tools.testbed.local_engine import World, past, tick
 
 NODES = ("a", "b", "c", "d")
 MARK = ".gap.mark"

@@ -16,8 +16,8 @@ from reprise.spark_jobs.kafka import transactions
 from reprise.spark_jobs.topology import load_text
 from tests.support.fake_kafka import Broker
 from tests.support.hashtags import SKIPPED
-from tests.support.local_engine import World, past, tick
 from tests.unit.spark_jobs.engine.test_skipped import NODES, back, finish, nobody_went_back, restore
+from tools.testbed.local_engine import World, past, tick
 
 OUTPUTS = ("window", "best", "all")
 Shown = dict[tuple[str, int], list[str]]

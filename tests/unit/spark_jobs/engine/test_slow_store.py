@@ -15,10 +15,10 @@ from reprise.spark_jobs.node.host import Host
 from reprise.spark_jobs.node.wire import Message
 from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import override
-from tests.support.local_engine import World
-from tests.support.prepared import let_all_come
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 from tests.unit.spark_jobs.engine.test_scope import begun, in_the_middle, lose, resource_of, to_the_end
+from tools.testbed.local_engine import World
+from tools.testbed.prepared import let_all_come
 
 SLEEP_S = 5.0
 SILENCE_S = 60.0

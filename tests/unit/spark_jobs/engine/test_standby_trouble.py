@@ -15,8 +15,6 @@ from reprise.spark_jobs.node.installing import Preparing
 from reprise.spark_jobs.node.restoring import Prepared
 from reprise.spark_jobs.node.runtime import Runtime
 from tests.support.hashtags import WITH_STANDBYS
-from tests.support.local_engine import World, past, tick
-from tests.support.waiting import HANGS_S
 from tests.unit.spark_jobs.engine.test_standbys import (
     AT,
     all_ready,
@@ -27,6 +25,8 @@ from tests.unit.spark_jobs.engine.test_standbys import (
     watch,  # noqa: F401
     world_of,
 )
+from tools.testbed.local_engine import World, past, tick
+from tools.testbed.waiting import HANGS_S
 
 LONG = WITH_STANDBYS.replace("batches: 60", "batches: 400")
 OFTEN = LONG.replace("everyBatches: 10", "everyBatches: 2")

@@ -22,7 +22,7 @@ from reprise.spark_jobs.errors import CheckpointError, DamagedError, StoreError
 from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import load_text
 from tests.support import live_engine as live
-from tests.support.local_engine import World
+from tools.testbed.local_engine import World
 
 TEXT = """
 apiVersion: reprise.dev/v1alpha1

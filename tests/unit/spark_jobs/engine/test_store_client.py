@@ -22,8 +22,8 @@ from reprise.spark_jobs.operators import KeyedCount
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.snapshot import StateFile
 from reprise.spark_jobs.topology import load_text
-from tests.support.local_engine import World, past, tick
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
+from tools.testbed.local_engine import World, past, tick
 
 STATE: Tables = {"t": pa.table({"n": [1]})}
 

@@ -12,8 +12,8 @@ from reprise.algorithms.failure import Failure, FailureKind
 from reprise.spark_jobs.errors import CheckpointError
 from reprise.spark_jobs.node.runtime import OperatorRuntime
 from reprise.spark_jobs.topology import load_text, override
-from tests.support.local_engine import World, past
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
+from tools.testbed.local_engine import World, past
 
 RAISING = """
 apiVersion: reprise.dev/v1alpha1

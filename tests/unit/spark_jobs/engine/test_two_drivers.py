@@ -24,8 +24,8 @@ from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import load_text
 from tests.support import live_engine as live
-from tests.support.local_engine import LocalJobs, LocalNodes, World
 from tests.unit.spark_jobs.state.test_storage import TABLES
+from tools.testbed.local_engine import LocalJobs, LocalNodes, World
 
 TEXT = """
 apiVersion: reprise.dev/v1alpha1

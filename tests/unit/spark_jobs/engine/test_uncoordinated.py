@@ -18,9 +18,9 @@ from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.errors import CheckpointError, StoreError
 from reprise.spark_jobs.node import host as host_module
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
-from tests.support.local_engine import World, past, tick
 from tests.support.losses import lose_a_node_or_everything, lose_at_any_stage
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
+from tools.testbed.local_engine import World, past, tick
 
 pytestmark = pytest.mark.wide
 

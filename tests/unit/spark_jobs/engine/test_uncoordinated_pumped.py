@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import local_engine
 from tests.support.pumped_engine import PumpedNodes
 from tests.unit.spark_jobs.engine import test_recovery, test_uncoordinated
 from tests.unit.spark_jobs.engine.test_uncoordinated import (  # noqa: F401  (fixtures)
@@ -16,6 +15,7 @@ from tests.unit.spark_jobs.engine.test_uncoordinated import (  # noqa: F401  (fi
     no_waiting,
     text,
 )
+from tools.testbed import local_engine
 
 pytestmark = pytest.mark.wide
 SEEDS = [0, 1, *(pytest.param(s, marks=pytest.mark.soak) for s in range(2, 12))]

@@ -25,8 +25,8 @@ from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.snapshot import StateFile
 from reprise.spark_jobs.topology import load_text, make_operator
 from tests.support.hashtags import SKIPPED
-from tests.support.local_engine import World, past, tick
 from tests.support.losses import lose_nodes_at_any_moment
+from tools.testbed.local_engine import World, past, tick
 
 NODES = ("a", "b", "c", "d")
 AT = {

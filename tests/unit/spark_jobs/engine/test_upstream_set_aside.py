@@ -17,8 +17,8 @@ from reprise.spark_jobs.node.command import Command
 from reprise.spark_jobs.operators import RunningAggregate
 from reprise.spark_jobs.topology import load_text
 from tests.support.hashtags import SKIPPED
-from tests.support.local_engine import World, past, tick
 from tests.unit.spark_jobs.engine.test_upstream_backup import AT, MODE, NODES, fed, world_of
+from tools.testbed.local_engine import World, past, tick
 
 
 @pytest.fixture(autouse=True)

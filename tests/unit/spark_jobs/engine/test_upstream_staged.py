@@ -13,7 +13,7 @@ from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.node.runtime import OperatorRuntime
 from reprise.spark_jobs.topology import load_text
 from tests.support.hashtags import SKIPPED
-from tests.support.local_engine import World, past, tick
+from tools.testbed.local_engine import World, past, tick
 
 NODES = ("a", "b", "c", "d")
 AT = {

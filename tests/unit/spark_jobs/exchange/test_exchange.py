@@ -14,7 +14,7 @@ from reprise.spark_jobs.exchange import probe as probing
 from reprise.spark_jobs.exchange.exchange import LONGEST, Exchange, ExchangeError, executor_ids, first_line
 from reprise.spark_jobs.exchange.relays import Relays
 from reprise.spark_jobs.exchange.settings import EXECUTOR_CORES, SETTINGS, executor_cores, settings_of
-from tests.support.waiting import until
+from tools.testbed.waiting import until
 
 
 class Ids:

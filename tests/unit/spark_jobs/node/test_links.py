@@ -24,7 +24,7 @@ from reprise.spark_jobs.node.links import (
     Links,
 )
 from reprise.spark_jobs.node.meeting import announce, listen
-from tests.support.waiting import until
+from tools.testbed.waiting import until
 
 Heard = "queue.SimpleQueue[tuple[int, bytes]]"
 

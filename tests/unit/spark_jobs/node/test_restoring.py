@@ -11,7 +11,7 @@ from reprise.spark_jobs.contract import Place, Range, Source
 from reprise.spark_jobs.errors import StoreError
 from reprise.spark_jobs.node import restoring
 from reprise.spark_jobs.node.restoring import Prepared, Restorer
-from tests.support.waiting import until
+from tools.testbed.waiting import until
 
 
 class Opened(Source):

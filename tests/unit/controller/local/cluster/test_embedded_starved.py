@@ -19,8 +19,8 @@ from reprise.controller.zookeeper import node_record as node_tree
 from reprise.controller.zookeeper.client import make_client
 from reprise.controller.zookeeper.node_record import parse_node
 from reprise.controller.zookeeper.session import ZooKeeperSession
-from tests.support.waiting import until
 from tests.support.zookeeper import zookeeper
+from tools.testbed.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 SESSION_S = 6.0

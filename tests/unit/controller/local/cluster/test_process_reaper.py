@@ -9,7 +9,7 @@ from pathlib import Path
 from reprise.controller.agent import processes
 from reprise.controller.local.cluster import launch
 from reprise.controller.local.cluster.process_reaper import MARK, ProcessReaper, marked
-from tests.support.waiting import until
+from tools.testbed.waiting import until
 
 # an owner that starts a process in a session of its own, and a grandchild below it, then waits
 _OWNER = """

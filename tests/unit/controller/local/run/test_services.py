@@ -10,7 +10,7 @@ import pytest
 from reprise.controller.agent.processes import inspect
 from reprise.controller.local.errors import ServiceError
 from reprise.controller.local.run.services import Service
-from tests.support.waiting import until
+from tools.testbed.waiting import until
 
 
 def _service(tmp_path: Path, program: str) -> Service:

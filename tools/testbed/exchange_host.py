@@ -1,4 +1,4 @@
-"""A process that stands for a partition host in an exchange: `python -m tests.support.exchange_host FOLDER`.
+"""A process that stands for a partition host in an exchange: `python -m tools.testbed.exchange_host FOLDER`.
 
 It takes orders as lines of JSON on its input, and gives an answer to each: {"attach": 3}, {"there": 3}, {"send": {...}},
 {"report": true}.  Each frame says who sent it, which one it is on its link, and when; so the receiver knows whether all came

@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 
 from reprise.controller.local.cluster.class_archive import cache_dir
-from tests.support.cached import made_once
+from tools.testbed.cached import made_once
 
 MODULE = Path(__file__).parent / "controlplane"
 SERVERS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -73,7 +73,7 @@ def start_in_background() -> None:
     cache_dir().mkdir(parents=True, exist_ok=True)
     with log_file().open("ab") as log:
         subprocess.Popen(
-            ["nice", "-n", "19", sys.executable, "-m", "tests.kubernetes.build"],
+            ["nice", "-n", "19", sys.executable, "-m", "tools.testbed.build"],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -137,8 +137,8 @@ def _linker_flags() -> str:
 
 
 def main() -> int:
-    """`python -m tests.kubernetes.build [--background]`."""
-    parser = argparse.ArgumentParser(prog="python -m tests.kubernetes.build", description=__doc__)
+    """`python -m tools.testbed.build [--background]`."""
+    parser = argparse.ArgumentParser(prog="python -m tools.testbed.build", description=__doc__)
     parser.add_argument("--background", action="store_true", help="start the build and return at once")
     if parser.parse_args().background:
         start_in_background()

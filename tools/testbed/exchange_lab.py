@@ -1,4 +1,4 @@
-"""A driver with exchanges over the nodes of an embedded cluster: `python -m tests.support.exchange_lab ARGUMENTS`.
+"""A driver with exchanges over the nodes of an embedded cluster: `python -m tools.testbed.exchange_lab ARGUMENTS`.
 
 A process of its own, as a SparkContext takes over the Python process it is in.  `ARGUMENTS` is JSON: master, driver's host,
 java options, nodes by address, scratch folder.  It runs each step that is named and prints its findings, a line each.
@@ -33,8 +33,8 @@ from reprise.spark_jobs.exchange.exchange import (
 from reprise.spark_jobs.exchange.probe import probe, refusal
 from reprise.spark_jobs.exchange.relays import Relays
 from reprise.spark_jobs.exchange.settings import SETTINGS
-from tests.support.exchange_host import HEAD
-from tests.support.waiting import until
+from tools.testbed.exchange_host import HEAD
+from tools.testbed.waiting import until
 
 
 class HostProcess:
@@ -43,7 +43,7 @@ class HostProcess:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.exchange_host", str(home)],
+            [sys.executable, "-m", "tools.testbed.exchange_host", str(home)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -372,18 +372,23 @@ class Lab:
             except Exception as error:
                 return next(line for line in str(error).splitlines() if "GeneralSecurityException: " in line)
 
+        def closed(thing: Any, frame: bytes) -> bytes:
+            found = called(thing, "close", 0, 1, frame)
+            assert isinstance(found, bytes), found
+            return found
+
         salt = b"s" * 16
         outlet, inlet, other = made("Seal", salt, 3), made("Seal", salt, 3), made("Seal", salt, 3)
         stranger = made("Seal", b"t" * 16, 3)
         plain = [b"the first frame of a link", b"the second frame of a link", b""]
-        sealed = [called(outlet, "close", 0, 1, frame) for frame in plain]
+        sealed = [closed(outlet, frame) for frame in plain]
         opened = [called(inlet, "open", 1, frame) for frame in sealed]
-        foreign = called(stranger, "close", 0, 1, plain[0])
+        foreign = closed(stranger, plain[0])
         refused = {
             "repeated": called(inlet, "open", 1, sealed[1]),
             "of another exchange": called(made("Seal", salt, 3), "open", 1, foreign),
             "for another slot": called(other, "open", 2, sealed[0]),
-            "changed": called(made("Seal", salt, 3), "open", 1, bytes(sealed[0])[:-1] + b"?"),
+            "changed": called(made("Seal", salt, 3), "open", 1, sealed[0][:-1] + b"?"),
             "from nobody": called(inlet, "open", 1, b"plain bytes that nobody has sealed"),
             "too short": called(inlet, "open", 1, b""),
         }
@@ -401,7 +406,7 @@ class Lab:
             found = str(error)
         return {
             "opened": opened == plain,
-            "readable": [frame for frame in plain if frame and frame in b"".join(map(bytes, sealed))] != [],
+            "readable": [frame for frame in plain if frame and frame in b"".join(sealed)] != [],
             "refused": refused,
             "object": next(line for line in found.splitlines() if "IllegalState" in line),
         }
@@ -477,7 +482,7 @@ def run(cluster: EmbeddedCluster, steps: Sequence[str], seconds: float = 540.0) 
         "steps": list(steps),
     }
     done = subprocess.run(
-        [sys.executable, "-m", "tests.support.exchange_lab", json.dumps(arguments)],
+        [sys.executable, "-m", "tools.testbed.exchange_lab", json.dumps(arguments)],
         env={"PYTHONPATH": str(Path.cwd())} | os.environ | dict(cluster.spark_env()),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reprise.spark_jobs.node.host import Host
 from reprise.spark_jobs.node.restoring import Restorer, _Preparation, _Stage
-from tests.support.waiting import HANGS_S
+from tools.testbed.waiting import HANGS_S
 
 
 def let_all_come(host: Host) -> None:

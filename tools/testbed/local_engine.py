@@ -23,7 +23,7 @@ from reprise.spark_jobs.state.ledger import Ledger
 from reprise.spark_jobs.state.release import Release
 from reprise.spark_jobs.state.standby import take_over
 from reprise.spark_jobs.topology import StreamTopology, expand
-from tests.support.prepared import let_all_come
+from tools.testbed.prepared import let_all_come
 
 MANY = 2000
 PATIENCE_S = 60.0

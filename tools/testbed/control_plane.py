@@ -18,8 +18,8 @@ from pathlib import Path
 from reprise.controller.agent.processes import Session, kill, members
 from reprise.controller.local.cluster import addresses, launch
 from reprise.controller.local.cluster.process_reaper import ProcessReaper
-from tests.kubernetes import build
-from tests.kubernetes.rest import Rest, RestError
+from tools.testbed import build
+from tools.testbed.rest import Rest, RestError
 
 NODE_GRACE_S = 12
 """Without a heartbeat for so long, a node is NotReady.  A starved machine must not look like a dead one; the project's own
