@@ -71,7 +71,7 @@ class Process:
     __slots__ = ("ckpt", "greater", "index", "lc", "sent_to", "taken")
 
     def __init__(self, index: int, processes: int) -> None:
-        """At its start; the initial state is its first snapshot."""
+        """A process at its start; the initial state is its first snapshot."""
         self.index = index
         self.lc = 0
         self.ckpt: Counts = np.zeros(processes, np.int64)
@@ -82,7 +82,7 @@ class Process:
 
     @staticmethod
     def restored(index: int, stored: Header) -> Process:
-        """At a snapshot with which `stored` was stored."""
+        """The process at a snapshot with which `stored` was stored."""
         process = Process(index, len(stored.ckpt))
         process.lc, process.ckpt = stored.lc, stored.ckpt.copy()
         process.taken, process.greater = stored.taken.copy(), stored.greater.copy()

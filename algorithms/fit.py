@@ -1,4 +1,4 @@
-"""From a set of queries that fits in sum to one that fits node by node.
+"""Makes of a set of queries that fits in sum one that fits node by node.
 
 The sum plan is packed as it is where possible. Else two repairs compete: leave out one query, or rebuild
 greedily with only what packs; both are then filled up with whatever else finds room. What was given up is

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Origin(NamedTuple):
-    """From where a partition goes on."""
+    """The place from which a partition goes on."""
 
     generation: int
     """Another one than before takes the partition back although it is at work."""
@@ -71,7 +71,7 @@ class Line:
     lines: Mapping[str, Origin]
 
     def origin(self, partition: str) -> Origin:
-        """From where a partition goes on."""
+        """Say from where a partition goes on."""
         return self.lines.get(partition) or Origin(self.generation, self.checkpoint)
 
     @property

@@ -1,4 +1,4 @@
-"""In which order stored states are fetched, so that valuable queries are whole early.
+"""The order in which stored states are fetched, so that valuable queries are whole early.
 
 A query is back when the last of its partitions is.  With one store and one link the time until then is the bytes of all
 that is fetched before, so the order decides, and not how fast it goes.  What is minimised is the sum over queries of

@@ -1,4 +1,4 @@
-"""From a StreamTopology resource to what the scheduler sees of it."""
+"""Makes of a StreamTopology resource what the scheduler sees of it."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def policy_of(resource: StreamTopology, settle_s: float, driver_grace_s: float) 
 
 
 def _scope(resource: StreamTopology) -> Scope:
-    """With snapshots of single partitions `auto` takes back nobody but those that the driver's line names."""
+    """The scope; with snapshots of single partitions `auto` takes back nobody but those that the driver's line names."""
     scope = Scope(resource.recovery.scope)
     return Scope.PARTITION if scope is Scope.AUTO and resource.checkpoint.uncoordinated else scope
 

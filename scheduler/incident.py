@@ -201,7 +201,7 @@ class Incident(Line):
         return number_in(self.id), self.opened_at
 
     def log(self, time: float, name: EventName, detail: str = "") -> Incident:
-        """With one more line in the timeline, which is in the order of time."""
+        """The incident with one more line in the timeline, which is in the order of time."""
         at = sum(event.time <= time for event in self.events)
         return replace(
             self, events=_bounded((*self.events[:at], Event(time, name, detail), *self.events[at:]))

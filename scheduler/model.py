@@ -311,18 +311,18 @@ class Desired(Line):
         return replace(self, seq=self.seq + 1, **changes)
 
     def back_to(self, checkpoint: Positions) -> Desired:
-        """With everything taken back to a checkpoint, each partition to its own snapshot in it."""
+        """The state with everything taken back to a checkpoint, each partition to its own snapshot in it."""
         generation = self.next_generation
         lines = checkpoint.origins(generation)
         return replace(self, generation=generation, checkpoint=checkpoint.everybody, lines=lines, anew={})
 
     def taking_back(self, partitions: Collection[str]) -> Desired:
-        """With some partitions taken back to the snapshot that each of them would be restored from, and no others."""
+        """The state with some partitions taken back to the snapshot that each would be restored from, and no others."""
         back = {p: Origin(self.next_generation, self.origin(p).position) for p in sorted(partitions)}
         return replace(self, lines={**self.lines, **back})
 
     def covered_by(self, checkpoint: Positions) -> Desired:
-        """With a newer checkpoint to restore what is lost from; nobody at work goes back for it."""
+        """The state with a newer checkpoint to restore what is lost from; nobody at work goes back for it."""
         differ = self.lines.keys() | checkpoint.others.keys()
         lines = {p: Origin(self.origin(p).generation, checkpoint.of(p)) for p in sorted(differ)}
         return replace(self, checkpoint=checkpoint.everybody, lines=lines)

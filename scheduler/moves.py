@@ -205,8 +205,8 @@ def _switched(s: Situation, moving: Moving) -> Decision:
 
 
 def _first_of(view: View, moving: Moving, hurry: bool) -> Mapping[str, str]:
-    """With a deadline the most valuable have a step of their own, if there is time for two, and all others follow as soon as
-    the driver has taken that.  What gives its room to them goes with them."""
+    """The most valuable have a step of their own where there is a deadline and time for two, and all others follow as soon
+    as the driver has taken that.  What gives its room to them goes with them."""
     if not _urgent(view) or moving.begun or hurry:
         return moving.to
     worth = _worth(view)

@@ -50,13 +50,13 @@ class NodeStart:
     at: Mapping[StartPhase, float] = field(default_factory=dict)
 
     def known(self, more: Mapping[StartPhase, float]) -> NodeStart:
-        """With `more`; what has been said once stands."""
+        """The start with `more`; what has been said once stands."""
         return self if more.keys() <= self.at.keys() else NodeStart({**more, **self.at})
 
     @property
     def seconds(self) -> Mapping[StartPhase, float]:
-        """From the request until each phase was over, in the order of the phases.  Nothing where nobody knows when the node
-        was asked for."""
+        """Seconds from the request until each phase was over, in the order of the phases.  Nothing where nobody knows when
+        the node was asked for."""
         asked = self.at.get(StartPhase.REQUESTED)
         if asked is None:
             return {}

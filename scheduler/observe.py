@@ -80,7 +80,7 @@ def _nodes_lost(view: View, incident: Incident) -> Incident:
 
 
 def _nodes_started(view: View, incident: Incident) -> Incident:
-    """With what is known by now of the starts of nodes that have come since the incident was opened."""
+    """The incident with what is known by now of the starts of nodes that have come since it was opened."""
     progress, desired = view.snapshot.progress, view.snapshot.desired
     given = frozenset(desired.assignment.values()) if desired else frozenset()
     planned = next((event.time for event in reversed(incident.events) if event.name == EventName.PLAN), None)
@@ -100,7 +100,7 @@ def _nodes_started(view: View, incident: Incident) -> Incident:
 
 
 def _went_back(view: View, incident: Incident) -> Incident:
-    """With the snapshots that the driver has chosen: what went back to where."""
+    """The incident with the snapshots that the driver has chosen: what went back to where."""
     progress = view.snapshot.progress
     if progress is None or not progress.restored:
         return incident
@@ -113,7 +113,7 @@ def _went_back(view: View, incident: Incident) -> Incident:
 
 
 def _batches_skipped(view: View, incident: Incident) -> Incident:
-    """With what the driver has skipped since the incident was opened; what lies before its checkpoint is of another one."""
+    """The incident with what the driver has skipped since; what lies before its checkpoint is of another one."""
     progress = view.snapshot.progress
     if progress is None or not progress.skipped:
         return incident
@@ -179,7 +179,7 @@ def _sight(view: View, incident: Incident, query: str, last: bool) -> back.Sight
 
 
 def _turned(incident: Incident, changed: Mapping[str, QueryTimeline]) -> Incident:
-    """With the queries that are back or down again, at the moment from which on they were."""
+    """The incident with the queries that are back or down again, at the moment from which on they were."""
     moments: dict[tuple[float, EventName], list[str]] = {}
     for query, now in changed.items():
         before = incident.queries[query]

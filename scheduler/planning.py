@@ -1,4 +1,4 @@
-"""From failed partitions and free nodes to a plan with its reasons.
+"""Makes a plan with its reasons of failed partitions and free nodes.
 
 The planner is asked about the queries that can come back: their failed partitions cost, what is assigned is
 there already. Partitions that no such query needs (an operator that nobody reads, or one that only queries

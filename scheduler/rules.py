@@ -266,7 +266,7 @@ def checkpoint_complete(s: Situation) -> Decision | None:
 
 
 def caught_up_beside_poison(s: Situation) -> Decision | None:
-    """With poison there is no global checkpoint: the incident ends when all that can come back is back.  A query that has
+    """Beside poison there is no global checkpoint: the incident ends when all that can come back is back.  A query that has
     long been past the failure and is only slow, or whose steady lag is not known, does not keep buffers on for ever."""
     view = s.view
     if not view.poison or view.failed or not view.acked:

@@ -72,7 +72,7 @@ def myopic(
     best: Best,
     seconds: Seconds | None = None,
 ) -> Schedule:
-    """At each arrival the best set for the capacity there is: the rule of Su and Zhou."""
+    """Choose at each arrival the best set for the capacity there is: the rule of Su and Zhou."""
     field_, times, capacities = _set_up(instance, arrivals, horizon, best, seconds)
     return _schedule(field_, instance, field_.follow(Restored(), capacities), times, "myopic")
 
@@ -162,7 +162,7 @@ def _timeline(
 
 
 def _stages(now: float, capacity: Capacity, later: Sequence[Arrival]) -> tuple[list[float], list[Capacity]]:
-    """From `now` on, one stage a time at which something arrives; nodes grow in the order of arrival."""
+    """The stages from `now` on, one a time at which something arrives; nodes grow in the order of arrival."""
     times, capacities = [now], [capacity]
     for arrival in later:
         total, nodes = capacities[-1]

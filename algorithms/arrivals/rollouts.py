@@ -70,7 +70,7 @@ class Field:
         return rest, left
 
     def follow(self, at: Restored, capacities: Sequence[Capacity], goal: int | None = None) -> list[Restored]:
-        """At each capacity the best that can be added."""
+        """Add at each capacity the best that can be added."""
         chain = []
         for capacity in capacities:
             at = self.step(at, capacity, goal)

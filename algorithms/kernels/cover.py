@@ -37,7 +37,7 @@ class Cover(NamedTuple):
 
 
 def make_cover(worth: Sequence[int], price: Sequence[int], rows: Sequence[Sequence[int]]) -> Cover:
-    """From the elements of each set, ascending."""
+    """Make a cover of the elements of each set, which ascend."""
     columns: list[list[int]] = [[] for _ in price]
     for chosen, elements in enumerate(rows):
         for element in elements:

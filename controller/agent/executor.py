@@ -50,7 +50,7 @@ def command_line(environment: Mapping[str, str], java_home: Path, home: Path) ->
 
 
 class ExecutorProcess(WorkerProcess):
-    """At most one executor, started once."""
+    """The process of at most one executor, started once."""
 
     @classmethod
     def of(cls, environment: Mapping[str, str], scratch: Path) -> ExecutorProcess:
@@ -61,7 +61,7 @@ class ExecutorProcess(WorkerProcess):
         )
 
     def start(self) -> None:
-        """In a fresh folder; its output is the container's."""
+        """Start it in a fresh folder; its output is the container's."""
         shutil.rmtree(self.scratch, ignore_errors=True)
         waiting = self.scratch.with_name("spare")
         shutil.rmtree(waiting, ignore_errors=True)

@@ -32,7 +32,8 @@ PAUSE_S = 5.0
 
 @dataclass(slots=True)
 class SpareHost:
-    """At most one, in the session of this process; from its executor's first task on it is that executor's host."""
+    """The host that waits, at most one, in the session of this process; from its executor's first task on it is that
+    executor's host."""
 
     clock: Callable[[], float] = time.monotonic
     _process: subprocess.Popen[bytes] | None = None

@@ -42,7 +42,7 @@ class Worker(Protocol):
 
 @dataclass(slots=True)
 class WorkerProcess:
-    """At most one Worker at a time, in the session of this process."""
+    """The process of at most one Worker at a time, in the session of this process."""
 
     command: Sequence[str]
     """Everything but the working folder, which is appended by the caller's `--work-dir`."""

@@ -1,7 +1,8 @@
-"""In how many seconds a query would be back if a node were lost now, and what each of its partitions would have to do.
+"""How many seconds a query would be down if a node were lost now, and what each of its partitions would have to do.
 
-From the status document alone, which says how it is reckoned (`reprise.controller.status.recovery_time`).  The node that is
-named is the one that would take longest; what it would have to do is that of all of its partitions, which are lost together.
+Taken from the status document alone, which says how it is reckoned (`reprise.controller.status.recovery_time`).  The node
+that is named is the one that would take longest; what it would have to do is that of all of its partitions, which are
+lost together.
 """
 
 from __future__ import annotations

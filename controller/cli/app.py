@@ -47,7 +47,7 @@ class Commands(click.Group):
     """Loads a command's module when it is needed; all errors pass one gate."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order in which one meets them."""
+        """The commands in the order in which one meets them."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:

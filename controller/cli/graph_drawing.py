@@ -132,7 +132,7 @@ def _forward(axes: Any, edge: Edge, layout: Layout, y1: float) -> None:
 
 
 def _feedback(axes: Any, edge: Edge, boxes: Mapping[str, Box]) -> None:
-    """From bottom to bottom, below the boxes between."""
+    """Draw a line from bottom to bottom, below the boxes between."""
     (x0, y0), (x1, y1) = _middle(boxes[edge.origin]), _middle(boxes[edge.target])
     y0 += (boxes[edge.origin].rows + 0.95) * _CELL_HEIGHT / 2
     y1 += (boxes[edge.target].rows + 0.95) * _CELL_HEIGHT / 2

@@ -31,7 +31,7 @@ def empty_table(ids: Iterable[str], fold: bool, more: Sequence[str] = ()) -> Tab
 
 
 def state_text(state: Status) -> Text:
-    """In its colour."""
+    """The word of a state in its colour."""
     return Text(state.value, style=STYLES[state])
 
 

@@ -46,7 +46,7 @@ LABEL = 11
 def status_page(
     document: StatusDocument, height: int, actions: Sequence[str] = (), wide: bool = False
 ) -> RenderableType:
-    """At most `height` lines where that is possible at all; `wide` leaves nothing out."""
+    """The page, of at most `height` lines where that is possible at all; `wide` leaves nothing out."""
     head = [_headline(document), _queries(document), _weighted(document), _nodes(document, wide)]
     if document.incident is not None:
         head.append(_incident(document.incident, document.time))

@@ -85,7 +85,7 @@ class KubernetesTarget:
         return from_object(dict(self.topology))
 
     def document(self) -> StatusDocument:
-        """From the page; PageError says what to do where it cannot be asked."""
+        """Read it from the page; PageError says what to do where it cannot be asked."""
         value = self._ask("")
         try:
             return parse_document(value)
@@ -248,7 +248,7 @@ class KubernetesTarget:
         raise PageError(f"no Service with a controller's page was found; {_ADVICE}")
 
     def _read_token(self, service: Mapping[str, Any]) -> None:
-        """From the Secret that the page's Service names; without the right to, the page itself says what it lacks."""
+        """Read it from the Secret that the page's Service names; without the right to, the page says what it lacks."""
         secret = (service.get("annotations") or {}).get(TOKEN_SECRET)
         if not secret or self._token:
             return

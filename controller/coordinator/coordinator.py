@@ -65,7 +65,7 @@ class Coordinator:
     """Held while a plan is made ahead: a decision that finds it begun waits, as it would take as long itself."""
 
     def run(self) -> None:
-        """Until `stop`."""
+        """Run until `stop`."""
         while not self.stop.is_set():
             self.store.changed.clear()
             try:

@@ -1,4 +1,4 @@
-"""From the coordinator's records to Incident and RecoveryPlan objects.
+"""Makes Incident and RecoveryPlan objects of the coordinator's records.
 
 ZooKeeper holds the truth and all of it; an object holds what a person asks for, cut to a bounded size.  So conversion is
 total and one-way: any record gives an object that the API server accepts, and nothing is ever read back from one.
@@ -179,7 +179,7 @@ def rfc3339(seconds: float) -> str:
 
 
 def cut(text: str, length: int = MAX_REASON) -> str:
-    """At most so many characters, the last of them three dots where something is missing."""
+    """The text, at most so many characters of it, the last of them three dots where something is missing."""
     return text if len(text) <= length else text[: length - 3] + "..."
 
 

@@ -1,4 +1,4 @@
-"""From the JSON schema of a pydantic model to the structural schema that a CustomResourceDefinition takes.
+"""Makes of the JSON schema of a pydantic model the structural schema that a CustomResourceDefinition takes.
 
 The differences are few and all here: no `$ref`, no `additionalProperties: false` (an API server prunes or refuses what
 is not named anyway), no `patternProperties`, `const` or `null`, lists say how they merge.  A default that is a whole

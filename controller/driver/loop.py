@@ -111,7 +111,7 @@ class Loop:
         """Progress is taken and written by one thread at a time, so that no older report comes after a later one."""
 
     def run(self) -> None:
-        """Until `stop`.  Raises only what means that Spark is not there any more."""
+        """Run until `stop`.  Raises only what means that Spark is not there any more."""
         forever = {"publishing": self._publish_forever, "looking": self._look_forever}
         beside = [self._platform.begin(run, name) for name, run in forever.items()]
         try:
@@ -299,7 +299,7 @@ class Loop:
         return {of_standby(p): usage for p, usage in self.engine.standbys.usage.items()}
 
     def _look_forever(self) -> None:
-        """In a thread of its own, as Spark may keep whoever asks waiting, and progress must be told meanwhile."""
+        """Runs in a thread of its own, as Spark may keep whoever asks waiting, and progress must be told meanwhile."""
         while not self.stop.wait(LOOK_S):
             try:
                 joining = self.channel.read_nodes().keys() - self._ready

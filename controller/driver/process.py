@@ -88,7 +88,7 @@ class Driver:
         """What executors are told where hosts outlive them."""
 
     def run(self) -> None:
-        """Until `stop`."""
+        """Run until `stop`."""
         with contextlib.ExitStack() as ends:
             self.channel.open()
             ends.callback(self.channel.close)

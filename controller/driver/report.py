@@ -91,7 +91,7 @@ def progress_of(
 
 
 def bounded(progress: Progress) -> Progress:
-    """With reasons no longer than so many partitions may have at once: texts of user code may be of any length."""
+    """The report with reasons no longer than so many partitions may have at once: texts of user code have any length."""
     length = max(MIN_REASON, REASONS // max(1, len(progress.failed)))
     return replace(
         progress,
@@ -126,5 +126,5 @@ def stats_of(
 
 
 def cut(text: str, length: int) -> str:
-    """At most so many characters of it, and an ellipsis where there are more."""
+    """The text, at most so many characters of it, and an ellipsis where there are more."""
     return text if len(text) <= length else f"{text[:length]}..."

@@ -84,7 +84,7 @@ def configuration(environment: Mapping[str, str], data: Path) -> str:
 
 
 def own_number(environment: Mapping[str, str]) -> int:
-    """From 0, as the StatefulSet counts."""
+    """The number of this server, from 0, as the StatefulSet counts."""
     name = environment.get("POD_NAME", "")
     found = re.search(r"-(\d+)$", name)
     if found is None or int(found.group(1)) >= len(_servers(environment)):

@@ -225,7 +225,7 @@ class Api:
 
 
 def _reason(error: OperatorError) -> str:
-    """In the words of the metrics."""
+    """The reason in the words of the metrics."""
     return next((name for kind, name in _REASONS.items() if isinstance(error, kind)), "other")
 
 

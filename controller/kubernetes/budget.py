@@ -31,8 +31,8 @@ _WINDOW_S = 1.05
 
 
 class WriteBudget:
-    """At most `rate` writes in any second, whatever was saved up before.  `patient`: wait until one is possible, where
-    others are refused."""
+    """Lets through at most `rate` writes in any second, whatever was saved up before.  `patient`: wait until one is
+    possible, where others are refused."""
 
     def __init__(
         self, rate: float, clock: Callable[[], float] = time.monotonic,

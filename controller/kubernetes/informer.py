@@ -54,7 +54,7 @@ class Informer(Generic[V]):
         """By `clock`: the last answer of the API server, and the last time that anything came of asking, be it an error."""
 
     def run(self, stop: threading.Event) -> None:
-        """Until `stop`, and as long after it as a watch lasts."""
+        """Run until `stop`, and as long after it as a watch lasts."""
         failures = 0
         while not stop.is_set():
             try:

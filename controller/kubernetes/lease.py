@@ -67,7 +67,7 @@ class Leadership:
         self._give_back()
 
     def _renew(self, stop: threading.Event, lost: Callable[[], None]) -> None:
-        """In a thread of its own: it may wait for answers."""
+        """Runs in a thread of its own: it may wait for answers."""
         while not stop.wait(self._duration / RENEWALS):
             try:
                 if not self._try():

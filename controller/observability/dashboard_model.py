@@ -1,4 +1,4 @@
-"""From panels as data to a dashboard as Grafana reads it.
+"""Makes of panels as data a dashboard as Grafana reads it.
 
 Every dashboard has a stable uid, so that links and bookmarks outlive an upgrade, and takes its data source and topology from
 variables, so that the same file serves every Grafana.  Field names are those of Grafana's published dashboard schema; a test

@@ -126,7 +126,7 @@ class Checks:
         return at_work and not desired.get("retain") and self.cluster.record(paths.INCIDENT) is None
 
     def finish(self, done: bool) -> None:
-        """At the end of the run: all output is there, with the bytes that it must have, and is there still."""
+        """Check at the end of the run that all output is there, with the bytes that it must have, and is there still."""
         output, expected = self.cluster.output(), self.reference.files
         if done and self.cluster.resource.arrival:
             require_equal_rows(output, expected)
@@ -150,7 +150,7 @@ class Checks:
 
 
 def require_equal_rows(output: Mapping[str, bytes], expected: Mapping[str, bytes]) -> None:
-    """In the order of arrival each row is there once, in some batch, and each count of a key once and in its turn.
+    """Each row is there once, in some batch, and each count of a key once and in its turn: rows applied as they arrive.
 
     Both: file names with their bytes.  Violation of E1: it is not so.
     """

@@ -26,7 +26,8 @@ _COMPLETE = re.compile(r"/checkpoints/cp-\d+/COMPLETE\.[^/]+$")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """At virtual second `at`; `which`: the target, counted through those that there are; `seconds`: how long it lasts."""
+    """What breaks at virtual second `at`; `which`: the target, counted through those that there are; `seconds`: how long it
+    lasts."""
 
     at: float
     kind: str

@@ -59,6 +59,6 @@ class LoopWatch:
         return 0 < self.limit_s < self.stood_s
 
     def describe(self) -> str:
-        """In words, with the seconds."""
+        """Say it in words, with the seconds."""
         stood = f"it reports, and its loop has begun no turn for {self.stood_s:.0f} s"
         return f"{stood}; one takes {self.limit_s:.0f} s at most"

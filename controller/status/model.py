@@ -359,7 +359,7 @@ class IncidentView:
 
 @dataclass(frozen=True, slots=True)
 class AvailabilityPoint:
-    """From `time` on, until the next point."""
+    """What holds from `time` on, until the next point."""
 
     time: float
     share: float

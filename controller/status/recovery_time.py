@@ -1,4 +1,4 @@
-"""In how many seconds each partition and each query would be back if a node were lost now.
+"""How many seconds each partition and each query would be down if a node were lost now.
 
 A partition takes what every recovery takes (`Overhead`), the reading of its state, and the rows that it applies once more.
 All partitions of a node are lost together, and where there is room for them on one other node they are read and replayed

@@ -124,7 +124,7 @@ async def _stream(request: web.Request) -> web.StreamResponse:
 
 
 async def _tell(response: web.StreamResponse, version: Callable[[], int | None]) -> None:
-    """Until the viewer goes, or the topology."""
+    """Tell the viewer of each new version, until the viewer goes, or the topology."""
     last: int | None = None
     quiet = 0.0
     await response.write(b"retry: 2000\n\n")

@@ -116,7 +116,7 @@ def ask_for(token: Token) -> Middleware:
 
 
 def _up(path: str) -> str:
-    """From a page to the root, relative, as a proxy may have put a prefix before both."""
+    """The way from a page to the root, relative, as a proxy may have put a prefix before both."""
     return "../" * (path.count("/") - 1)
 
 

@@ -45,7 +45,7 @@ class WebServer:
 
     @property
     def url(self) -> str:
-        """With the real port, once it is started."""
+        """The address, with the real port once it is started."""
         known = "127.0.0.1" if self._host in EVERYWHERE else self._host
         host = f"[{known}]" if ":" in known else known
         return f"http://{host}:{self._port}"

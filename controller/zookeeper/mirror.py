@@ -96,7 +96,7 @@ def save(copy: Copy, location: str) -> None:
 
 
 def load(locations: Sequence[str]) -> Copy:
-    """From the first location that has a whole copy.  MirrorError of the first when none has."""
+    """Load from the first location that has a whole copy.  MirrorError of the first when none has."""
     errors = []
     for location in locations:
         shown = without_password(location)

@@ -76,7 +76,7 @@ class Observation:
         return max(self.plans.values(), key=lambda plan: plan.turn, default=None)
 
     def plans_of(self, incident: Incident) -> list[PlanRecord]:
-        """In the order in which they were made; those whose record is there."""
+        """The plans in the order in which they were made; those whose record is there."""
         return [self.plans[name] for name in incident.plans if name in self.plans]
 
     @property

@@ -179,7 +179,7 @@ def _considered(f: Fields) -> Considered:
 
 
 def _candidate(f: Fields, name: str, value: Any) -> tuple[Candidate, list[str]]:
-    """With its partitions, which the oldest records name here (`_pending`)."""
+    """A candidate with its partitions, which the oldest records name here (`_pending`)."""
     entry = as_object(f, name, value)
     candidate = Candidate(
         query=entry.text("query"), priority=entry.integer("priority"), cost=entry.integer("cost")

@@ -118,7 +118,7 @@ class WakeReceiver:
         return bool(self._wakes)
 
     def recv(self, size: int) -> bytes:
-        """At most `size` bytes, one for each wake-up.  BlockingIOError if none is pending."""
+        """Bytes, at most `size`, one for each wake-up.  BlockingIOError if none is pending."""
         taken = 0
         while taken < size and self._wakes:
             self._wakes.popleft()

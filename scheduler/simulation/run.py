@@ -47,7 +47,7 @@ class NothingRuns(SchedulerError):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """At `at` seconds from now, nodes are lost (by name) or so many arrive, ready to be used."""
+    """Nodes are lost (by name), or so many arrive, ready to be used, `at` seconds from now."""
 
     at: float
     lose: tuple[str, ...] = ()
@@ -105,8 +105,8 @@ class SimulationResult:
 def run_simulation(
     snapshot: Snapshot, policy: Policy, changes: Sequence[Change], durations: Durations | None = None
 ) -> SimulationResult:
-    """Until nothing happens any more.  NothingRuns for a topology that has not started, and LookupError for a node that is
-    not there when it is to be lost; else what `decide` raises."""
+    """Run until nothing happens any more.  NothingRuns for a topology that has not started, and LookupError for a node that
+    is not there when it is to be lost; else what `decide` raises."""
     if snapshot.desired is None or snapshot.progress is None or not snapshot.session:
         raise NothingRuns("nothing is at work that could be carried on from")
     world = _World(snapshot, policy, durations or Durations())
@@ -336,7 +336,7 @@ class _World:
         return frozenset(q.id for q in self.snapshot.topology.queries if self._is_available(q))
 
     def _is_available(self, query: QueryView) -> bool:
-        """In this world an output that is near stays near, so it counts from then on, as the incident's record will."""
+        """An output that is near stays near in this world, so it counts from then on, as the incident's record will."""
         positions, progress, incident = self._progress.positions, self._progress, self.snapshot.incident
         if not query.partitions <= positions.keys() or not query.partitions.isdisjoint(progress.failed):
             return False

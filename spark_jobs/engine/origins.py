@@ -1,4 +1,4 @@
-"""From what partitions of an engine are restored, and what of that is known to be stored: by rounds, or by lines.
+"""What partitions of an engine are restored from, and what of that is known to be stored: by rounds, or by lines.
 
 With coordinated checkpoints the desired state says where each partition goes back to, and a checkpoint is complete when all
 partitions have stored it.  Where partitions store themselves by their own clocks the desired state says who is to be at

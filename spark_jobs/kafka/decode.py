@@ -1,4 +1,4 @@
-"""From the bytes of messages to rows with fixed columns: JSON, Avro, Arrow IPC and raw.
+"""Reads the bytes of messages as rows with fixed columns: JSON, Avro, Arrow IPC and raw.
 
 Every batch must have the same columns and types, whatever its messages hold, so JSON and Avro need `columns`.  A decoder
 takes all values at once, which is fast; when it refuses, each message is tried by itself, and those that cannot be read are

@@ -1,4 +1,4 @@
-"""From rows to keys and values of messages: JSON, Avro, Arrow IPC and raw.
+"""Writes rows as keys and values of messages: JSON, Avro, Arrow IPC and raw.
 
 Invariant: the same table gives the same bytes in the same order, in every process: a replay is recognised by them.
 """

@@ -100,7 +100,7 @@ class Seen:
     watermark: int | None = None
 
     def after(self, batch: int, newest: Mapping[str, int], clock: Clock) -> Seen:
-        """With one batch's greatest event times by log."""
+        """What was seen with one batch's greatest event times by log."""
         merged = {
             log: max(newest.get(log, t), self.newest.get(log, t))
             for log, t in {**self.newest, **newest}.items()
@@ -138,7 +138,7 @@ class Seen:
 
 
 def parse_clock(value: Any) -> Clock:
-    """From `{column, unit, disorder, idle, ahead}`.  SpecError names the field."""
+    """Read a clock from `{column, unit, disorder, idle, ahead}`.  SpecError names the field."""
     if value is None:
         return Clock()
     if not isinstance(value, Mapping):

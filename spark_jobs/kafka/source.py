@@ -166,7 +166,7 @@ class KafkaSource(Source):
         return max(1, min(self.batch_rows, round(self.rate * min(since, 1.0))))
 
     def _bounds(self, log: str, batch: int, before: Range, now: Snapshot) -> tuple[int, int]:
-        """From where, and how far at most, the next batch may read a log."""
+        """Where the next batch begins to read a log, and how far it may read at most."""
         known = before.logs.get(log)
         if log not in now.ends:
             return self._vanished(log, known)

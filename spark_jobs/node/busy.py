@@ -32,7 +32,7 @@ class Work:
     since: float
 
     def describe(self, now: float) -> str:
-        """In words: operator, partition, batch, for how long."""
+        """Say it in words: operator, partition, batch, for how long."""
         return (
             f"in operator {self.operator}, partition {self.partition}, batch {self.batch} "
             f"for {now - self.since:.0f} s ({self.activity})"

@@ -70,7 +70,7 @@ class Links:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def attach(self, number: int) -> None:
-        """From now on only connections of that exchange count.  ValueError: a later one is attached already."""
+        """Let only connections of that exchange count from now on.  ValueError: a later one is attached already."""
         with self._lock:
             if number < self._number:
                 raise ValueError(f"exchange {number} is attached after exchange {self._number}")
@@ -197,7 +197,7 @@ class _Relay:
         """Set when the exchange is attached, or over."""
 
     def run(self) -> None:
-        """Until the connection ends."""
+        """Run until the connection ends."""
         raise NotImplementedError
 
     def retire(self) -> None:

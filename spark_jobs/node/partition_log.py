@@ -212,7 +212,7 @@ class PartitionLog:
         self.footprints, self.room = Footprints(self.targets), self.targets.extent
 
     def aim(self, targets: Targets) -> None:
-        """From the next batch on a recovery is to have no more to do than this."""
+        """Let a recovery have no more to do than this, from the next batch on."""
         self.targets = self.footprints.targets = targets
 
     @property

@@ -124,7 +124,7 @@ def exchange(
 
 
 def _what_holds_it(home: Path) -> str:
-    """In words, from the host itself over a second connection."""
+    """Say in words what holds it, as the host itself tells over a second connection."""
     here = f"the partition host at {node_host()} has not answered for {ANSWER_S:.0f} s"
     try:
         connection = _connect(home)

@@ -55,7 +55,7 @@ class KeptOutput(Sink):
             self._bytes -= table.nbytes if table is not None else 0
 
     def hold(self, shown: int) -> None:
-        """From now on what is kept counts as not shown: it is to be shown from here.  `shown`: the last batch that was."""
+        """Count what is kept as not shown from now on: it is to be shown from here.  `shown`: the last batch that was."""
         self.visible, self._waits = shown, True
 
     def behind(self, batch: int) -> Iterator[tuple[int, pa.Table | None]]:

@@ -37,7 +37,7 @@ class Owner:
 
     @staticmethod
     def of(stream: float, installation: str) -> Owner:
-        """From the installation id of a command, e.g. `2.5.17`."""
+        """Read the owner from the installation id of a command, e.g. `2.5.17`."""
         return Owner(stream, tuple(int(part) for part in installation.split(".")))
 
 

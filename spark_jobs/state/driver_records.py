@@ -44,7 +44,7 @@ class DriverRecords:
             raise DamagedError(f"{name} in {self._files.name} is damaged: {error!r}") from error
 
     def write(self, epoch: int, data: bytes) -> None:
-        """In place of what this driver has written before."""
+        """Write the record in place of what this driver has written before."""
         self._files.replace(record_name(self._folder, epoch), data)
 
     def forget_before(self, epoch: int) -> None:

@@ -97,8 +97,8 @@ class Footprints:
         self._stored = {name(slot): stored for slot, stored in self._stored.items()}
 
     def due(self, batch: int, limit: int, before: int = -1) -> list[Hashable]:
-        """At most `limit` slots that are to be stored again after `batch`, the oldest footprint first: while what is behind
-        it is more than the targets allow (section III-A, second method), or it is no newer than batch `before`."""
+        """Slots, at most `limit`, that are to be stored again after `batch`, the oldest footprint first: while what is
+        behind it is more than the targets allow (section III-A, second method), or it is no newer than batch `before`."""
         found = list[Hashable]()
         for slot, stored in self._stored.items():
             extent, replay = self.written + len(found) - stored.written, self.rows - stored.rows

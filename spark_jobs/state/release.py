@@ -36,7 +36,7 @@ SET_S = 5.0
 
 
 class Anchor(NamedTuple):
-    """From `batch` on, which is due at `time` (unix seconds), batches are `interval` seconds apart."""
+    """Batches are `interval` seconds apart from `batch` on, which is due at `time` (unix seconds)."""
 
     batch: int
     time: float

@@ -1,4 +1,4 @@
-"""From names in a resource to instances of user classes, with errors that name the field.
+"""Makes instances of user classes of the names in a resource, with errors that name the field.
 
 User code runs here for the first time, at load, so that a class that does not import or refuses its `with` is
 found before any node starts.  Invariant: an instance that could be built here is built the same way on every

@@ -1,4 +1,4 @@
-"""From the wire form to the frozen resource and back: the one place where both are known.
+"""Makes the frozen resource of its wire form, and back: the one place where both are known.
 
 Everything that pydantic finds wrong becomes a `SpecError`; its field is the path as people write it
 (`spec.operators[by-carrier].inputs[0].from`), items named where they have a name.

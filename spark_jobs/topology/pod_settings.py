@@ -1,4 +1,4 @@
-"""From the wire form of `spec.kubernetes` to its values: what is said for both kinds of pods, and for one of them on top.
+"""Reads the wire form of `spec.kubernetes`: what is said for both kinds of pods, and for one of them on top.
 
 Of maps and of variables each name counts once, and what is said for one kind stands above what is said for both.
 Tolerations only allow more, so both lists count.

@@ -31,7 +31,7 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """With a value, or with a key of a Secret, whose name is else empty."""
+    """A variable with a value, or with a key of a Secret, whose name is else empty."""
 
     name: str
     value: str

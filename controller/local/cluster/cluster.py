@@ -246,7 +246,7 @@ class EmbeddedCluster:
     def wait_for(
         self, names: Iterable[str], timeout_s: float | None = None, *, progress: Progress = lambda _: None
     ) -> None:
-        """Until all these nodes have arrived. Raises StartError with the end of an agent's log."""
+        """Wait until all these nodes have arrived. Raises StartError with the end of an agent's log."""
         wanted = self._chosen(names)
         seen: set[str] = set()
 

@@ -37,7 +37,7 @@ class Daemon(ABC):
 
     @abstractmethod
     def wait_ready(self, timeout_s: float = 60.0) -> None:
-        """Until it serves.  Raises StartError with the end of the log."""
+        """Wait until it serves.  Raises StartError with the end of the log."""
 
     def _spawn(self, command: list[str], environment: dict[str, str]) -> None:
         self._running = launch.spawn(command, environment | self._reaper.environment(), self._log)

@@ -95,8 +95,8 @@ class ZooKeeperServer(Daemon):
         return zk_tls.client_lines(tls, store, self.host, self.port)
 
     def wait_ready(self, timeout_s: float = 60.0) -> None:
-        """Until a client gets a session and an answer, and, with `access`, nobody else may make anything.  Raises StartError
-        with the end of the log."""
+        """Wait until a client gets a session and an answer, and, with `access`, nobody else may make anything.  Raises
+        StartError with the end of the log."""
         self._wait_for_port(timeout_s)
         environment = self.access.control_plane() if self.access is not None else {}
         try:

@@ -27,7 +27,7 @@ class Curve:
 
 
 def since_failure(report: Mapping[str, Any], lead_s: float = 5.0) -> Curve:
-    """From an incident.json that has series; begins `lead_s` before the failure."""
+    """The curve of an incident.json that has series; begins `lead_s` before the failure."""
     failure = float(report["failure"] or 0.0)
     series = report["series"]
     pairs = [(t - failure, s) for t, s in zip(series["elapsed"], series["share"], strict=True)]

@@ -1,4 +1,4 @@
-"""From samples to prometheus-client: one collector that asks for values when somebody scrapes, and at no other time.
+"""Gives samples to prometheus-client: one collector that asks for values when somebody scrapes, and at no other time.
 
 Why not instruments that the code counts up as it goes: nearly everything that is worth a metric is in the records already,
 which are immutable and survive a restart; what is derived from them costs nothing between two scrapes and cannot say

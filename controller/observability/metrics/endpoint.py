@@ -80,7 +80,7 @@ class RunMetrics:
 
     @contextlib.contextmanager
     def served(self, port: int) -> Iterator[None]:
-        """At `port` of 127.0.0.1; nowhere for 0.  Raises ServeError."""
+        """Serve at `port` of 127.0.0.1; nowhere for 0.  Raises ServeError."""
         end = None
         if port:
             end = serve(

@@ -20,7 +20,7 @@ def own_samples(component: str, session: str | None) -> Iterator[Sample]:
 
 
 def registry_of(samples: Callable[[], Iterable[Sample]]) -> CollectorRegistry:
-    """With the process' own CPU, memory and garbage collection beside them."""
+    """The registry of these samples, with the process' own CPU, memory and garbage collection beside them."""
     registry = CollectorRegistry()
     registry.register(SampleCollector(samples))
     ProcessCollector(registry=registry)

@@ -38,7 +38,7 @@ def recovery_samples(look: Look, now: float) -> Iterator[Sample]:
 
 
 def _expected(look: Look) -> Iterator[Sample]:
-    """In how many seconds queries would be back if a node were lost now."""
+    """How many seconds queries would be down if a node were lost now."""
     seen, objectives = look.state.observation, _objectives(look.resource)
     found = partition_recoveries((p.id for p in look.topology.partitions), seen)
     placed = seen.desired.assignment if seen.desired else {}

@@ -1,4 +1,4 @@
-"""In a burst that hits many topologies, plans go before everything else.
+"""Plans go before everything else in a burst that hits many topologies.
 
 What follows from a decision (pods, objects, status) takes several times as long as the decision, threads of one process
 take turns, and looks at topologies where nothing goes on, or that have their plan, are many: a hundred topologies that

@@ -192,7 +192,7 @@ class Runtime:
         self.board.forget(namespace, name)
 
     def switches(self) -> Switches:
-        """From the ConfigMap, read every few seconds; the last known ones while it cannot be read."""
+        """The switches of the ConfigMap, read every few seconds; the last known ones while it cannot be read."""
         settings, now = self.settings, time.monotonic()
         if not settings.switches or now - self._switches_read < SWITCHES_S:
             return self._switches

@@ -45,7 +45,7 @@ class TopologyLoop:
         """By the last decision this is an incident that is beyond waiting for the rest of its burst."""
 
     async def run(self) -> None:
-        """Until the topology is deleted or the operator ends."""
+        """Run until the topology is deleted or the operator ends."""
         awake = True
         while not self._stopped:
             try:

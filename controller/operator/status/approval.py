@@ -1,4 +1,4 @@
-"""In recommend-only mode a plan waits until somebody has approved its object: the one thing that objects are read for."""
+"""A plan waits in recommend-only mode until somebody has approved its object: the one thing that objects are read for."""
 
 from __future__ import annotations
 

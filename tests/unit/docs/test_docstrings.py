@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("algorithms", "scheduler", "spark_jobs", "controller")
-FRAGMENT = re.compile(r"(Of|As|By|To|None|For)\b|[a-z]")
+FRAGMENT = re.compile(r"(Of|As|By|To|None|For|From|With|At|In|Until)\b|[a-z]")
 """How a text begins that lacks what it is about."""
 
 
@@ -57,6 +57,11 @@ def test_docstrings_are_whole_sentences(package: str) -> None:
     [
         "Of one topology.",
         "As `run`, but slower.",
+        "From the page.",
+        "With the real port.",
+        "At most one.",
+        "In words.",
+        "Until `stop`.",
         "None when nothing was written.",
         "returns the answer.",
         "Raises RunError when no server answers, and\ngood.\nThe rest follows.",
