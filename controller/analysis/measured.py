@@ -54,8 +54,8 @@ class Sample:
 
 
 def _span(seconds: Sequence[float]) -> str:
-    low, high = seconds[0], seconds[-1]
-    span = f"{low:.1f} s" if high - low < 0.05 else f"{low:.1f} to {high:.1f} s"
+    low, high = f"{seconds[0]:.1f}", f"{seconds[-1]:.1f}"
+    span = f"{low} s" if low == high else f"{low} to {high} s"
     return f"{span} in {len(seconds)} case{'s' if len(seconds) > 1 else ''}"
 
 

@@ -47,7 +47,7 @@ def query_times(incident: Incident, priorities: Mapping[str, int], now: float) -
     read, which is the end of an incident that is open."""
     found = []
     for query, t in incident.queries.items():
-        took = back.recovery_of(t, incident.closed_at or now)
+        took = back.recovery_of(t, now if incident.closed_at is None else incident.closed_at)
         found.append(
             QueryTimesView(
                 query=query,

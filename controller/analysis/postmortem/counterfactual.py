@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from statistics import median
 
 from reprise.algorithms import Instance, NodeCapacity
@@ -23,11 +24,20 @@ PLAN_WORK = 1.0
 """Budget of a planner, in the unit of StepClock: the answer does not depend on the machine."""
 
 
+class Course(StrEnum):
+    """What a curve shows; the words are those of the picture."""
+
+    RECORDED = "recorded"
+    REPLAYED = "replayed"
+    BLOCKING = "blocking"
+    ONE_MORE = "one more node"
+
+
 @dataclass(frozen=True, slots=True)
 class Curve:
     """One course of events.  `back[query]`: seconds after the detection; absent: not before the end of the record."""
 
-    name: str
+    name: Course
     back: dict[str, float]
     lost_s: float
     """Seconds of the whole topology lost until the end of the record."""
@@ -56,13 +66,13 @@ def counterfactuals(story: Story) -> Counterfactuals | None:
     first = planned[0]
     instance = instance_of(first, story.incident, story.topology, "the incident's records")
     delay = _delay(story)
-    replayed = _curve(story, "replayed", first, _schedule(story, first, instance), delay)
+    replayed = _curve(story, Course.REPLAYED, first, _schedule(story, first, instance), delay)
     size = story.new_node_free
     one_more = None
     if size:
         nodes = (*instance.nodes, NodeCapacity("one-more", size))
         richer = replace(instance, nodes=nodes, capacity=instance.capacity + size)
-        one_more = _curve(story, "one more node", first, _schedule(story, first, richer), delay)
+        one_more = _curve(story, Course.ONE_MORE, first, _schedule(story, first, richer), delay)
     ready = _blocking_at(story, first, instance)
     at = None if ready is None or ready + delay > story.end else ready + delay
     return Counterfactuals(
@@ -79,7 +89,7 @@ def counterfactuals(story: Story) -> Counterfactuals | None:
 def _recorded(story: Story) -> Curve:
     opened = story.incident.opened_at
     back = {d.query: d.caught_up_at - opened for d in story.downtimes if d.caught_up_at is not None}
-    return Curve("recorded", back, story.lost_s)
+    return Curve(Course.RECORDED, back, story.lost_s)
 
 
 def _best(problem: Problem) -> tuple[int, ...]:
@@ -92,7 +102,7 @@ def _schedule(story: Story, first: PlanRecord, instance: Instance) -> Schedule:
     return myopic(instance, arrivals, horizon, _best)
 
 
-def _curve(story: Story, name: str, first: PlanRecord, schedule: Schedule, delay: float) -> Curve:
+def _curve(story: Story, name: Course, first: PlanRecord, schedule: Schedule, delay: float) -> Curve:
     start, span = first.time - story.incident.opened_at, story.end - story.incident.opened_at
     back: dict[str, float] = {}
     for stage in schedule.stages:
@@ -139,7 +149,7 @@ def _blocking(story: Story, first: PlanRecord, at: float | None) -> Curve | None
         begin = 0.0 if query in lost else first.time - opened
         end = min(back.get(query, story.end - opened), story.end - opened)
         seconds += priority * max(0.0, end - begin)
-    return Curve("blocking", back, seconds / total)
+    return Curve(Course.BLOCKING, back, seconds / total)
 
 
 def _lost(story: Story, back: dict[str, float], queries: Sequence[str]) -> float:

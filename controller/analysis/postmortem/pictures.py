@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from reprise.controller.analysis.postmortem.counterfactual import Counterfactuals, Curve
+from reprise.controller.analysis.postmortem.counterfactual import Counterfactuals, Course, Curve
 from reprise.controller.analysis.postmortem.story import Story
 from reprise.controller.status.model import AvailabilityPoint
 
@@ -49,7 +49,7 @@ def _availability(
         )
     for other, colour, style in _others(otherwise):
         x, y = _steps(story, other, span)
-        axes.step(x, y, where="post", color=colour, ls=style, lw=1.5, label=other.name)
+        axes.step(x, y, where="post", color=colour, ls=style, lw=1.5, label=other.name.value)
     for at, _, _ in story.arrivals:
         axes.axvline(at - opened, color=GREEN, ls=":", lw=0.8)
     axes.set_ylim(0, 105)
@@ -71,7 +71,7 @@ def _steps(story: Story, curve: Curve, span: float) -> tuple[list[float], list[f
     """Share of available queries: what was not lost is up, but for the blocking course, in which all is named."""
     priorities = story.priorities
     total = sum(priorities.values()) or 1
-    lost = set(priorities) if curve.name == "blocking" else set(story.incident.queries)
+    lost = set(priorities) if curve.name is Course.BLOCKING else set(story.incident.queries)
     up = sum(p for q, p in priorities.items() if q not in lost)
     x, y = [0.0], [100 * up / total]
     for query, at in sorted(curve.back.items(), key=lambda item: item[1]):
