@@ -470,3 +470,21 @@ def test_upstream_backups_are_counted_where_there_are_to_be_any() -> None:
     wanted = backed.operator("count").parallelism
     now = replace(situation(seen), resource=backed)
     assert status_of(now, {})[0]["upstreamBackup"] == {"ready": 1, "wanted": wanted}
+
+
+def test_people_are_told_that_a_plan_waits_and_that_it_was_approved_each_once() -> None:
+    api, now = FakeApi(), [0.0]
+    events = Events(api, "default", {"kind": "StreamTopology", "name": "minimal", "uid": "u"})  # type: ignore[arg-type]
+    one = PlanApproval(publisher(api), events, lambda: now[0], required=True)
+    assert one.held_back == ""
+    for _ in range(3):
+        assert not one.permits(decided(PLAN))
+        now[0] += ASK_S
+    next(b for p, b in api.objects.items() if "recoveryplans" in p)["metadata"]["annotations"] = {
+        "reprise.dev/approved": "true"
+    }
+    assert one.permits(decided(PLAN))
+    events.flush()
+    name = f"minimal-inc-2-p1-{proposal_digest(PLAN)}"
+    told = [(body["reason"], name in body["message"]) for _, path, body in api.calls if "/events/" in path]
+    assert told == [("PlanProposed", True), ("PlanApproved", True)]
