@@ -7,7 +7,7 @@ is guessed afterwards, and each line keeps its real time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from reprise.controller.plan_summary import plan_summary
 from reprise.controller.status.actions import ARRIVED, BREAKS
@@ -19,6 +19,9 @@ from reprise.scheduler.node_start import NodeStart, StartPhase, eldest_first
 Line = dict[str, Any]
 Entry = tuple[float, str, str]
 """Unix seconds, what happened, detail."""
+MarkKind = Literal["fault", "arrival", "plan"]
+Mark = tuple[float, MarkKind, str]
+"""Seconds since the stream began, what it is, detail."""
 
 
 def in_order(entries: Iterable[Entry]) -> list[Entry]:
@@ -159,9 +162,9 @@ def _since(at: float | None, zero: float) -> float | None:
     return None if at is None else round(at - zero, 3)
 
 
-def marks(lines: Sequence[Line]) -> list[tuple[float, str, str]]:
-    """What a plot shows as vertical lines: (elapsed, kind, text) with kind one of fault, arrival, plan."""
-    found = []
+def marks(lines: Sequence[Line]) -> list[Mark]:
+    """What a plot shows as vertical lines."""
+    found: list[Mark] = []
     for line in lines:
         what = str(line["what"])
         if what in BREAKS:
@@ -169,5 +172,5 @@ def marks(lines: Sequence[Line]) -> list[tuple[float, str, str]]:
         elif what == ARRIVED:
             found.append((float(line["elapsed"]), "arrival", str(line["detail"])))
         elif what == EventName.PLAN:
-            found.append((float(line["elapsed"]), EventName.PLAN, str(line["detail"])))
+            found.append((float(line["elapsed"]), "plan", str(line["detail"])))
     return found

@@ -17,16 +17,19 @@ from matplotlib.figure import Figure
 
 from reprise.controller.local.report.latency import Series
 from reprise.controller.local.report.output_availability import OutputAvailability
+from reprise.controller.status.timeline import Mark, MarkKind
 
-MARKS = {"fault": ("#b03a2e", "-", "nodes fail"), "arrival": ("#2471a3", ":", "node arrives"),
-         "plan": ("#7d8a2e", "--", "plan")}  # fmt: skip
+MARKS: dict[MarkKind, tuple[str, str, str]] = {
+    "fault": ("#b03a2e", "-", "nodes fail"),
+    "arrival": ("#2471a3", ":", "node arrives"),
+    "plan": ("#7d8a2e", "--", "plan"),
+}
+"""Colour, line and words of each."""
 _UP, _DOWN, _BLUE, _INK = "#2e8b57", "#e8b4ae", "#1f5f99", "#22282e"
 _CANVAS = {".svg": FigureCanvasSVG, ".png": FigureCanvasAgg}
 
 
-def draw(
-    found: OutputAvailability, marks: Sequence[tuple[float, str, str]], title: str, stem: Path
-) -> list[Path]:
+def draw(found: OutputAvailability, marks: Sequence[Mark], title: str, stem: Path) -> list[Path]:
     """Write `<stem>.svg` and `<stem>.png`."""
     written = []
     for suffix, canvas in _CANVAS.items():
@@ -91,13 +94,13 @@ def _rows(axes: Any, found: OutputAvailability) -> None:
     axes.set_ylabel("available\n(green)")
 
 
-def _vertical(axes: Any, marks: Sequence[tuple[float, str, str]]) -> None:
+def _vertical(axes: Any, marks: Sequence[Mark]) -> None:
     for elapsed, kind, _ in marks:
         colour, style, _ = MARKS[kind]
         axes.axvline(elapsed, color=colour, ls=style, lw=1.8 if kind == "fault" else 0.9, alpha=0.9)
 
 
-def _legend(axes: Any, marks: Sequence[tuple[float, str, str]]) -> None:
+def _legend(axes: Any, marks: Sequence[Mark]) -> None:
     from matplotlib.lines import Line2D
 
     shown = [kind for kind in MARKS if any(mark[1] == kind for mark in marks)]
