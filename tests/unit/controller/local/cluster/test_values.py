@@ -84,6 +84,15 @@ def test_java_home_comes_first_then_path_then_the_bundled_one(tmp_path: Path) ->
     assert find_java(wrapper, environ={"JAVA_HOME": str(newer)}, force_bundled=True) == wrapper
 
 
+def test_a_java_home_that_is_said_from_here_is_one_from_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers and executors are started in folders of their own."""
+    home = _fake_java(tmp_path / "java", 'openjdk version "21.0.1"')
+    monkeypatch.chdir(tmp_path)
+    assert find_java(tmp_path / "wrapper", environ={"JAVA_HOME": "java", "PATH": "/nowhere"}) == home
+
+
 @pytest.mark.parametrize(
     ("given", "passed"),
     [
