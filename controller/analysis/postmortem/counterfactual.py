@@ -63,7 +63,8 @@ def counterfactuals(story: Story) -> Counterfactuals | None:
     planned = [plan for plan in story.plans if plan.candidates]
     if not planned:
         return None
-    first = planned[0]
+    # another coordinator may have made it, whose clock is behind that of the one that opened the incident
+    first = replace(planned[0], time=max(planned[0].time, story.incident.opened_at))
     instance = instance_of(first, story.incident, story.topology, "the incident's records")
     delay = _delay(story)
     replayed = _curve(story, Course.REPLAYED, first, _schedule(story, first, instance), delay)

@@ -56,9 +56,9 @@ class Story:
 
     @property
     def planned_arrivals(self) -> tuple[tuple[float, str, int], ...]:
-        """Those of the arrivals that a plan could use.  None is before the plan that could not, even if the clock went back
-        between the two."""
-        times = accumulate((plan.time for plan in self.plans), max)
+        """Those of the arrivals that a plan could use.  None is before the plan that could not, nor before the incident,
+        even if the clock went back between the two."""
+        times = accumulate((max(plan.time, self.incident.opened_at) for plan in self.plans), max)
         found: list[tuple[float, str, int]] = []
         for at, (before, after) in zip(islice(times, 1, None), pairwise(self.plans), strict=True):
             new = sorted(after.free.keys() - before.free.keys())

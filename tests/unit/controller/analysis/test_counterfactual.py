@@ -253,6 +253,18 @@ def test_plans_stand_in_the_order_in_which_they_were_made_though_the_clock_went_
     )
 
 
+def test_plans_from_before_the_incident_by_their_clock_lose_no_negative_time() -> None:
+    """All of them were made by a coordinator whose clock is behind that of the one that opened the incident."""
+    plans = [replace(plan, time=plan.time - 500) for plan in (NONE_FIT, TWO_FIT, ALL_FIT)]
+    story = told(COURSE, plans)
+    assert [at - OPENED for at, _, _ in story.arrivals] == [0, 0]
+    found = otherwise(story)
+    assert found.blocking is not None and found.one_more is not None
+    for curve in (found.replayed, found.blocking, found.one_more):
+        assert 0.0 <= curve.lost_s <= 70.0 and all(0.0 <= at <= 70.0 for at in curve.back.values())
+    assert found.blocking_at is None or 0.0 <= found.blocking_at <= 70.0
+
+
 def test_the_tenth_plan_comes_after_the_ninth_of_the_same_moment() -> None:
     plans = [plan(number, 5, {f"n{number}#1": 40}) for number in (10, 9, 11)]
     assert [node for _, node, _ in told(COURSE, plans).arrivals] == ["n10#1", "n11#1"]
