@@ -9,6 +9,7 @@ from rich.console import Console
 
 from reprise.controller.cli import exits
 from reprise.controller.cli.live import display_for
+from reprise.controller.cli.render import plain_console
 from reprise.controller.cli.web_option import web_page
 from reprise.controller.local.run.config import Outcome, RunConfig, RunResult
 from reprise.controller.local.run.supervisor import run_topology
@@ -27,7 +28,7 @@ EXIT = {
 def carry_out(config: RunConfig, web: int | None, quiet: bool) -> RunResult:
     """Run until the streams end or Ctrl-C, and print the verdict.  `web`: the port of a page, 0 for any, None for none."""
     signal.signal(signal.SIGTERM, _interrupt)
-    console, resource = Console(), config.resource
+    console, resource = plain_console(), config.resource
     metrics = RunMetrics(resource)
     with (
         metrics.served(config.metrics_port),

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
+from rich.text import Text
 
 from reprise.controller.cli import exits
-from reprise.controller.cli.render import for_programs, output_option, plain_table
+from reprise.controller.cli.render import for_programs, output_option, plain_console, plain_table
 from reprise.controller.errors import ReportError
 from reprise.controller.local.report.layout import layout_of
 from reprise.spark_jobs.errors import CheckpointError
@@ -73,7 +73,7 @@ def _entry(store: CheckpointStore, position: int, verify: bool) -> dict[str, Any
 
 
 def _table(location: str, found: list[dict[str, Any]], wide: bool) -> None:
-    console = Console()
+    console = plain_console()
     console.print(f"{len(found)} complete checkpoints in {location}", highlight=False, soft_wrap=True)
     table = plain_table()
     for name in ("position", "files", "bytes"):
@@ -82,7 +82,7 @@ def _table(location: str, found: list[dict[str, Any]], wide: bool) -> None:
     if wide:
         table.add_column("sources have been read up to")
     for entry in found:
-        state = f"[red]{entry['problem']}[/red]" if entry["problem"] else "whole"
+        state = Text(entry["problem"], style="red") if entry["problem"] else Text("whole")
         offsets = [" ".join(f"{name}={offset}" for name, offset in entry["offsets"].items())] if wide else []
         table.add_row(str(entry["position"]), str(entry["files"]), f"{entry['bytes']:,}", state, *offsets)
     if found:

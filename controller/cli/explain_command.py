@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import click
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -11,7 +11,7 @@ from reprise.controller.analysis.explain import Capacity, Expected, Explanation,
 from reprise.controller.analysis.recovery import Recovery
 from reprise.controller.cli.complete import queries
 from reprise.controller.cli.queries_table import state_text
-from reprise.controller.cli.render import for_programs, output_option, plain_table, span
+from reprise.controller.cli.render import for_programs, output_option, plain_console, plain_table, span
 from reprise.controller.cli.target import Address, query_of, target_options
 from reprise.controller.plural import counted
 from reprise.controller.status.incidents import MAX_MISSING
@@ -50,7 +50,7 @@ def command(address: Address, words: tuple[str, ...], output: str) -> None:
     except LookupError as error:
         raise click.BadParameter(str(error.args[0]), param_hint="QUERY") from error
     if not for_programs(found, output):
-        Console().print(explanation_page(found))
+        plain_console().print(explanation_page(found))
 
 
 def explanation_page(found: Explanation) -> RenderableType:

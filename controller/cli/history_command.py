@@ -11,7 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from reprise.controller.cli.render import for_programs, output_option, plain_table, span
+from reprise.controller.cli.render import for_programs, output_option, plain_console, plain_table, span
 from reprise.controller.cli.resources_page import incident_line
 from reprise.controller.cli.target import Address, name_argument, target_options
 from reprise.controller.cli.target_kubernetes import PageError
@@ -41,7 +41,7 @@ def command(address: Address, output: str, plans: bool) -> None:
         report = read_report(address.out)
         if not for_programs(report, output):
             try:
-                _print_report(Console(), report, plans)
+                _print_report(plain_console(), report, plans)
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 raise ReportError(f"{address.out / 'incident.json'}: not a report: {error!r}") from error
         return
@@ -51,11 +51,11 @@ def command(address: Address, output: str, plans: bool) -> None:
         except PageError as error:
             found = (target.resources() or {}).get("incidents", [])
             if not for_programs(found, output):
-                Console().print(Group(*map(resource_history, found), Text(str(error), style="dim")))
+                plain_console().print(Group(*map(resource_history, found), Text(str(error), style="dim")))
             return
     incidents = [i for i in (document.last_incident, document.incident) if i is not None]
     if not for_programs(incidents, output):
-        console = Console()
+        console = plain_console()
         for incident in incidents:
             console.print(incident_history(incident, plans))
         if not incidents:

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from reprise.controller.analysis.postmortem.story import make_story
 from reprise.controller.cli.complete import incidents
 from reprise.controller.cli.postmortem_export import export
 from reprise.controller.cli.recorded import recorded
+from reprise.controller.cli.render import plain_console
 from reprise.controller.cli.target import Address, target_options
 from reprise.controller.errors import ReportError
 from reprise.controller.local.report.layout import is_running, read_record
@@ -57,7 +57,7 @@ def export_command(address: Address, incident: str | None, to: Path | None) -> N
     story = make_story(topology, chosen, list(seen.plans.values()), seen.time, _heartbeats(address.out))
     folder = to or (address.out or Path()) / f"postmortem-{chosen.id}"
     written = export(story, document(topology, seen).availability.points, folder)
-    console = Console()
+    console = plain_console()
     for path in written:
         console.print(str(path), highlight=False, soft_wrap=True)
 

@@ -25,7 +25,7 @@ from reprise.controller.cli.complete import planners
 from reprise.controller.cli.exits import NotRunningError
 from reprise.controller.cli.options import DURATION
 from reprise.controller.cli.recorded import RecordedPlan, recorded_plans
-from reprise.controller.cli.render import for_programs, output_option, plain_table
+from reprise.controller.cli.render import for_programs, output_option, plain_console, plain_table
 from reprise.controller.cli.resources_page import plan_page
 from reprise.controller.cli.target import Address, name_argument, target_options
 from reprise.controller.cli.target_kubernetes import PageError
@@ -86,13 +86,13 @@ def command(
     if instance is not None:
         plan = _solve(_read(instance), order, algorithm, time_limit)
         if not for_programs(plan_to_json(plan), output):
-            show(Console(), plan)
+            show(plain_console(), plan)
     elif folder is not None:
         recorded = recorded_plans(folder, edges=algorithm == OPERATOR_CENTRIC)
         again = [(record, _solve(record.instance, order, algorithm, time_limit)) for record in recorded]
         pairs = [{"id": r.id, "recorded": r.plan, "again": plan_to_json(plan)} for r, plan in again]
         if not for_programs(pairs, output):
-            _compare(Console(), again)
+            _compare(plain_console(), again)
     else:
         _of_topology(address, output)
 
@@ -107,12 +107,12 @@ def _of_topology(address: Address, output: str) -> None:
             if not plans:
                 raise NotRunningError(f"no RecoveryPlan there; {error}") from error
             if not for_programs(plans[0], output):
-                Console().print(plan_page(plans[0]))
+                plain_console().print(plan_page(plans[0]))
             return
     last = document.last_incident
     plan = document.plan or (last.plans[-1] if last and last.plans and document.incident is None else None)
     if not for_programs(plan, output):
-        Console().print(plan_view_page(plan) if plan else Text("no plan has been made"))
+        plain_console().print(plan_view_page(plan) if plan else Text("no plan has been made"))
 
 
 def plan_view_page(plan: PlanView) -> RenderableType:

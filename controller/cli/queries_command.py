@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import click
-from rich.console import Console
 
-from reprise.controller.cli.render import for_programs, output_option
+from reprise.controller.cli.render import for_programs, output_option, plain_console
 from reprise.controller.cli.status_page import by_need, query_table
 from reprise.controller.cli.target import Address, name_argument, target_options
 from reprise.controller.status.query_state import Status
@@ -29,5 +28,5 @@ def command(address: Address, state: str | None, output: str) -> None:
         document = target.document()
     found = [query for query in by_need(document.queries.items) if state in (None, query.state.value)]
     if not for_programs(found, output):
-        console = Console(width=None if output == "table" else 240)
+        console = plain_console(None if output == "table" else 240)
         console.print(query_table(found, document.time, output == "wide"))

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 import yaml
+from rich.console import Console
 from rich.table import Table
 
 from reprise.controller.status import plain
@@ -24,6 +25,12 @@ def for_programs(value: Any, form: str) -> bool:
     elif form == "yaml":
         click.echo(yaml.safe_dump(plain(value), sort_keys=False, allow_unicode=True), nl=False)
     return form in ("json", "yaml")
+
+
+def plain_console(width: int | None = None) -> Console:
+    """A terminal that shows texts as they are.  What code of users raises, and names of folders, may hold what rich takes
+    for its own marks: `[red]` would be gone, `:x:` a picture, and `[/x]` an error."""
+    return Console(markup=False, emoji=False, width=width)
 
 
 def plain_table(**more: Any) -> Table:

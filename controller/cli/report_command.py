@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from reprise.controller.cli.bundle import write_bundle
 from reprise.controller.cli.exits import NotRunningError
 from reprise.controller.cli.redact import Redactor, known_secrets
-from reprise.controller.cli.render import plain_table
+from reprise.controller.cli.render import plain_console, plain_table
 from reprise.controller.cli.target import Address, Target, name_argument, target_options
 from reprise.controller.cli.target_kubernetes import PageError
 from reprise.controller.cli.target_local import run_files
@@ -76,7 +75,7 @@ def command(address: Address, to: Path | None) -> None:
         table.add_column(title, justify="left" if title == "file" else "right")
     for entry in entries:
         table.add_row(entry.name, str(entry.size), str(entry.redacted or ""))
-    console = Console()
+    console = plain_console()
     console.print(table)
     console.print(f"written to {path}; look through it before you send it", highlight=False, soft_wrap=True)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import click
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from reprise.controller.analysis.simulate import Simulation, SimulationError, parse_arrivals, simulate
 from reprise.controller.cli.complete import nodes
-from reprise.controller.cli.render import for_programs, output_option, plain_table, span
+from reprise.controller.cli.render import for_programs, output_option, plain_console, plain_table, span
 from reprise.controller.cli.target import Address, name_argument, target_options
 from reprise.scheduler.simulation.run import Happening
 from reprise.scheduler.steps import PLAN_RULES, RuleName
@@ -50,7 +50,7 @@ def command(address: Address, lose: str, arrive: str, output: str) -> None:
     except SimulationError as error:
         raise click.UsageError(str(error)) from error
     if not for_programs(found, output):
-        Console().print(simulation_page(found, output == "wide"))
+        plain_console().print(simulation_page(found, output == "wide"))
 
 
 def simulation_page(found: Simulation, wide: bool) -> RenderableType:

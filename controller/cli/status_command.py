@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from reprise.controller.cli.options import DURATION
-from reprise.controller.cli.render import for_programs, output_option
+from reprise.controller.cli.render import for_programs, output_option, plain_console
 from reprise.controller.cli.resources_page import resources_page
 from reprise.controller.cli.status_page import status_page
 from reprise.controller.cli.target import Address, Target, name_argument, target_options
@@ -40,7 +40,7 @@ def command(address: Address, output: str, watch: bool, interval: float) -> None
       reprise status --zk 10.0.0.5:2181 --root /reprise/default/flights -f examples/flights.yaml
       reprise status flights -n streams -o json | jq .queries.share
     """
-    console = Console()
+    console = plain_console()
     with address.open() as target:
         if watch and output in ("table", "wide"):
             _watch(console, target, output == "wide", interval)
