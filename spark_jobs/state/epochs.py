@@ -71,7 +71,7 @@ class Fence:
 
 
 def new_token() -> str:
-    """By what a driver knows its own claims again."""
+    """A token by which a driver knows its own claims again."""
     return uuid.uuid4().hex
 
 
