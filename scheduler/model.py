@@ -232,6 +232,8 @@ class Progress:
     adopted: Mapping[str, str] = field(default_factory=dict)
     """Partition -> `node#incarnation`, of those that a new driver has found at work where they were, and goes on with, until
     something is decided for it."""
+    stored: Mapping[str, float] = field(default_factory=dict)
+    """What checkpoints have cost in this driver's life; keys as in docs/recovery.md."""
     deterministic: bool = True
     """A replay by the code that runs gives the same again.  While it drains, the topology may say otherwise already."""
 
@@ -261,6 +263,8 @@ class PartitionStats:
     """Size of the partition's newest stored state; 0 for one without."""
     restore: RestoreWork | None = None
     """What it would have to do if it were lost now; None: the driver does not say."""
+    rows_s: float | None = None
+    """Rows a second that it has applied since the record before; None: the driver does not say."""
 
 
 def of_standby(partition: str) -> str:

@@ -26,7 +26,7 @@ from dataclasses import replace
 
 from reprise.scheduler.costs import free_on, frozen_costs, normal_costs
 from reprise.scheduler.incident import EventName, Incident, Kind, Phase, some
-from reprise.scheduler.model import Desired
+from reprise.scheduler.model import Desired, Progress
 from reprise.scheduler.observe import lost_within_window, observe
 from reprise.scheduler.rules import opened
 from reprise.scheduler.situation import Situation
@@ -40,12 +40,7 @@ def promoted(s: Situation) -> Decision | None:
     view, desired, progress = s.view, s.desired, s.view.snapshot.progress
     if progress is None or view.driver_changed or not view.acked or not view.snapshot.topology.deterministic:
         return None
-    to = {
-        p: n
-        for p, n in desired.standbys.items()
-        if p in view.failed and p in progress.standbys and n in view.usable_ids
-    }
-    to = _with_room(view, desired, to, s.incident)
+    to = promotable(view, desired, progress, s.incident)
     if not to:
         return None
     incident = s.incident or observe(view, opened(s, Kind.BLOCKING))
@@ -61,6 +56,16 @@ def promoted(s: Situation) -> Decision | None:
     ).covered_by(view.newest)
     reason = f"{len(to)} lost partitions go on where their standbys are: {said}"
     return act(RuleName.PROMOTED, reason, WriteDesired(after), WriteIncident(incident))
+
+
+def promotable(view: View, desired: Desired, progress: Progress, incident: Incident | None) -> dict[str, str]:
+    """Lost partitions that could go on where their standbys are -> that node."""
+    to = {
+        p: n
+        for p, n in desired.standbys.items()
+        if p in view.failed and p in progress.standbys and n in view.usable_ids
+    }
+    return _with_room(view, desired, to, incident)
 
 
 def _with_room(

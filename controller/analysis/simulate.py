@@ -103,8 +103,8 @@ def simulate(
     operated: bool = False,
 ) -> Simulation:
     """SimulationError when nothing runs, or a node is not there.  `operated`: an operator on Kubernetes decides."""
-    topology = _view(resource, operated)
-    policy = _policy(resource, seen)
+    topology = decided_view(resource, operated)
+    policy = decided_policy(resource, seen)
     now = document(with_promises(resource), seen)
     times = measured(now, _earlier(seen, resource))
     changes = [Change(0.0, lose=tuple(lose))] if lose else []
@@ -147,7 +147,7 @@ def _lower_bound(times: Measured) -> str:
     return "; ".join(missing)
 
 
-def _view(resource: StreamTopology, operated: bool) -> TopologyView:
+def decided_view(resource: StreamTopology, operated: bool) -> TopologyView:
     """The modules that a resource names are not imported on the machine of whoever asks, no more than in the operator, which
     takes a class that the spec says nothing of for one that is not deterministic.  A coordinator of `reprise run` asks the
     class; here it counts as deterministic then, and the answer says so."""
@@ -224,7 +224,7 @@ def _assumptions(seen: Observation, policy: Policy, times: Measured, lose: Seque
     )
 
 
-def _policy(resource: StreamTopology, seen: Observation) -> Policy:
+def decided_policy(resource: StreamTopology, seen: Observation) -> Policy:
     """The policy that the coordinator says it is set to, of which a time may be 0."""
     usual = Policy()
     return policy_of(

@@ -1,4 +1,4 @@
-"""`reprise explain`: why one query is where it is, and when it comes back."""
+"""`reprise explain`: why one query is where it is, and when it comes back; or what checkpoints cost and a loss would."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from rich.text import Text
 
 from reprise.controller.analysis.explain import Capacity, Expected, Explanation, explain
 from reprise.controller.analysis.recovery import Recovery
+from reprise.controller.cli.checkpoint_page import explain_checkpoints
 from reprise.controller.cli.complete import queries
 from reprise.controller.cli.queries_table import state_text
 from reprise.controller.cli.render import for_programs, output_option, plain_console, plain_table, span
@@ -23,10 +24,16 @@ MOST_TIMES = 10
 
 
 @click.command("explain")
-@click.argument("words", nargs=-1, required=True, metavar="[NAME] QUERY", shell_complete=queries)
+@click.argument("words", nargs=-1, metavar="[NAME] QUERY", shell_complete=queries)
+@click.option(
+    "--checkpoint",
+    "of_checkpoints",
+    is_flag=True,
+    help="Of all of it instead of a query: what each checkpointing protocol would cost, and a loss of each node.",
+)
 @target_options
 @output_option
-def command(address: Address, words: tuple[str, ...], output: str) -> None:
+def command(address: Address, words: tuple[str, ...], of_checkpoints: bool, output: str) -> None:
     """What a query misses, what each partition needs and waits for, at which capacity it comes back, and when.
 
     The time is a range that rests on what this topology has measured so far: the pace at which nodes came, and how long
@@ -37,11 +44,21 @@ def command(address: Address, words: tuple[str, ...], output: str) -> None:
     While all of it is at work: in how many seconds it would be back if a node were lost now, and what each of its partitions
     would have to read and to replay.
 
+    With --checkpoint, and no query: what each checkpointing protocol would cost this topology, by its own figures, and what
+    the loss of each node would take to recover. Each figure says whether it was measured, or by which formula it follows.
+
     \b
     Examples:
       reprise explain count.1 --out out/eight
+      reprise explain --checkpoint --out out/eight
+      reprise explain flights --checkpoint -n streams -o wide
       reprise explain flights by-carrier.0 -n streams -o json
     """
+    if of_checkpoints:
+        explain_checkpoints(address, words, output)
+        return
+    if not words:
+        raise click.MissingParameter(param_hint="'[NAME] QUERY'", param_type="argument")
     address, query = query_of(address, words)
     with address.open() as target:
         document = target.document()

@@ -20,7 +20,7 @@ HEARTBEAT_S = 2.0
 _CLOCKS = frozenset({"jobs", "time", "turns"})
 """Fields whose values go on although nobody waits for them."""
 _GROWING = frozenset(
-    {"positions", "horizon", "due", "punctuation", "lines", "buffers", "counters", "kept_since"}
+    {"positions", "horizon", "due", "punctuation", "lines", "buffers", "counters", "kept_since", "stored"}
 )
 """Those whose values go on while nothing happens; of the positions it is news whose there are."""
 _NEWS = tuple(f.name for f in fields(Progress) if f.name not in _CLOCKS | _GROWING)

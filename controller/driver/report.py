@@ -81,6 +81,7 @@ def progress_of(
         backed=progress.backed,
         unbacked=progress.unbacked,
         overhead=progress.overhead,
+        stored=progress.stored,
         deterministic=progress.deterministic,
         adopted=progress.adopted,
         problems=tuple(redacted(problem) for problem in problems),
@@ -111,16 +112,18 @@ def stats_of(
     works: Mapping[str, RestoreWork] | None = None,
 ) -> dict[str, PartitionStats]:
     """The record `stats`: the CPU of each partition since `before`, in thousandths of a core, the size of its stored
-    state, and what it would have to do if it were lost.  A host that began anew counts its CPU from zero."""
+    state, the rows that it has applied, and what it would have to do if it were lost.  A host that began anew counts from
+    zero."""
     found = {}
     for partition, usage in now.items():
         old = before.get(partition, Usage(0.0, 0))
-        if usage.cpu_s < old.cpu_s:
+        if usage.cpu_s < old.cpu_s or usage.rows < old.rows:
             old = Usage(0.0, 0)
         found[partition] = PartitionStats(
             cpu_milli=round((usage.cpu_s - old.cpu_s) / seconds * 1000, 3),
             state_bytes=state_bytes.get(partition, 0),
             restore=(works or {}).get(partition),
+            rows_s=round((usage.rows - old.rows) / seconds, 3),
         )
     return found
 

@@ -13,10 +13,12 @@ from typing import Any, TypeVar
 from reprise.controller.zookeeper.fields import Fields, as_integer, as_object, as_text, loads, shallow
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.records import (
+    encode_checkpoint,
     encode_desired,
     encode_poison,
     encode_progress,
     encode_stats,
+    parse_checkpoint,
     parse_desired,
     parse_poison,
     parse_progress,
@@ -51,6 +53,7 @@ def records(seen: Observation) -> dict[str, Any]:
         "plans": [_decoded(encode_plan, plan) for plan in seen.plans.values()],
         "stats": _decoded(encode_stats, seen.stats),
         "checkpoints": sorted(seen.checkpoints),
+        "checkpoint": _decoded(encode_checkpoint, seen.checkpoint),
         "poison": _decoded(encode_poison, seen.poison),
         "wishes": {query: wish.id for query, wish in sorted(seen.wishes.items())},
         "paused": seen.paused,
@@ -79,6 +82,7 @@ def observation(raw: bytes, source: str) -> Observation:
         plans={plan.id: plan for plan in f.items("plans", _each(parse_plan))},
         stats=_maybe(f, "stats", parse_stats) or {},
         checkpoints=frozenset(f.items("checkpoints", as_integer, [])),
+        checkpoint=_maybe(f, "checkpoint", parse_checkpoint),
         poison=_maybe(f, "poison", parse_poison),
         wishes={query: SkipWish(wish) for query, wish in f.mapping("wishes", as_text, {}).items()},
         paused=paused if isinstance(paused, bool) else None,

@@ -146,6 +146,7 @@ def encode_progress(x: Progress) -> bytes:
             "backed": sorted(x.backed),
             "unbacked": sorted(x.unbacked),
             "overhead": dict(x.overhead),
+            "stored": dict(x.stored),
             "deterministic": x.deterministic,
             "adopted": dict(x.adopted),
         }
@@ -190,6 +191,7 @@ def parse_progress(raw: bytes, path: str = paths.PROGRESS) -> Progress:
         backed=frozenset(f.items("backed", as_text, [])),
         unbacked=frozenset(f.items("unbacked", as_text, [])),
         overhead=f.mapping("overhead", as_number, {}),
+        stored=f.mapping("stored", as_number, {}),
         deterministic=f.flag("deterministic", True),
         adopted=f.mapping("adopted", as_text, {}),
     )
@@ -202,6 +204,8 @@ def encode_stats(x: Mapping[str, PartitionStats]) -> bytes:
 def _stats(x: PartitionStats) -> dict[str, object]:
     """What is not known of what it would have to do is left out: a record may have ten thousand of them."""
     told: dict[str, object] = {"cpu_milli": x.cpu_milli, "state_bytes": x.state_bytes}
+    if x.rows_s is not None:
+        told["rows_s"] = x.rows_s
     if x.restore is not None:
         restore = {name: value for name, value in shallow(x.restore).items() if value is not None}
         told["restore"] = restore if x.restore.aim is None else {**restore, "aim": shallow(x.restore.aim)}
@@ -225,6 +229,15 @@ def _restore(f: Fields, partition: str, value: Mapping[str, Any]) -> RestoreWork
     return RestoreWork(inner.integer("rows"), _rate(inner, "rows_s"), _rate(inner, "bytes_s"), aim)
 
 
+def _coming(f: Fields, partition: str, value: Mapping[str, Any]) -> float | None:
+    match value.get("rows_s"):
+        case None:
+            return None
+        case float(rows_s) if 0 <= rows_s < inf:
+            return rows_s
+    return _not_negative(as_object(f, partition, value), "rows_s")
+
+
 def _aim(f: Fields) -> Aim:
     return Aim(f.integer("extent"), f.integer("replay"), f.number("least_s"), f.number("within_s"))
 
@@ -246,13 +259,16 @@ def parse_stats(raw: bytes, path: str = paths.STATS) -> dict[str, PartitionStats
             case {"cpu_milli": float(cpu), "state_bytes": int(size)} if 0 <= cpu < inf and not isinstance(
                 size, bool
             ):
-                found[intern(partition)] = PartitionStats(cpu, size, _restore(top, partition, value))
+                found[intern(partition)] = PartitionStats(
+                    cpu, size, _restore(top, partition, value), _coming(top, partition, value)
+                )
                 continue
         f = as_object(top, partition, value)
         found[intern(partition)] = PartitionStats(
             cpu_milli=_not_negative(f, "cpu_milli"),
             state_bytes=f.integer("state_bytes", 0),
             restore=_restore(top, partition, f.value),
+            rows_s=_coming(top, partition, f.value),
         )
     return found
 

@@ -8,7 +8,7 @@ counters never fall while a driver lives, and its successor begins at zero.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from reprise.algorithms.failure import FailureKind
@@ -58,6 +58,12 @@ class Figures:
     header_bytes: int = 0
     """What went between nodes for communication-induced checkpoints, beside rows."""
     times: RestoreTimes = field(default_factory=RestoreTimes)
+    began: float | None = None
+    """When the first job of this driver was done."""
+    snapshots: int = 0
+    """Of partitions, in global checkpoints that were completed."""
+    snapshot_bytes: int = 0
+    """Bytes that were written for them."""
     checkpoint_s: float = 0.0
     """From announcing to completing the newest checkpoint."""
     _reach: int = 0
@@ -83,6 +89,7 @@ class Figures:
 
     def applied(self, positions: Mapping[str, int], usage: Mapping[str, Usage], now: float) -> None:
         """Where partitions are after a job; those that are not in `positions` are not at work."""
+        self.began = now if self.began is None else self.began
         for partition in [p for p in self._under_way if p in positions]:
             one, done = self._under_way[partition], usage.get(partition, Usage(0.0, 0))
             if one.working_since is None:
@@ -111,6 +118,12 @@ class Figures:
         self.states_there += there
         self.header_bytes += headers
         self._counted[report.host] = now
+
+    def stores(self, sizes: Iterable[int]) -> None:
+        """The files of a global checkpoint that is complete."""
+        for size in sizes:
+            self.snapshots += 1
+            self.snapshot_bytes += size
 
     def announced(self, punctuations: Collection[int], now: float) -> None:
         """All that are open now."""

@@ -417,6 +417,11 @@ class LocalLines:
         """The last batch whose output a partition has stored that was restored, or would be: it was released."""
         return max((s.sent for s in (*self.line.values(), *self.origins.values())), default=0)
 
+    @property
+    def dropped(self) -> int:
+        """How many partitions at work no longer hold all output behind the line on record that others may need."""
+        return len(self._since)
+
     def position(self, partition: str) -> int:
         """What it was restored from, or is to be."""
         return self.origins[partition].position

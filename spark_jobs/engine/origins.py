@@ -98,6 +98,7 @@ def complete_checkpoints(engine: Engine) -> None:
                 Manifest(position, snapshots, ledger.offsets(position), ledger.logs(position))
             )
             engine.punctuations.complete(position)
+            engine.figures.stores(s.file.size for s in snapshots.values() if s.file is not None)
             engine.lines.replaced()
             log.info("event=checkpoint-complete position=%d files=%d", position, len(snapshots))
             completed.append(position)

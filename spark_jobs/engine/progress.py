@@ -62,6 +62,8 @@ class Progress:
     """Those that are to be, and would be restored from a checkpoint now."""
     overhead: Mapping[str, float] = field(default_factory=dict)
     """Seconds of each part of a recovery that do not depend on what is restored, as far as they were measured."""
+    stored: Mapping[str, float] = field(default_factory=dict)
+    """What checkpoints have cost in this driver's life."""
     deterministic: bool = True
     """A replay gives the same again."""
     marked: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -103,6 +105,7 @@ def progress_of(engine: Engine, nodes: tuple[str, ...]) -> Progress:
         backed=backed,
         unbacked=engine.upstream.wanted - backed,
         overhead=engine.figures.times.overhead(),
+        stored=stored_by(engine),
         deterministic=engine.restore_point.deterministic,
         adopted=_adopted(engine),
     )
@@ -111,6 +114,22 @@ def progress_of(engine: Engine, nodes: tuple[str, ...]) -> Progress:
 def _adopted(engine: Engine) -> dict[str, str]:
     desired = engine.desired
     return {p: n for p, n in desired.assignment.items() if p in engine.positions} if desired.adopted else {}
+
+
+def stored_by(engine: Engine) -> dict[str, float]:
+    """What checkpoints have cost since the first job of this driver; nothing before that."""
+    figures, lines = engine.figures, engine.lines
+    if figures.began is None:
+        return {}
+    return {
+        "seconds": round(engine.clock() - figures.began, 1),
+        "snapshots": figures.snapshots + lines.taken,
+        "bytes": figures.snapshot_bytes + lines.bytes_taken,
+        "forced": lines.forced,
+        "footprints": lines.footprints,
+        "header_bytes": figures.header_bytes,
+        "dropped": lines.dropped,
+    }
 
 
 def counted_by_operator(

@@ -56,6 +56,7 @@ PROGRESS = Progress(
     backed=frozenset({"sink.0"}),
     unbacked=frozenset({"other.0"}),
     overhead={"detection": 3.0, "plan": 1.25},
+    stored={"seconds": 40.5, "snapshots": 6, "bytes": 1024},
     deterministic=False,
 )
 DESIRED = Desired(

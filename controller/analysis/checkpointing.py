@@ -1,0 +1,84 @@
+"""`reprise explain --checkpoint`: what each checkpointing protocol would cost a running topology, and what a loss would.
+
+From its own records alone.  Each figure says whether it was measured, derived by which formula, or why it is not known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reprise.controller.analysis.node_losses import NodeLoss, losses_of
+from reprise.controller.analysis.protocol_costs import Costs, Known, costs_of
+from reprise.controller.analysis.protocols import Variant, variants
+from reprise.controller.analysis.simulate import decided_policy, decided_view
+from reprise.controller.zookeeper.observation import Observation
+from reprise.scheduler.view import taken_over
+from reprise.spark_jobs.topology import StreamTopology, expand
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolOutlook:
+    """One protocol."""
+
+    protocol: str
+    log: str
+    current: bool
+    refused: tuple[str, ...]
+    """Why the topology cannot have it, as `reprise validate` says; then nothing else is said."""
+    warnings: tuple[str, ...]
+    costs: Costs | None
+    """While nothing fails."""
+    losses: tuple[NodeLoss, ...]
+    """Of each node."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointOutlook:
+    """All protocols, the current one among them."""
+
+    topology: str
+    time: float
+    not_calm: str
+    """Why nothing can be said of losses; empty where everything is at work."""
+    protocols: tuple[ProtocolOutlook, ...]
+
+
+def checkpoint_outlook(
+    resource: StreamTopology, seen: Observation, operated: bool = False
+) -> CheckpointOutlook:
+    """`operated`: an operator on Kubernetes decides."""
+    known = Known(resource, expand(resource), seen)
+    not_calm = _not_calm(known)
+    view, policy = decided_view(resource, operated), decided_policy(resource, seen)
+    found = []
+    for variant in variants(resource, seen):
+        costs: Costs | None = None
+        losses: tuple[NodeLoss, ...] = ()
+        if variant.resource is not None and not not_calm:
+            costs = costs_of(known, variant.resource, variant.current)
+            losses = losses_of(known, view, policy, variant.resource, variant.current)
+        found.append(_outlook(variant, costs, losses))
+    return CheckpointOutlook(resource.name, seen.time, not_calm, tuple(found))
+
+
+def _outlook(variant: Variant, costs: Costs | None, losses: tuple[NodeLoss, ...]) -> ProtocolOutlook:
+    return ProtocolOutlook(
+        variant.protocol, variant.log, variant.current, variant.refused, variant.warnings, costs, losses
+    )
+
+
+def _not_calm(known: Known) -> str:
+    seen = known.seen
+    if not seen.connected:
+        return "ZooKeeper does not answer"
+    if seen.desired is None or seen.progress is None:
+        return "nothing is at work yet"
+    if seen.incident is not None:
+        return f"incident {seen.incident.id} is open: what is measured now is a recovery"
+    if not taken_over(seen.desired, seen.progress):
+        return "the driver has not taken over the newest desired state yet"
+    away = [p for p in known.topology.order if p not in seen.progress.positions]
+    if away:
+        return f"{away[0]} is not at work"
+    gone = sorted({n for n in seen.desired.assignment.values() if n not in seen.nodes})
+    return f"{gone[0]} is gone, and no incident is open yet" if gone else ""

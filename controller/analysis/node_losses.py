@@ -1,0 +1,257 @@
+"""What the loss of each node would take to recover, with the current checkpointing protocol and with another one.
+
+Who goes back is decided by the coordinator's own rules (`reprise.scheduler.loss`).  What that takes is what the driver says
+that each partition would have to read and to apply again; with another protocol it is the rate at which rows come, for as
+long as that protocol may take a partition back.  Seconds are what every recovery takes, then reading and applying by one
+process for what was lost, as where one other node has room for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from reprise.algorithms.checkpoint_costs import Figure, derived, measured, unknown
+from reprise.algorithms.recovery_time import RestoreWork
+from reprise.controller.analysis.protocol_costs import SLOTS, Known, reach_of, reach_text
+from reprise.controller.status.recovery_time import PartitionRecovery, overhead_of, partition_recoveries
+from reprise.controller.topology_view import policy_of
+from reprise.controller.zookeeper.observation import snapshot_of
+from reprise.scheduler.loss import Loss, loss_of
+from reprise.scheduler.model import Policy, TopologyView
+from reprise.spark_jobs.topology import StreamTopology
+
+SECONDS = (
+    "until the loss is noticed, planned for and installed, + bytes / rate of reading + rows / rate of applying of all that "
+    "was lost"
+)
+STANDBYS = "standbys go on in place of all that was lost"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLoss:
+    """If one node were lost now, and another one had room for what was there."""
+
+    node: str
+    """`node#incarnation`."""
+    lost: tuple[str, ...]
+    """Partitions that would be restored elsewhere."""
+    promoted: tuple[str, ...]
+    """Those that would go on where their standbys are, and repeat nothing."""
+    back: tuple[str, ...] | None
+    """Partitions at work that would go back with them; None: not known, and `figures` are of the lost ones alone."""
+    why: str
+    """Why those go back, or why it is not known."""
+    rows: Figure
+    """That would be applied once more."""
+    read: Figure
+    """Bytes of stored states that would be read."""
+    stream_s: Figure
+    """Seconds of the stream that are repeated, of the partition that goes back furthest."""
+    seconds: Figure
+    """Until they are where they were; without what comes in meanwhile."""
+    assumed: tuple[str, ...]
+    """plan, install, load, replay: parts of the seconds that rest on no measurement of this topology yet."""
+
+
+def losses_of(
+    known: Known, view: TopologyView, policy: Policy, variant: StreamTopology, current: bool
+) -> tuple[NodeLoss, ...]:
+    """Of each node that has partitions.  `view`, `policy`: of the topology as it runs."""
+    seen = known.seen
+    assert seen.desired is not None
+    asked = policy if current else policy_of(variant, policy.settle_s, policy.driver_grace_s)
+    snapshot = snapshot_of(view, seen, known.now.paused)
+    if known.now.checkpoint.uncoordinated and not variant.checkpoint.uncoordinated and snapshot.progress:
+        snapshot = replace(snapshot, progress=replace(snapshot.progress, lines={}))  # it would have rounds
+    found = []
+    for node in sorted({*seen.desired.assignment.values()} & seen.nodes.keys(), key=_order):
+        loss = loss_of(snapshot, asked, node)
+        found.append(_now(known, loss) if current else _then(known, loss, variant))
+    return tuple(found)
+
+
+def _order(node: str) -> tuple[int, str]:
+    return len(node), node
+
+
+# -- as it runs --------------------------------------------------------------------------------------------------------
+
+
+def _now(known: Known, loss: Loss) -> NodeLoss:
+    seen = known.seen
+    assert seen.progress is not None and seen.desired is not None
+    back = loss.back or ()
+    works = partition_recoveries(known.topology.order, seen)
+    missing = [p for p in (*loss.lost, *back) if p not in works]
+    rows = seconds = unknown(f"of {missing[0]} it is not known what it would have to do") if missing else None
+    assumed: tuple[str, ...] = ()
+    if rows is None or seconds is None:
+        mine = {p: works[p] for p in (*loss.lost, *back)}
+        rows = measured(
+            sum(w.rows for w in mine.values()), "the most since the snapshot before the newest", "at most"
+        )
+        seconds = _seconds_now(known, loss, mine)
+        assumed = _assumed(known, (a for w in mine.values() for a in w.assumed))
+    sizes = [seen.stats[p].state_bytes if p in seen.stats else None for p in (*loss.lost, *back)]
+    read = (
+        unknown("the driver has not said yet how large states are")
+        if None in sizes
+        else measured(sum(size or 0 for size in sizes), "size of each newest stored state")
+    )
+    at = seen.progress.positions
+    batches = max((max(0, at[p] - loss.newest.of(p)) for p in (*loss.lost, *back) if p in at), default=0)
+    bound = "at most" if known.now.checkpoint.uncoordinated and batches else ""
+    stream_s = measured(
+        batches * known.now.batch_interval_s,
+        f"{batches} batches behind what is stored, now, * batch.interval",
+        bound,
+    )
+    return NodeLoss(
+        loss.node,
+        loss.lost,
+        loss.promoted,
+        loss.back,
+        _why(known, loss),
+        rows,
+        read,
+        stream_s,
+        seconds,
+        assumed,
+    )
+
+
+def _seconds_now(known: Known, loss: Loss, works: Mapping[str, PartitionRecovery]) -> Figure:
+    """What was lost is taken by one node, beside what goes back there; what goes back on the others runs beside that."""
+    seen = known.seen
+    assert seen.desired is not None
+    home = seen.desired.assignment
+    own = sum(works[p].load_s + works[p].replay_s for p in loss.lost)
+    others: dict[str, float] = {}
+    for p in loss.back or ():
+        others[home[p]] = others.get(home[p], 0.0) + works[p].load_s + works[p].replay_s
+    if not loss.lost:
+        return derived(overhead_of(seen).seconds, f"what every recovery takes: {STANDBYS}", "at most")
+    formula = SECONDS + (" and of what goes back on one other node" if others else "")
+    most = max(others.values(), default=0.0)
+    return derived(round(overhead_of(seen).seconds + own + most, 3), formula, "at most")
+
+
+def _why(known: Known, loss: Loss) -> str:
+    if not loss.lost:
+        return STANDBYS if loss.promoted else "nothing is there"
+    if loss.everything:
+        return _why_everything(known)
+    if loss.back is None:
+        told = known.seen.progress.stored if known.seen.progress else {}
+        if "dropped" not in told:
+            return "the driver does not say whether all output is kept"
+        return (
+            f"{told['dropped']:.0f} partitions have dropped output for want of room: the driver finds who goes back when it "
+            "comes to it"
+        )
+    if loss.back:
+        return "what these have sent since the checkpoint is not kept"
+    return "nobody at work goes back: what the lost ones need is kept"
+
+
+def _why_everything(known: Known) -> str:
+    if known.seen.progress is not None and not known.seen.progress.deterministic:
+        return "everything goes back: a replay may differ"
+    return "everything goes back, by recovery.scope, recovery.strategy, or as a partition is behind the checkpoint"
+
+
+# -- with another protocol ---------------------------------------------------------------------------------------------
+
+
+def _then(known: Known, loss: Loss, variant: StreamTopology) -> NodeLoss:
+    """Whether output would be kept is not known where it is not kept now in the same way."""
+    back: Sequence[str] | None = loss.back
+    why = (
+        "nobody at work goes back, as long as output fits into recovery.bufferMemory and recovery.bufferDisk"
+    )
+    if not loss.lost:
+        why = STANDBYS
+    elif loss.everything:
+        why = _why_everything(known)
+    elif variant.checkpoint.uncoordinated:
+        back = ()
+    elif known.now.checkpoint.uncoordinated:
+        back = None
+        why = "whether output since a checkpoint would fit into recovery.bufferMemory is not known; else ancestors go back"
+    members = (*loss.lost, *(back or ()))
+    rows, seconds, assumed, stream_s = _repeated(known, variant, members, loss)
+    return NodeLoss(
+        loss.node,
+        loss.lost,
+        loss.promoted,
+        None if back is None else tuple(back),
+        why,
+        rows,
+        _read(known, variant, members),
+        stream_s,
+        seconds,
+        assumed,
+    )
+
+
+def _read(known: Known, variant: StreamTopology, members: Collection[str]) -> Figure:
+    if variant.checkpoint.eventual:
+        return unknown(SLOTS)
+    sizes = known.sizes
+    if sizes is None:
+        return unknown(known.why_no_sizes)
+    bound = "at most" if known.now.checkpoint.log == "checkpointed" != variant.checkpoint.log else ""
+    text = "size of each newest stored state"
+    if variant.checkpoint.log == "checkpointed" != known.now.checkpoint.log:
+        bound, text = "at least", f"{text}, without the output that would be stored with it"
+    return derived(sum(sizes[p] for p in members), text, bound)
+
+
+def _repeated(
+    known: Known, variant: StreamTopology, members: Collection[str], loss: Loss
+) -> tuple[Figure, Figure, tuple[str, ...], Figure]:
+    """Rows, seconds, what these assume, and how much of the stream."""
+    stats = known.seen.stats
+    if variant.checkpoint.eventual:
+        not_known = unknown(SLOTS)
+        return not_known, not_known, (), not_known
+    reach, text = reach_of(known, variant, dict.fromkeys(members)), reach_text(variant, known)
+    stream_s = derived(max(reach.values(), default=0.0), text, "about")
+    special = (
+        known.seen.progress.backed | known.seen.progress.unbacked if known.seen.progress else frozenset()
+    )
+    silent = [
+        p
+        for p in members
+        if p not in stats or stats[p].rows_s is None or stats[p].restore is None or p in special
+    ]
+    if silent:
+        not_known = unknown(f"of {silent[0]} it is not known how many rows come")
+        return not_known, not_known, (), stream_s
+    works = {p: _work(known, p, reach[p]) for p in members}
+    rows = derived(
+        sum(w.rows for w in works.values()), f"rows a second, as they came last, * ({text})", "about"
+    )
+    sizes = known.sizes
+    if sizes is None:
+        return rows, unknown(known.why_no_sizes), (), stream_s
+    home = known.seen.desired.assignment if known.seen.desired else {}
+    nodes: dict[str, float] = {}
+    for p in members:
+        nodes[home[p]] = nodes.get(home[p], 0.0) + works[p].load_s(sizes[p]) + works[p].replay_s
+    own = nodes.pop(loss.node, 0.0)
+    total = overhead_of(known.seen).seconds + own + max(nodes.values(), default=0.0)
+    assumed = _assumed(known, (a for p, w in works.items() for a in w.assumed(sizes[p])))
+    return rows, derived(round(total, 3), SECONDS, "about"), assumed, stream_s
+
+
+def _work(known: Known, partition: str, reach_s: float) -> RestoreWork:
+    stats = known.seen.stats[partition]
+    assert stats.restore is not None and stats.rows_s is not None
+    return RestoreWork(round(stats.rows_s * reach_s), stats.restore.rows_s, stats.restore.bytes_s)
+
+
+def _assumed(known: Known, parts: object) -> tuple[str, ...]:
+    named = set(parts)  # type: ignore[call-overload]
+    return (*overhead_of(known.seen).assumed, *sorted(named))
