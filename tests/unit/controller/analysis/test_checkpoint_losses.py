@@ -1,0 +1,222 @@
+"""What `reprise explain --checkpoint` foretells of a loss, against what the recovery then had to do.
+
+The driver, the engine, its hosts and the records are the real ones, in one process; the coordinator's rules decide.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from reprise.controller.analysis.checkpointing import CheckpointOutlook, ProtocolOutlook, checkpoint_outlook
+from reprise.controller.analysis.node_losses import NodeLoss
+from reprise.controller.driver.report import stats_of
+from reprise.controller.simulated_world.memory_zookeeper import MemoryServer
+from reprise.controller.topology_view import policy_of, view_of
+from reprise.controller.zookeeper import paths
+from reprise.controller.zookeeper.observation import Observation, snapshot_of
+from reprise.controller.zookeeper.records import (
+    encode_desired,
+    encode_progress,
+    encode_stats,
+    parse_checkpoint,
+    parse_desired,
+    parse_progress,
+    parse_stats,
+)
+from reprise.scheduler import Node, decide
+from reprise.scheduler.incident import Incident
+from reprise.spark_jobs.engine import engine as engine_module
+from reprise.spark_jobs.engine import local_lines
+from reprise.spark_jobs.topology import StreamTopology, load_text, override
+from tests.support.local_driver import ROOT, LocalDriver
+from tests.support.local_engine import World
+from tests.unit.spark_jobs.engine.test_eventual import WINDOWS
+
+NODES = ("a", "b", "c")
+LONGEST = 300
+"""Turns in which anything here is done."""
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines are recorded with each job, nobody is far ahead, and nothing here loses power."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr(local_lines, "RECORD_S", 0.0)
+    monkeypatch.setattr(local_lines, "SHARE", 0)
+    monkeypatch.setattr(engine_module, "WINDOW", 3)
+
+
+def resource_of(protocol: str, log: str = "none", **changes: object) -> StreamTopology:
+    """All that it sends fits into memory, unless `changes` say otherwise."""
+    chosen: dict[str, object] = {
+        "checkpoint.protocol": protocol,
+        "checkpoint.log": log,
+        "recovery.bufferMemory": "64Mi",
+    }
+    if protocol == "eventual":
+        chosen |= {"checkpoint.eventual": {"extent": 30, "replay": 100, "spend": "1h", "every": "1us"}}
+    return override(load_text(WINDOWS.replace("batches: 28", "batches: 60")), {**chosen, **changes})
+
+
+@dataclass
+class Running:
+    """A topology on three nodes, with what an observer reads of it."""
+
+    driver: LocalDriver
+    now: float = 1_000.0
+    incident: Incident | None = None
+
+    @property
+    def resource(self) -> StreamTopology:
+        return self.driver.world.resource
+
+    def seen(self) -> Observation:
+        """As the control plane reads the records."""
+        engine, tree = self.driver.engine, self.driver.tree
+        stats = stats_of({}, engine.usage, 2.0, engine.state_bytes, engine.figures.times.works())
+        living = [f"{node}#1" for node in self.driver.world.nodes.hosts]
+        progress = parse_progress(encode_progress(self.driver.loop.progress()))
+        newest = f"{ROOT}/{paths.checkpoint(progress.checkpoint)}"
+        return Observation(
+            self.now,
+            connected=True,
+            nodes={node: Node(node[0], 1, 100_000) for node in living},
+            progress=progress,
+            stats=parse_stats(encode_stats(stats)),
+            desired=parse_desired(tree.records[f"{ROOT}/desired"][0]),
+            checkpoints=frozenset({progress.checkpoint}),
+            checkpoint=parse_checkpoint(tree.records[newest][0]) if newest in tree.records else None,
+            incident=self.incident,
+            paused=True,
+        )
+
+    def outlook(self) -> CheckpointOutlook:
+        return checkpoint_outlook(self.resource, self.seen())
+
+    def decided(self) -> bool:
+        """A look of the coordinator; whether it has written what is desired."""
+        self.now += 0.5
+        snapshot = snapshot_of(view_of(self.resource), self.seen())
+        decision = decide(snapshot, replace(policy_of(self.resource, 0.0, 0.0), algorithm="best-density"))
+        self.incident = decision.incident or self.incident
+        if decision.desired is not None:
+            self.driver.tree.put(f"{ROOT}/desired", encode_desired(decision.desired))
+        return decision.desired is not None
+
+
+def running(resource: StreamTopology, folder: Path, until: int = 23) -> Running:
+    """Everything has applied the same batches, the last of which is behind what is stored, and no more are released."""
+    world = World(resource, folder, "w")
+    world.nodes.start(*NODES)
+    driver = LocalDriver(world, MemoryServer())
+    driver.channel.changed.wait = lambda _=None: True  # type: ignore[method-assign,assignment]
+    driver.want(1, 0, world.spread(*NODES))
+    for _ in range(LONGEST):
+        if min(driver.engine.at_work.values(), default=0) >= until and driver.engine.punctuations.newest > 0:
+            break
+        driver.turn()
+    found = Running(driver)
+    desired = found.seen().desired
+    assert desired is not None
+    driver.tree.put(f"{ROOT}/desired", encode_desired(desired.next(paused=True)))
+    assert not driver.engine.done
+    for _ in range(LONGEST):
+        if _even(driver):
+            return found
+        driver.turn()
+    raise AssertionError(f"{driver.engine.at_work} {driver.engine.horizon} {driver.engine.problems}")
+
+
+def _even(driver: LocalDriver) -> bool:
+    engine = driver.engine
+    everybody = engine.desired.paused and len(engine.at_work) == len(engine.topology.partitions)
+    return everybody and set(engine.at_work.values()) == {engine.horizon}
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What a recovery has done."""
+
+    restored: frozenset[str]
+    """That were lost, or were installed anew where they were."""
+    batches: int
+    """Of the one that went back furthest."""
+    rows: int
+    read: int
+
+
+def recovered(run: Running, node: str) -> Recovery:
+    """From the loss of a node until all is where it was."""
+    engine = run.driver.engine
+    at, before = dict(engine.positions), dict(engine.installation)
+    run.driver.world.nodes.lose(node)
+    run.driver.turn()
+    for _ in range(20):
+        if run.decided() and run.incident is not None and run.incident.plans:
+            break
+        run.driver.turn()
+    assert run.incident is not None and run.incident.plans, run.incident
+    run.driver.turn()
+    restored = frozenset(p for p, number in engine.installation.items() if number != before[p])
+    begun = {
+        p: engine.lines.position(p) if engine.lines.active else engine.desired.origin(p).position
+        for p in restored
+    }
+    for _ in range(200):
+        if engine.at_work.keys() == at.keys() and not engine.installing and engine.positions == at:
+            break
+        run.driver.turn()
+    assert engine.positions == at
+    usage = {p: engine.usage[p] for p in restored}
+    return Recovery(
+        restored,
+        max(at[p] - begun[p] for p in restored),
+        sum(u.rows for u in usage.values()),
+        sum(u.load_bytes for u in usage.values()),
+    )
+
+
+def now_of(found: CheckpointOutlook) -> ProtocolOutlook:
+    assert found.not_calm == ""
+    (current,) = [p for p in found.protocols if p.current]
+    return current
+
+
+def loss(found: ProtocolOutlook, node: str) -> NodeLoss:
+    return next(x for x in found.losses if x.node == f"{node}#1")
+
+
+def value(loss: NodeLoss, name: str) -> float:
+    found: float | None = getattr(loss, name).value
+    assert found is not None, getattr(loss, name)
+    return found
+
+
+CASES: Mapping[str, tuple[str, str]] = {
+    "coordinated": ("coordinated", "none"),
+    "memory": ("uncoordinated", "memory"),
+    "checkpointed": ("uncoordinated", "checkpointed"),
+    "induced": ("communication-induced", "checkpointed"),
+    "eventual": ("eventual", "checkpointed"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_loss_takes_back_and_repeats_what_was_foretold(case: str, tmp_path: Path) -> None:
+    run = running(resource_of(*CASES[case]), tmp_path)
+    foretold = loss(now_of(run.outlook()), "b")
+    done = recovered(run, "b")
+    assert foretold.back == () and done.restored == frozenset(foretold.lost)
+    repeated = value(foretold, "stream_s") / run.resource.batch_interval_s
+    if case == "coordinated":
+        assert (foretold.stream_s.bound, done.batches) == ("", round(repeated))
+    else:
+        assert 0 <= done.batches <= round(repeated) and foretold.stream_s.bound == "at most"
+    assert (done.rows == 0) is (done.batches == 0)
+    assert done.rows <= value(foretold, "rows") and foretold.rows.bound == "at most"
+    assert done.read == value(foretold, "read") > 0
