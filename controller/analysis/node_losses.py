@@ -57,7 +57,7 @@ class NodeLoss:
 def losses_of(
     known: Known, view: TopologyView, policy: Policy, variant: StreamTopology, current: bool
 ) -> tuple[NodeLoss, ...]:
-    """Of each node that has partitions.  `view`, `policy`: of the topology as it runs."""
+    """What the loss of each node would take, of those that have partitions.  `view`, `policy`: of the topology as it runs."""
     seen = known.seen
     assert seen.desired is not None
     asked = policy if current else policy_of(variant, policy.settle_s, policy.driver_grace_s)

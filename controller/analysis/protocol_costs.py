@@ -58,7 +58,7 @@ class Known:
 
     @property
     def sizes(self) -> Mapping[str, int] | None:
-        """Of the newest stored state of each partition; None: they do not say how large whole states are."""
+        """Bytes of each partition's newest stored state; None: they do not say how large whole states are."""
         stats = self.seen.stats
         if self.now.checkpoint.eventual or not self.topology.partitions.keys() <= stats.keys():
             return None

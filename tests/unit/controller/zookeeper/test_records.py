@@ -321,6 +321,20 @@ def test_statistics_of_an_earlier_version_are_read() -> None:
     assert parse_stats(old) == {"sink.0": PartitionStats(1.5, 3)}
 
 
+def test_statistics_say_how_many_rows_come() -> None:
+    stats = {
+        "sink.0": PartitionStats(1.5, 3, RestoreWork(7, 1.0, 2.5), 12.5),
+        "source.0": PartitionStats(1.0),
+    }
+    assert parse_stats(encode_stats(stats)) == stats
+    assert parse_stats(b'{"sink.0": {"cpu_milli": 1.5, "rows_s": 4}}')["sink.0"].rows_s == 4
+    for wrong in (-1.0, "7", True):
+        with pytest.raises(RecordError, match=r"rows_s"):
+            parse_stats(
+                json.dumps({"sink.0": {"cpu_milli": 1.5, "state_bytes": 3, "rows_s": wrong}}).encode()
+            )
+
+
 @pytest.mark.parametrize(
     "work",
     [

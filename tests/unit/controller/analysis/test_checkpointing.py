@@ -1,0 +1,329 @@
+"""What `reprise explain --checkpoint` says: numbers that follow from records, each with what it rests on, and no others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from reprise.algorithms.checkpoint_costs import Figure, Source
+from reprise.algorithms.communication_induced import size_of
+from reprise.algorithms.recovery_time import INSTALL_S
+from reprise.controller.analysis.checkpointing import CheckpointOutlook, ProtocolOutlook, checkpoint_outlook
+from reprise.controller.analysis.node_losses import NodeLoss
+from reprise.controller.cli.checkpoint_page import checkpoint_page
+from reprise.controller.status import observation, plain, records
+from reprise.controller.zookeeper.observation import Observation
+from reprise.controller.zookeeper.records import CheckpointRecord
+from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.topology import StreamTopology, check, load_text, override
+from tests.support.oncall import after_the_burst
+from tests.support.oncall import resource as oncall_resource
+from tests.unit.controller.status.test_document import DESIRED, PROGRESS, TOPOLOGY, WELL
+from tests.unit.controller.status.test_recovery_time import STATS
+
+RESOURCE = override(load_text(TOPOLOGY), {"checkpoint.interval": "10s"})
+BATCH_S = RESOURCE.batch_interval_s
+ROWS_S = 10.0
+SEEN = replace(
+    WELL,
+    stats={p: replace(s, rows_s=ROWS_S) for p, s in STATS.items()},
+    progress=replace(
+        PROGRESS,
+        kept_since=6,
+        buffers={"memory": 300, "disk": 100},
+        overhead={"detection": 3.0, "plan": 1.5},
+        stored={
+            "seconds": 50.0,
+            "snapshots": 10,
+            "bytes": 12_000,
+            "forced": 0,
+            "header_bytes": 0,
+            "dropped": 0,
+        },
+    ),
+    checkpoint=CheckpointRecord(6, 90.0, 12_000, 2.0),
+)
+OUTPUT_S = 400 / 4 / BATCH_S
+"""Four batches are kept."""
+MEMORY, LOGGED = ("uncoordinated", "memory"), ("uncoordinated", "checkpointed")
+INDUCED, EVENTUAL = ("communication-induced", "checkpointed"), ("eventual", "checkpointed")
+
+
+def of(found: CheckpointOutlook, protocol: str, log: str) -> ProtocolOutlook:
+    return next(p for p in found.protocols if (p.protocol, p.log) == (protocol, log))
+
+
+def costs(found: ProtocolOutlook) -> dict[str, tuple[float | None, str, str] | None]:
+    assert found.costs is not None
+    told = ((f.name, getattr(found.costs, f.name)) for f in fields(found.costs))
+    return {n: None if x is None else (x.value, x.source.value, x.bound) for n, x in told}
+
+
+def loss(found: ProtocolOutlook, node: str) -> NodeLoss:
+    return next(x for x in found.losses if x.node == f"{node}#1")
+
+
+def figures(value: Any) -> Iterator[Figure]:
+    if isinstance(value, Figure):
+        yield value
+    elif is_dataclass(value):
+        yield from (f for field in fields(value) for f in figures(getattr(value, field.name)))
+    elif isinstance(value, tuple):
+        yield from (f for item in value for f in figures(item))
+
+
+def on(protocol: str, log: str) -> StreamTopology:
+    return override(RESOURCE, {"checkpoint.protocol": protocol, "checkpoint.log": log})
+
+
+def page(found: CheckpointOutlook, wide: bool = False) -> str:
+    console = Console(width=200, record=True, color_system=None, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
+    console.print(checkpoint_page(found, wide))
+    return " ".join(console.export_text().split())
+
+
+# -- while nothing fails -----------------------------------------------------------------------------------------------
+
+
+def test_the_current_protocol_is_measured() -> None:
+    found = of(checkpoint_outlook(RESOURCE, SEEN), "coordinated", "none")
+    assert found.current and found.refused == ()
+    assert costs(found) == {
+        "stored": (240.0, "measured", ""),
+        "headers": (0.0, "derived", ""),
+        "kept": (400, "measured", ""),
+        "round_s": (2.0, "measured", ""),
+        "total_s": (4 * BATCH_S, "measured", ""),
+    }
+
+
+def test_the_others_follow_by_named_formulas() -> None:
+    """Two operators in a row; 12,000 bytes of states each 10 s, more or less 20 %; five partitions on three nodes, of whose
+    messages two go from one to another."""
+    found = checkpoint_outlook(RESOURCE, SEEN)
+    approx = pytest.approx
+    assert costs(of(found, *MEMORY)) == {
+        "stored": (approx(1200.0), "derived", ""),
+        "headers": (0.0, "derived", ""),
+        "kept": (approx(OUTPUT_S * 24.0), "derived", "about"),
+        "round_s": None,
+        "total_s": (approx(24.0), "derived", "about"),
+    }
+    logged = costs(of(found, *LOGGED))
+    assert logged["stored"] == (approx(1200.0 + 1.2 * OUTPUT_S), "derived", "at most")
+    assert logged["kept"] == (approx(OUTPUT_S * 12.0), "derived", "about")
+    assert logged["total_s"] == (approx(12.0), "derived", "about")
+    induced = costs(of(found, *INDUCED))
+    assert induced["headers"] == (approx(2 * size_of(5) / BATCH_S), "derived", "")
+    assert induced["stored"] == (approx(1200.0 + 1.2 * OUTPUT_S + 5 * size_of(5) / 10), "derived", "about")
+    assert {n for n, x in costs(of(found, *EVENTUAL)).items() if x is not None and x[1] == "unknown"} == {
+        "stored",
+        "kept",
+        "total_s",
+    }
+
+
+def test_a_protocol_that_is_measured_when_it_runs_is_unknown_or_derived_when_it_does_not() -> None:
+    told = {**SEEN.progress.stored, "header_bytes": 5_000} if SEEN.progress else {}
+    seen = replace(SEEN, progress=replace(PROGRESS, kept_since=6, stored=told))
+    found = checkpoint_outlook(on(*INDUCED), seen)
+    assert costs(of(found, *INDUCED))["headers"] == (100.0, "measured", "")
+    back = costs(of(found, "coordinated", "none"))
+    assert back["stored"] == (pytest.approx(1200.0), "derived", "at most"), "states hold output now"
+    assert back["round_s"] == (None, "unknown", "") and back["kept"] == (None, "unknown", "")
+    whole = costs(of(checkpoint_outlook(on(*EVENTUAL), seen), *MEMORY))
+    assert whole["stored"] == (None, "unknown", "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "figure", "why"),
+    [
+        ({"kept_since": 9}, "kept", "too few batches of output are kept at this moment"),
+        ({"kept_since": None}, "kept", "output is kept now only until its readers have it"),
+    ],
+)
+def test_what_is_not_known_is_not_guessed(changes: dict[str, Any], figure: str, why: str) -> None:
+    assert SEEN.progress is not None
+    found = of(
+        checkpoint_outlook(RESOURCE, replace(SEEN, progress=replace(SEEN.progress, **changes))), *LOGGED
+    )
+    assert found.costs is not None
+    told = getattr(found.costs, figure)
+    assert told.value is None and why in told.basis
+    assert found.costs.stored.value is None, "it has output in it"
+
+
+def test_a_driver_that_says_nothing_of_what_it_stores_makes_nothing_up() -> None:
+    """One of an earlier version: neither rates nor sums."""
+    seen = replace(SEEN, stats={}, progress=PROGRESS, checkpoint=None)
+    found = checkpoint_outlook(RESOURCE, seen)
+    now = of(found, "coordinated", "none")
+    assert {n for n, x in costs(now).items() if x is not None and x[0] is None} == {"stored", "round_s"}
+    lost = loss(now, "n1")
+    assert [f.source for f in (lost.rows, lost.read, lost.seconds)] == [Source.UNKNOWN] * 3
+    assert costs(of(found, *MEMORY))["stored"] == (None, "unknown", "")
+
+
+def test_every_figure_says_what_it_rests_on() -> None:
+    for told in figures(checkpoint_outlook(RESOURCE, SEEN)):
+        assert told.basis
+        assert (told.value is None) is (told.source is Source.UNKNOWN)
+
+
+# -- refused -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "protocol"),
+    [
+        ({"checkpoint.state": "paged"}, INDUCED),
+        ({"checkpoint.state": "paged"}, EVENTUAL),
+        ({"recovery.scope": "ancestors"}, MEMORY),
+        ({"operators[clean].deterministic": False}, EVENTUAL),
+        ({"batch.order": "arrival"}, LOGGED),
+    ],
+)
+def test_what_validate_refuses_is_refused_with_its_reason(
+    changes: dict[str, object], protocol: tuple[str, str]
+) -> None:
+    resource = override(RESOURCE, changes)
+    found = of(checkpoint_outlook(resource, SEEN), *protocol)
+    with pytest.raises(SpecError) as said:
+        check(override(resource, {"checkpoint.protocol": protocol[0], "checkpoint.log": protocol[1]}))
+    assert found.refused == tuple(str(error) for error in said.value.all)
+    assert (found.costs, found.losses) == (None, ())
+    assert all(why in page(checkpoint_outlook(resource, SEEN)) for why in found.refused)
+
+
+def test_what_only_the_driver_knows_is_refused_by_what_it_says() -> None:
+    """Classes of users are not imported here."""
+    assert SEEN.progress is not None
+    found = checkpoint_outlook(RESOURCE, replace(SEEN, progress=replace(SEEN.progress, deterministic=False)))
+    assert "not deterministic, as the driver says" in of(found, *EVENTUAL).refused[0]
+    assert loss(of(found, "coordinated", "none"), "n3").back == ("tweets.0", "clean.0", "clean.1", "count.0")
+    assert "a replay may differ" in loss(of(found, *MEMORY), "n3").why
+
+
+def test_a_setting_of_the_current_protocol_alone_speaks_against_no_other() -> None:
+    resource = override(on(*EVENTUAL), {"checkpoint.eventual": {"extent": 10}})
+    assert [p.refused for p in checkpoint_outlook(resource, SEEN).protocols] == [()] * 5
+
+
+def test_what_validate_warns_of_is_said() -> None:
+    (warning,) = of(checkpoint_outlook(RESOURCE, SEEN), *INDUCED).warnings
+    assert "cannot help" in warning
+
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_loss_now_is_what_the_partitions_there_have_to_do() -> None:
+    """n1 has tweets.0, clean.0 and count.0: 350 rows in 3.5 s, 5,000 bytes in 2.5 s."""
+    found = loss(of(checkpoint_outlook(RESOURCE, SEEN), "coordinated", "none"), "n1")
+    assert (found.lost, found.back) == (("tweets.0", "clean.0", "count.0"), ())
+    assert (found.rows.value, found.read.value) == (350, 5000)
+    assert found.stream_s.value == 4 * BATCH_S
+    assert found.seconds.value == pytest.approx(4.5 + INSTALL_S + 6.0)
+    assert found.assumed == ("install",)
+
+
+def test_who_goes_back_too_is_counted_beside_it() -> None:
+    resource = override(RESOURCE, {"recovery.scope": "ancestors"})
+    found = loss(of(checkpoint_outlook(resource, SEEN), "coordinated", "none"), "n3")
+    assert (found.lost, found.back) == (("count.1",), ("clean.1",))
+    assert found.rows.value == 300 and found.read.value == 7000
+    assert found.seconds.value == pytest.approx(4.5 + INSTALL_S + 3.0 + 3.5)
+
+
+def test_with_another_protocol_rows_come_at_their_rate_for_as_long_as_it_goes_back() -> None:
+    """With `memory` clean.0 goes back by two intervals, as count.0 that reads it is lost with it."""
+    found = checkpoint_outlook(RESOURCE, SEEN)
+    memory, logged = loss(of(found, *MEMORY), "n1"), loss(of(found, *LOGGED), "n1")
+    assert (memory.lost, memory.back) == (("tweets.0", "clean.0", "count.0"), ())
+    assert memory.rows.value == ROWS_S * (12 + 24 + 12) and logged.rows.value == ROWS_S * 36
+    assert (memory.stream_s.value, logged.stream_s.value) == (pytest.approx(24.0), pytest.approx(12.0))
+    assert (memory.read.bound, logged.read.bound) == ("", "at least"), "output is stored with it"
+    assert memory.seconds.value == pytest.approx(4.5 + INSTALL_S + 2.5 + 480 / 100)
+    eventual = loss(of(found, *EVENTUAL), "n1")
+    assert {f.source for f in (eventual.rows, eventual.read, eventual.seconds)} == {Source.UNKNOWN}
+
+
+def test_whether_output_would_be_kept_by_rounds_is_not_known_where_there_are_none() -> None:
+    found = checkpoint_outlook(on(*MEMORY), SEEN)
+    assert loss(of(found, *MEMORY), "n1").back == ()
+    rounds = loss(of(found, "coordinated", "none"), "n1")
+    assert rounds.back is None and "is not known" in rounds.why
+    assert rounds.rows.value == ROWS_S * 30, "of the lost ones alone"
+
+
+def test_output_that_was_dropped_leaves_it_to_the_driver() -> None:
+    assert SEEN.progress is not None
+    told = {**SEEN.progress.stored, "dropped": 2}
+    found = checkpoint_outlook(on(*MEMORY), replace(SEEN, progress=replace(SEEN.progress, stored=told)))
+    now = loss(of(found, *MEMORY), "n1")
+    assert now.back is None and "2 partitions have dropped output" in now.why
+
+
+def test_standbys_go_on_and_repeat_nothing() -> None:
+    resource = override(RESOURCE, {"operators[count].availability": "active-standby"})
+    assert SEEN.progress is not None
+    seen = replace(
+        SEEN,
+        desired=replace(DESIRED, standbys={"count.1": "n2#1"}),
+        progress=replace(SEEN.progress, standbys={"count.1": 10}),
+    )
+    found = loss(of(checkpoint_outlook(resource, seen), "coordinated", "none"), "n3")
+    assert (found.lost, found.promoted, found.rows.value) == ((), ("count.1",), 0)
+    assert "standbys go on" in found.why
+
+
+def test_while_not_all_is_at_work_it_says_so_and_nothing_else() -> None:
+    found = checkpoint_outlook(oncall_resource(), after_the_burst())
+    assert found.not_calm.endswith("is open: what is measured now is a recovery")
+    assert [p.costs for p in found.protocols] == [None] * 5
+    assert "no figures now: incident" in page(found)
+    silent = checkpoint_outlook(RESOURCE, Observation(1.0))
+    assert silent.not_calm == "ZooKeeper does not answer"
+    gone = {n: x for n, x in SEEN.nodes.items() if n != "n3#1"}
+    assert "n3#1 is gone" in checkpoint_outlook(RESOURCE, replace(SEEN, nodes=gone)).not_calm
+
+
+# -- what is printed ---------------------------------------------------------------------------------------------------
+
+
+def test_the_page_marks_each_figure_and_names_what_it_rests_on() -> None:
+    text = page(checkpoint_outlook(RESOURCE, SEEN))
+    for words in (
+        "coordinated (now) 240 B/s m 0 B/s d 400 B m 2.0s m",
+        "uncoordinated, log memory 1.2 KiB/s d",
+        "n1#1 3 0",
+        "< 350 m 4.9 KiB m < 12s d *",
+        "rests on parts that were not measured here yet: install",
+        "2 other nodes take no longer, -o wide has all",
+        "communication-induced, log checkpointed, headers: derived: 2 messages between nodes in a batch",
+        "m: measured by this topology; d: derived by a formula",
+    ):
+        assert words in text, (words, text)
+    assert "2 other nodes" not in page(checkpoint_outlook(RESOURCE, SEEN), wide=True)
+
+
+def test_programs_get_all_of_it() -> None:
+    value = json.loads(json.dumps(plain(checkpoint_outlook(RESOURCE, SEEN))))
+    current = next(p for p in value["protocols"] if p["current"])
+    assert current["costs"]["stored"] == {
+        "value": 240.0,
+        "source": "measured",
+        "basis": "10 files in 50 s of this driver",
+        "bound": "",
+    }
+    assert [x["node"] for x in current["losses"]] == ["n1#1", "n2#1", "n3#1"]
+
+
+def test_who_asks_the_page_knows_as_much_as_who_asks_zookeeper() -> None:
+    there = observation(json.dumps(records(SEEN)).encode(), "test")
+    assert checkpoint_outlook(RESOURCE, there) == checkpoint_outlook(RESOURCE, SEEN)
