@@ -263,7 +263,7 @@ class PartitionStats:
     """Size of the partition's newest stored state; 0 for one without."""
     restore: RestoreWork | None = None
     """What it would have to do if it were lost now; None: the driver does not say."""
-    rows_s: float | None = None
+    input_rows_s: float | None = None
     """Rows a second that it has applied since the record before; None: the driver does not say."""
 
 

@@ -57,7 +57,7 @@ class NodeLoss:
 def losses_of(
     known: Known, view: TopologyView, policy: Policy, variant: StreamTopology, current: bool
 ) -> tuple[NodeLoss, ...]:
-    """What the loss of each node would take, of those that have partitions.  `view`, `policy`: of the topology as it runs."""
+    """What the loss of each node that has partitions would take.  `view`, `policy`: of the topology as it runs."""
     seen = known.seen
     assert seen.desired is not None
     asked = policy if current else policy_of(variant, policy.settle_s, policy.driver_grace_s)
@@ -224,7 +224,7 @@ def _repeated(
     silent = [
         p
         for p in members
-        if p not in stats or stats[p].rows_s is None or stats[p].restore is None or p in special
+        if p not in stats or stats[p].input_rows_s is None or stats[p].restore is None or p in special
     ]
     if silent:
         not_known = unknown(f"of {silent[0]} it is not known how many rows come")
@@ -248,8 +248,8 @@ def _repeated(
 
 def _work(known: Known, partition: str, reach_s: float) -> RestoreWork:
     stats = known.seen.stats[partition]
-    assert stats.restore is not None and stats.rows_s is not None
-    return RestoreWork(round(stats.rows_s * reach_s), stats.restore.rows_s, stats.restore.bytes_s)
+    assert stats.restore is not None and stats.input_rows_s is not None
+    return RestoreWork(round(stats.input_rows_s * reach_s), stats.restore.rows_s, stats.restore.bytes_s)
 
 
 def _assumed(known: Known, parts: object) -> tuple[str, ...]:

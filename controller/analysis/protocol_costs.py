@@ -156,7 +156,7 @@ def reach_text(variant: StreamTopology, known: Known) -> str:
         )
         return f"checkpoint.interval{more}"
     if policy.log == "memory":
-        return "(1 + jitter) * interval, summed along the longest path of operators that go back, without what storing takes"
+        return "(1 + jitter) * interval, summed along the longest path of lost operators, without what storing takes"
     return "(1 + jitter) * interval, without what storing takes"
 
 

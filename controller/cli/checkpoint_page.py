@@ -6,7 +6,7 @@ known; the formulas and reasons are listed once each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import click
@@ -19,12 +19,12 @@ from reprise.controller.analysis.checkpointing import CheckpointOutlook, Protoco
 from reprise.controller.analysis.node_losses import NodeLoss
 from reprise.controller.cli.render import for_programs, plain_table, span
 from reprise.controller.cli.target import Address
-from reprise.controller.plural import counted
 
 LEGEND = (
     "m: measured by this topology; d: derived by a formula from what it has measured; ?: not known; "
     "< at most, > at least, ~ about"
 )
+OF_A_LOSS = "a loss: with room on one other node, and without catching up with what comes in meanwhile"
 MARKS = {Source.MEASURED: " m", Source.DERIVED: " d", Source.UNKNOWN: ""}
 BOUNDS = {"at most": "< ", "at least": "> ", "about": "~ "}
 MOST_NODES = 10
@@ -53,31 +53,27 @@ def checkpoint_page(found: CheckpointOutlook, wide: bool = False) -> RenderableT
         parts.append(Text(f"no figures now: {found.not_calm}", style="yellow"))
     shown = [p for p in found.protocols if p.costs is not None]
     if shown:
-        parts += [_costs(shown), *_bases(_of_costs(shown))]
+        parts.append(_costs(shown))
     for protocol in found.protocols:
         parts += [Text(f"{_name(protocol)} is refused: {why}") for why in protocol.refused]
         parts += [Text(f"{_name(protocol)}: {warning}", style="yellow") for warning in protocol.warnings]
-    for protocol in sorted(shown, key=lambda p: not p.current):
-        parts += _losses(protocol, wide)
+    rows = [(p, loss) for p in shown for loss in _chosen(p, wide)]
+    for current in (True, False):
+        parts += _losses([(p, loss) for p, loss in rows if p.current is current], current, shown)
     if shown:
-        parts += [
-            Text(),
-            Text(LEGEND, style="dim"),
-            Text(
-                "a loss: with room on one other node, and without catching up with what comes in meanwhile",
-                style="dim",
-            ),
-        ]
+        parts += [Text(), Text("what they rest on", style="bold")]
+        parts += _bases([*_of_costs(shown), *_of_losses(rows)])
+        parts += [Text(), Text(LEGEND, style="dim"), Text(OF_A_LOSS, style="dim")]
     return Group(*parts)
 
 
 def _name(protocol: ProtocolOutlook) -> str:
-    return protocol.protocol if protocol.log == "none" else f"{protocol.protocol}, log {protocol.log}"
+    return protocol.protocol if protocol.log == "none" else f"{protocol.protocol}/{protocol.log}"
 
 
 def _costs(protocols: Sequence[ProtocolOutlook]) -> Table:
     table = plain_table()
-    table.add_column("protocol")
+    table.add_column("protocol/log")
     for name in ("stored", "headers", "output kept", "a round takes", "all lost: repeats"):
         table.add_column(name, justify="right")
     for protocol in protocols:
@@ -97,34 +93,26 @@ def _costs(protocols: Sequence[ProtocolOutlook]) -> Table:
     return table
 
 
-def _of_costs(protocols: Sequence[ProtocolOutlook]) -> list[tuple[str, Figure]]:
-    found = []
-    for protocol in protocols:
-        costs = protocol.costs
-        assert costs is not None
-        named = (
-            ("stored", costs.stored),
-            ("headers", costs.headers),
-            ("output kept", costs.kept),
-            ("a round takes", costs.round_s),
-            ("all lost", costs.total_s),
-        )
-        found += [(f"{_name(protocol)}, {name}", figure) for name, figure in named if figure is not None]
-    return found
+def _chosen(protocol: ProtocolOutlook, wide: bool) -> list[NodeLoss]:
+    """The losses that are printed."""
+    every = _slowest_first(protocol.losses)
+    return every if wide else every[: MOST_NODES if protocol.current else 1]
 
 
-def _losses(protocol: ProtocolOutlook, wide: bool) -> list[RenderableType]:
-    chosen = _slowest_first(protocol.losses)
-    if not wide:
-        chosen = chosen[:MOST_NODES] if protocol.current else chosen[:1]
-    if not chosen:
+def _losses(
+    rows: Sequence[tuple[ProtocolOutlook, NodeLoss]], current: bool, protocols: Sequence[ProtocolOutlook]
+) -> list[RenderableType]:
+    """A table of losses, and why who goes back does."""
+    if not rows:
         return []
     table = plain_table()
+    table.add_column("protocol/log")
     table.add_column("node lost")
     for name in ("partitions", "go back", "stream", "rows", "to read", "seconds"):
         table.add_column(name, justify="right")
-    for loss in chosen:
+    for protocol, loss in rows:
         table.add_row(
+            _name(protocol),
             loss.node,
             str(len(loss.lost)) + (f" and {len(loss.promoted)} standbys go on" if loss.promoted else ""),
             "?" if loss.back is None else str(len(loss.back)),
@@ -133,28 +121,47 @@ def _losses(protocol: ProtocolOutlook, wide: bool) -> list[RenderableType]:
             _shown(loss.read, _size),
             _shown(loss.seconds, span) + (" *" if loss.assumed else ""),
         )
-    more = len(protocol.losses) - len(chosen)
-    which = (
-        f"; {counted(more, 'other node takes', 'other nodes take')} no longer, -o wide has all"
-        if more
+    every = sum(len(p.losses) for p in protocols if p.current is current)
+    more = (
+        f"; {every - len(rows)} that take no longer are left out: -o wide has all"
+        if every > len(rows)
         else ""
     )
-    said = "if a node were lost now" if protocol.current else "if a node were lost"
-    parts: list[RenderableType] = [Text(), Text(f"{_name(protocol)}: {said}{which}", style="bold"), table]
-    parts += [Text(f"  {line}") for line in dict.fromkeys(f"{loss.why}" for loss in chosen)]
-    if assumed := sorted({part for loss in chosen for part in loss.assumed}):
+    said = "if a node were lost now" if current else "with another protocol, the node that takes longest"
+    parts: list[RenderableType] = [Text(), Text(f"{said}{more}", style="bold"), table]
+    whys: dict[str, list[str]] = {}
+    for protocol, loss in rows:
+        whys.setdefault(loss.why, []).append(_name(protocol))
+    parts += [Text(f"  {', '.join(dict.fromkeys(names))}: {why}") for why, names in whys.items()]
+    if assumed := sorted({part for _, loss in rows for part in loss.assumed}):
         parts.append(Text(f"  * rests on parts that were not measured here yet: {', '.join(assumed)}"))
-    figures = [
-        (name, figure)
-        for loss in chosen
-        for name, figure in (
+    return parts
+
+
+def _of_costs(protocols: Sequence[ProtocolOutlook]) -> Iterator[tuple[str, str, Figure]]:
+    """The name of each figure, its protocol, and itself."""
+    for protocol in protocols:
+        costs = protocol.costs
+        assert costs is not None
+        named = (
+            ("stored", costs.stored),
+            ("headers", costs.headers),
+            ("output kept", costs.kept),
+            ("a round takes", costs.round_s),
+            ("all lost: repeats", costs.total_s),
+        )
+        yield from ((name, _name(protocol), figure) for name, figure in named if figure is not None)
+
+
+def _of_losses(rows: Iterable[tuple[ProtocolOutlook, NodeLoss]]) -> Iterator[tuple[str, str, Figure]]:
+    for protocol, loss in rows:
+        named = (
             ("stream", loss.stream_s),
             ("rows", loss.rows),
             ("to read", loss.read),
             ("seconds", loss.seconds),
         )
-    ]
-    return [*parts, *_bases(figures)]
+        yield from ((name, _name(protocol), figure) for name, figure in named)
 
 
 def _slowest_first(losses: Iterable[NodeLoss]) -> list[NodeLoss]:
@@ -162,14 +169,22 @@ def _slowest_first(losses: Iterable[NodeLoss]) -> list[NodeLoss]:
     return sorted(losses, key=lambda loss: (loss.seconds.value is not None, -(loss.seconds.value or 0.0)))
 
 
-def _bases(figures: Iterable[tuple[str, Figure]]) -> list[RenderableType]:
+def _bases(figures: Iterable[tuple[str, str, Figure]]) -> list[RenderableType]:
     """A line for each thing that figures rest on, with those that do."""
-    found: dict[str, list[str]] = {}
-    for name, figure in figures:
-        names = found.setdefault(f"{figure.source.value}: {figure.basis}", [])
-        if name not in names:
-            names.append(name)
-    return [Text(f"  {'; '.join(names)}: {basis}", style="dim") for basis, names in found.items()]
+    found: dict[str, dict[str, list[str]]] = {}
+    for name, protocol, figure in figures:
+        protocols = found.setdefault(f"{figure.source.value}: {figure.basis}", {}).setdefault(name, [])
+        if protocol not in protocols:
+            protocols.append(protocol)
+    return [Text(f"  {_named(names)}: {basis}", style="dim") for basis, names in found.items()]
+
+
+def _named(names: Mapping[str, Sequence[str]]) -> str:
+    """The figures, with their protocols."""
+    by_protocols: dict[str, list[str]] = {}
+    for name, protocols in names.items():
+        by_protocols.setdefault(", ".join(protocols), []).append(name)
+    return "; ".join(f"{', '.join(some)} of {protocols}" for protocols, some in by_protocols.items())
 
 
 def _shown(figure: Figure, form: Callable[[float], str]) -> str:

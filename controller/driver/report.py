@@ -123,7 +123,7 @@ def stats_of(
             cpu_milli=round((usage.cpu_s - old.cpu_s) / seconds * 1000, 3),
             state_bytes=state_bytes.get(partition, 0),
             restore=(works or {}).get(partition),
-            rows_s=round((usage.rows - old.rows) / seconds, 3),
+            input_rows_s=round((usage.rows - old.rows) / seconds, 3),
         )
     return found
 

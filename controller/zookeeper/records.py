@@ -204,8 +204,8 @@ def encode_stats(x: Mapping[str, PartitionStats]) -> bytes:
 def _stats(x: PartitionStats) -> dict[str, object]:
     """What is not known of what it would have to do is left out: a record may have ten thousand of them."""
     told: dict[str, object] = {"cpu_milli": x.cpu_milli, "state_bytes": x.state_bytes}
-    if x.rows_s is not None:
-        told["rows_s"] = x.rows_s
+    if x.input_rows_s is not None:
+        told["input_rows_s"] = x.input_rows_s
     if x.restore is not None:
         restore = {name: value for name, value in shallow(x.restore).items() if value is not None}
         told["restore"] = restore if x.restore.aim is None else {**restore, "aim": shallow(x.restore.aim)}
@@ -230,12 +230,12 @@ def _restore(f: Fields, partition: str, value: Mapping[str, Any]) -> RestoreWork
 
 
 def _coming(f: Fields, partition: str, value: Mapping[str, Any]) -> float | None:
-    match value.get("rows_s"):
+    match value.get("input_rows_s"):
         case None:
             return None
         case float(rows_s) if 0 <= rows_s < inf:
             return rows_s
-    return _not_negative(as_object(f, partition, value), "rows_s")
+    return _not_negative(as_object(f, partition, value), "input_rows_s")
 
 
 def _aim(f: Fields) -> Aim:
@@ -268,7 +268,7 @@ def parse_stats(raw: bytes, path: str = paths.STATS) -> dict[str, PartitionStats
             cpu_milli=_not_negative(f, "cpu_milli"),
             state_bytes=f.integer("state_bytes", 0),
             restore=_restore(top, partition, f.value),
-            rows_s=_coming(top, partition, f.value),
+            input_rows_s=_coming(top, partition, f.value),
         )
     return found
 

@@ -14,6 +14,7 @@ import pytest
 
 from reprise.controller.analysis.checkpointing import CheckpointOutlook, ProtocolOutlook, checkpoint_outlook
 from reprise.controller.analysis.node_losses import NodeLoss
+from reprise.controller.analysis.protocol_costs import Known, reach_of
 from reprise.controller.driver.report import stats_of
 from reprise.controller.simulated_world.memory_zookeeper import MemoryServer
 from reprise.controller.topology_view import policy_of, view_of
@@ -167,11 +168,13 @@ def recovered(run: Running, node: str) -> Recovery:
         p: engine.lines.position(p) if engine.lines.active else engine.desired.origin(p).position
         for p in restored
     }
-    for _ in range(200):
-        if engine.at_work.keys() == at.keys() and not engine.installing and engine.positions == at:
+    # what was released before everything went back is not released again in a pause
+    until = {p: min(k, engine.horizon) for p, k in at.items()}
+    for _ in range(LONGEST):
+        if engine.at_work == until and not engine.installing:
             break
         run.driver.turn()
-    assert engine.positions == at
+    assert engine.at_work == until
     usage = {p: engine.usage[p] for p in restored}
     return Recovery(
         restored,
@@ -206,6 +209,18 @@ CASES: Mapping[str, tuple[str, str]] = {
 }
 
 
+@pytest.mark.parametrize("case", [c for c in CASES if c != "eventual"])
+def test_everything_lost_would_go_back_about_as_far_as_the_interval_says(case: str, tmp_path: Path) -> None:
+    """Storing takes some jobs, of up to three batches each, which the formula leaves out."""
+    run = running(resource_of(*CASES[case]), tmp_path)
+    current, topology = now_of(run.outlook()).costs, run.driver.world.topology
+    assert current is not None and current.total_s.value is not None
+    formula = max(reach_of(Known(run.resource, topology, run.seen()), run.resource).values())
+    assert 0 <= current.total_s.value <= formula + 6 * run.resource.batch_interval_s
+    intervals = {"memory": 5 * 1.2, "coordinated": 1.0}
+    assert formula == pytest.approx(5 * run.resource.batch_interval_s * intervals.get(case, 1.2), rel=0.2)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_a_loss_takes_back_and_repeats_what_was_foretold(case: str, tmp_path: Path) -> None:
     run = running(resource_of(*CASES[case]), tmp_path)
@@ -220,3 +235,41 @@ def test_a_loss_takes_back_and_repeats_what_was_foretold(case: str, tmp_path: Pa
     assert (done.rows == 0) is (done.batches == 0)
     assert done.rows <= value(foretold, "rows") and foretold.rows.bound == "at most"
     assert done.read == value(foretold, "read") > 0
+
+
+@pytest.mark.parametrize("scope", ["ancestors", "global"])
+def test_who_lives_and_goes_back_is_foretold_too(scope: str, tmp_path: Path) -> None:
+    run = running(resource_of("coordinated", **{"recovery.scope": scope}), tmp_path)
+    foretold = loss(now_of(run.outlook()), "c")
+    done = recovered(run, "c")
+    assert foretold.back and done.restored == {*foretold.lost, *foretold.back}
+    everybody = frozenset(run.driver.world.topology.order)
+    assert (done.restored == everybody) is (scope == "global")
+    assert done.batches == round(value(foretold, "stream_s") / run.resource.batch_interval_s) > 0
+    assert done.rows <= value(foretold, "rows") and (done.rows > 0) is (scope == "ancestors")
+    assert done.read == value(foretold, "read") > 0
+
+
+def test_headers_of_messages_are_those_that_are_sent(tmp_path: Path) -> None:
+    """By what a topology with rounds foretells of communication-induced checkpoints, and what one that has them counts."""
+    with_rounds = running(resource_of("coordinated"), tmp_path / "rounds").outlook()
+    (other,) = [p for p in with_rounds.protocols if p.protocol == "communication-induced"]
+    assert other.costs is not None and other.costs.headers.value is not None
+    run = running(resource_of("communication-induced", "checkpointed"), tmp_path / "induced")
+    engine = run.driver.engine
+    foretold = other.costs.headers.value * run.resource.batch_interval_s * engine.horizon
+    assert engine.figures.header_bytes == pytest.approx(foretold)
+    told = engine.progress.stored
+    current = now_of(run.outlook()).costs
+    assert current is not None and current.headers.value == pytest.approx(
+        told["header_bytes"] / told["seconds"]
+    )
+    assert told["snapshots"] == engine.lines.taken > 0 and told["bytes"] == engine.lines.bytes_taken > 0
+
+
+def test_files_of_rounds_are_counted(tmp_path: Path) -> None:
+    run = running(resource_of("coordinated"), tmp_path)
+    told, store = run.driver.engine.progress.stored, run.driver.engine.store
+    files = [file for k in store.positions() for file in store.manifest(k).files.values()]
+    assert files and told["dropped"] == told["forced"] == 0
+    assert told["snapshots"] >= len(files) and told["bytes"] >= sum(file.size for file in files)

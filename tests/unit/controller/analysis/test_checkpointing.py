@@ -31,7 +31,7 @@ BATCH_S = RESOURCE.batch_interval_s
 ROWS_S = 10.0
 SEEN = replace(
     WELL,
-    stats={p: replace(s, rows_s=ROWS_S) for p, s in STATS.items()},
+    stats={p: replace(s, input_rows_s=ROWS_S) for p, s in STATS.items()},
     progress=replace(
         PROGRESS,
         kept_since=6,
@@ -300,16 +300,16 @@ def test_the_page_marks_each_figure_and_names_what_it_rests_on() -> None:
     text = page(checkpoint_outlook(RESOURCE, SEEN))
     for words in (
         "coordinated (now) 240 B/s m 0 B/s d 400 B m 2.0s m",
-        "uncoordinated, log memory 1.2 KiB/s d",
-        "n1#1 3 0",
+        "uncoordinated/memory 1.2 KiB/s d",
+        "coordinated n1#1 3 0 2.0s m",
         "< 350 m 4.9 KiB m < 12s d *",
         "rests on parts that were not measured here yet: install",
-        "2 other nodes take no longer, -o wide has all",
-        "communication-induced, log checkpointed, headers: derived: 2 messages between nodes in a batch",
+        "the node that takes longest; 8 that take no longer are left out: -o wide has all",
+        "headers of communication-induced/checkpointed: derived: 2 messages between nodes in a batch",
         "m: measured by this topology; d: derived by a formula",
     ):
         assert words in text, (words, text)
-    assert "2 other nodes" not in page(checkpoint_outlook(RESOURCE, SEEN), wide=True)
+    assert "are left out" not in page(checkpoint_outlook(RESOURCE, SEEN), wide=True)
 
 
 def test_programs_get_all_of_it() -> None:

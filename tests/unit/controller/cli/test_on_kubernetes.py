@@ -125,7 +125,9 @@ def test_plan_and_history_by_the_resources(bare: StubCluster, tmp_path: Path) ->
     assert "queries-lost" in history.output
 
 
-@pytest.mark.parametrize("words", [["queries"], ["explain", "count.1"], ["simulate"]])
+@pytest.mark.parametrize(
+    "words", [["queries"], ["explain", "count.1"], ["explain", "oncall", "--checkpoint"], ["simulate"]]
+)
 def test_what_needs_the_page_says_how_to_reach_it(
     bare: StubCluster, tmp_path: Path, words: list[str]
 ) -> None:
@@ -140,6 +142,7 @@ def test_what_needs_the_page_says_how_to_reach_it(
         (["status", "oncall"], "count.1         2     5  waiting"),
         (["queries", "oncall"], "count.1"),
         (["explain", "oncall", "count.1"], "1 node needed; nodes came every"),
+        (["explain", "oncall", "--checkpoint"], "no figures now: incident"),
         (["plan", "oncall"], "inc-000002-p2  arrival"),
         (["history", "oncall"], "queries-caught-up"),
         (["simulate", "oncall", "--arrive", "1@10s"], "in the end every query is available"),

@@ -64,6 +64,10 @@ USAGE = [
     ),
     (["validate", "-f", str(MINIMAL), "more"], "error: got unexpected extra argument (more)"),
     (["explain"], "error: missing argument '[NAME] QUERY'"),
+    (
+        ["explain", "--checkpoint", "a", "b"],
+        "error: with --checkpoint no query is named: give NAME, or nothing",
+    ),
     (["status"], "error: which topology? give --out DIR"),
     (["plan", "-i", "a", "--from-incident", "b"], "error: give one of --input and --from-incident"),
     (["incident", "export", "--to"], "error: option '--to' requires an argument"),

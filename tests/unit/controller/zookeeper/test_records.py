@@ -327,11 +327,11 @@ def test_statistics_say_how_many_rows_come() -> None:
         "source.0": PartitionStats(1.0),
     }
     assert parse_stats(encode_stats(stats)) == stats
-    assert parse_stats(b'{"sink.0": {"cpu_milli": 1.5, "rows_s": 4}}')["sink.0"].rows_s == 4
+    assert parse_stats(b'{"sink.0": {"cpu_milli": 1.5, "input_rows_s": 4}}')["sink.0"].input_rows_s == 4
     for wrong in (-1.0, "7", True):
-        with pytest.raises(RecordError, match=r"rows_s"):
+        with pytest.raises(RecordError, match=r"input_rows_s"):
             parse_stats(
-                json.dumps({"sink.0": {"cpu_milli": 1.5, "state_bytes": 3, "rows_s": wrong}}).encode()
+                json.dumps({"sink.0": {"cpu_milli": 1.5, "state_bytes": 3, "input_rows_s": wrong}}).encode()
             )
 
 
