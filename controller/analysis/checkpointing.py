@@ -5,10 +5,10 @@ From its own records alone.  Each figure says whether it was measured, derived b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from reprise.controller.analysis.node_losses import NodeLoss, losses_of
-from reprise.controller.analysis.protocol_costs import Costs, Known, costs_of
+from reprise.controller.analysis.node_losses import NodeLoss, losses_now, losses_of
+from reprise.controller.analysis.protocol_costs import Costs, Known, costs_now, costs_of
 from reprise.controller.analysis.protocols import Variant, variants
 from reprise.controller.analysis.simulate import decided_policy, decided_view
 from reprise.controller.zookeeper.observation import Observation
@@ -27,9 +27,13 @@ class ProtocolOutlook:
     """Why the topology cannot have it, as `reprise validate` says; then nothing else is said."""
     warnings: tuple[str, ...]
     costs: Costs | None
-    """While nothing fails."""
+    """While nothing fails, by the same formulas for all protocols."""
     losses: tuple[NodeLoss, ...]
-    """Of each node."""
+    """Of each node, by these."""
+    costs_now: Costs | None = None
+    """Of the current one, as it is measured; the others have none."""
+    losses_now: tuple[NodeLoss, ...] = ()
+    """Of the current one, if a node were lost at this moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +56,22 @@ def checkpoint_outlook(
     view, policy = decided_view(resource, operated), decided_policy(resource, seen)
     found = []
     for variant in variants(resource, seen):
-        costs: Costs | None = None
-        losses: tuple[NodeLoss, ...] = ()
+        outlook = _outlook(variant)
         if variant.resource is not None and not not_calm:
-            costs = costs_of(known, variant.resource, variant.current)
-            losses = losses_of(known, view, policy, variant.resource, variant.current)
-        found.append(_outlook(variant, costs, losses))
+            costs, losses = (
+                costs_of(known, variant.resource),
+                losses_of(known, view, policy, variant.resource),
+            )
+            outlook = replace(outlook, costs=costs, losses=losses)
+        if variant.current and not not_calm:
+            outlook = replace(outlook, costs_now=costs_now(known), losses_now=losses_now(known, view, policy))
+        found.append(outlook)
     return CheckpointOutlook(resource.name, seen.time, not_calm, tuple(found))
 
 
-def _outlook(variant: Variant, costs: Costs | None, losses: tuple[NodeLoss, ...]) -> ProtocolOutlook:
+def _outlook(variant: Variant) -> ProtocolOutlook:
     return ProtocolOutlook(
-        variant.protocol, variant.log, variant.current, variant.refused, variant.warnings, costs, losses
+        variant.protocol, variant.log, variant.current, variant.refused, variant.warnings, None, ()
     )
 
 

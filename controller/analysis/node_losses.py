@@ -25,6 +25,7 @@ SECONDS = (
     "until the loss is noticed, planned for and installed, + bytes / rate of reading + rows / rate of applying of all that "
     "was lost"
 )
+NOT_KEPT = "what these have sent since the checkpoint is not kept"
 STANDBYS = "standbys go on in place of all that was lost"
 
 
@@ -54,25 +55,27 @@ class NodeLoss:
     """plan, install, load, replay: parts of the seconds that rest on no measurement of this topology yet."""
 
 
+def losses_now(known: Known, view: TopologyView, policy: Policy) -> tuple[NodeLoss, ...]:
+    """What the loss of each node that has partitions would take now.  `view`, `policy`: of the topology as it runs."""
+    snapshot = snapshot_of(view, known.seen, known.now.paused)
+    return tuple(_now(known, loss_of(snapshot, policy, node)) for node in _nodes(known))
+
+
 def losses_of(
-    known: Known, view: TopologyView, policy: Policy, variant: StreamTopology, current: bool
+    known: Known, view: TopologyView, policy: Policy, variant: StreamTopology
 ) -> tuple[NodeLoss, ...]:
-    """What the loss of each node that has partitions would take.  `view`, `policy`: of the topology as it runs."""
-    seen = known.seen
-    assert seen.desired is not None
-    asked = policy if current else policy_of(variant, policy.settle_s, policy.driver_grace_s)
-    snapshot = snapshot_of(view, seen, known.now.paused)
+    """What it would take with another protocol, or at any time with the current one, by formulas."""
+    asked = policy_of(variant, policy.settle_s, policy.driver_grace_s)
+    snapshot = snapshot_of(view, known.seen, known.now.paused)
     if known.now.checkpoint.uncoordinated and not variant.checkpoint.uncoordinated and snapshot.progress:
         snapshot = replace(snapshot, progress=replace(snapshot.progress, lines={}))  # it would have rounds
-    found = []
-    for node in sorted({*seen.desired.assignment.values()} & seen.nodes.keys(), key=_order):
-        loss = loss_of(snapshot, asked, node)
-        found.append(_now(known, loss) if current else _then(known, loss, variant))
-    return tuple(found)
+    return tuple(_then(known, loss_of(snapshot, asked, node), variant) for node in _nodes(known))
 
 
-def _order(node: str) -> tuple[int, str]:
-    return len(node), node
+def _nodes(known: Known) -> list[str]:
+    """Those that have partitions and live."""
+    assignment = known.seen.desired.assignment if known.seen.desired else {}
+    return sorted({*assignment.values()} & known.seen.nodes.keys(), key=lambda node: (len(node), node))
 
 
 # -- as it runs --------------------------------------------------------------------------------------------------------
@@ -151,7 +154,7 @@ def _why(known: Known, loss: Loss) -> str:
             "comes to it"
         )
     if loss.back:
-        return "what these have sent since the checkpoint is not kept"
+        return NOT_KEPT
     return "nobody at work goes back: what the lost ones need is kept"
 
 
@@ -161,7 +164,7 @@ def _why_everything(known: Known) -> str:
     return "everything goes back, by recovery.scope, recovery.strategy, or as a partition is behind the checkpoint"
 
 
-# -- with another protocol ---------------------------------------------------------------------------------------------
+# -- by formulas       ---------------------------------------------------------------------------------------------
 
 
 def _then(known: Known, loss: Loss, variant: StreamTopology) -> NodeLoss:
@@ -179,6 +182,8 @@ def _then(known: Known, loss: Loss, variant: StreamTopology) -> NodeLoss:
     elif known.now.checkpoint.uncoordinated:
         back = None
         why = "whether output since a checkpoint would fit into recovery.bufferMemory is not known; else ancestors go back"
+    elif back:
+        why = NOT_KEPT
     members = (*loss.lost, *(back or ()))
     rows, seconds, assumed, stream_s = _repeated(known, variant, members, loss)
     return NodeLoss(

@@ -1,8 +1,8 @@
 """What a checkpointing protocol costs a topology while nothing fails, and what it takes back when everything is lost.
 
-The current protocol's costs are what the driver has counted.  Those of the others follow from sizes, rates and intervals by
-the formulas of `reprise.algorithms.checkpoint_costs`, each named in its figure; where one of these is not known, neither is
-what would follow from it.
+What the current protocol costs now is what the driver has counted.  What each of them would cost, that one too, follows from
+sizes, rates and intervals by the formulas of `reprise.algorithms.checkpoint_costs`, each named in its figure: so they can be
+compared with each other.  Where one of these is not known, neither is what would follow from it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from reprise.controller.zookeeper.observation import Observation
 from reprise.spark_jobs.topology import StreamTopology, Topology
 
 SLOTS = "which slots open, close and change is known only where states are stored slot by slot"
+NO_HEADERS = "this protocol adds nothing to messages"
 LEAST_KEPT = 2
 """Batches of output that have to be there to say how many bytes one has."""
 
@@ -71,10 +72,9 @@ class Known:
             return "states that are stored slot by slot do not say how large whole ones are"
         return "the driver has not said yet how large the states of all partitions are"
 
-    @property
-    def more_than_states(self) -> str:
-        """Why sizes are more than other protocols would store; empty: they are not."""
-        if self.now.checkpoint.log == "checkpointed":
+    def more_than(self, variant: StreamTopology) -> str:
+        """Why sizes are more than this would store; empty: they are not."""
+        if self.now.checkpoint.log == "checkpointed" != variant.checkpoint.log:
             return "states are stored with output now"
         return "of states in pages only what has changed is written" if self.now.checkpoint.paged else ""
 
@@ -160,15 +160,25 @@ def reach_text(variant: StreamTopology, known: Known) -> str:
     return "(1 + jitter) * interval, without what storing takes"
 
 
-def costs_of(known: Known, variant: StreamTopology, current: bool) -> Costs:
-    """`variant`: the topology with another protocol, or as it is."""
-    policy = variant.checkpoint
+def costs_now(known: Known) -> Costs:
+    """What the current protocol costs, as far as it is measured."""
     return Costs(
-        stored=_stored_now(known) if current else _stored(known, variant),
-        headers=_headers(known, variant, current),
-        kept=_kept_now(known) if current else _kept(known, variant),
-        round_s=None if policy.uncoordinated else _round(known),
-        total_s=_total_now(known) if current else _total(known, variant),
+        stored=_stored_now(known),
+        headers=_headers_now(known),
+        kept=_kept_now(known),
+        round_s=None if known.now.checkpoint.uncoordinated else _round(known),
+        total_s=_total_now(known),
+    )
+
+
+def costs_of(known: Known, variant: StreamTopology) -> Costs:
+    """By formulas; `variant`: the topology with another protocol, or as it is."""
+    return Costs(
+        stored=_stored(known, variant),
+        headers=_headers(known, variant),
+        kept=_kept(known, variant),
+        round_s=None if variant.checkpoint.uncoordinated else _round(known),
+        total_s=_total(known, variant),
     )
 
 
@@ -188,9 +198,9 @@ def _stored(known: Known, variant: StreamTopology) -> Figure:
         return unknown(known.why_no_sizes)
     intervals = intervals_of(variant, known.topology)
     bytes_s, formula = stored_a_second(sizes, intervals), "size of each newest state / its interval"
-    bound = "at most" if known.more_than_states else ""
-    if known.more_than_states:
-        formula += f"; {known.more_than_states}"
+    bound = ""
+    if more := known.more_than(variant):
+        bound, formula = "at most", f"{formula}; {more}"
     if policy.log != "checkpointed" or known.now.checkpoint.log == "checkpointed":
         return _with_headers(known, variant, bytes_s, formula, bound)
     output = known.output_s
@@ -215,14 +225,20 @@ def _with_headers(known: Known, variant: StreamTopology, bytes_s: float, formula
     )
 
 
-def _headers(known: Known, variant: StreamTopology, current: bool) -> Figure:
-    if not variant.checkpoint.induced:
-        return derived(0.0, "this protocol adds nothing to messages")
+def _headers_now(known: Known) -> Figure:
+    if not known.now.checkpoint.induced:
+        return derived(0.0, NO_HEADERS)
     told = known.seen.progress.stored if known.seen.progress else {}
-    if current and told.get("seconds"):
-        return measured(
-            told.get("header_bytes", 0) / told["seconds"], f"in {told['seconds']:.0f} s of this driver"
-        )
+    if not told.get("seconds"):
+        return unknown("the driver has not said yet what it has sent")
+    return measured(
+        told.get("header_bytes", 0) / told["seconds"], f"in {told['seconds']:.0f} s of this driver"
+    )
+
+
+def _headers(known: Known, variant: StreamTopology) -> Figure:
+    if not variant.checkpoint.induced:
+        return derived(0.0, NO_HEADERS)
     assignment = known.seen.desired.assignment if known.seen.desired else {}
     parts = known.topology.partitions
     readers = {p.id: [d.targets for d in p.downstream] for p in parts.values()}

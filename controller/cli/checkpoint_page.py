@@ -17,6 +17,7 @@ from rich.text import Text
 from reprise.algorithms.checkpoint_costs import Figure, Source
 from reprise.controller.analysis.checkpointing import CheckpointOutlook, ProtocolOutlook, checkpoint_outlook
 from reprise.controller.analysis.node_losses import NodeLoss
+from reprise.controller.analysis.protocol_costs import Costs
 from reprise.controller.cli.render import for_programs, plain_table, span
 from reprise.controller.cli.target import Address
 
@@ -25,6 +26,7 @@ LEGEND = (
     "< at most, > at least, ~ about"
 )
 OF_A_LOSS = "a loss: with room on one other node, and without catching up with what comes in meanwhile"
+NOW = " now"
 MARKS = {Source.MEASURED: " m", Source.DERIVED: " d", Source.UNKNOWN: ""}
 BOUNDS = {"at most": "< ", "at least": "> ", "about": "~ "}
 MOST_NODES = 10
@@ -44,8 +46,8 @@ def explain_checkpoints(address: Address, words: Sequence[str], output: str) -> 
 
 
 def checkpoint_page(found: CheckpointOutlook, wide: bool = False) -> RenderableType:
-    """The protocols, a loss of each node under the current one, and under the others that of the node that takes longest;
-    `wide`: of every node."""
+    """What the protocols cost, a loss of each node now, and with each protocol that of the node that takes longest; `wide`:
+    of every node."""
     parts: list[RenderableType] = [
         Text(f"{found.topology}: what checkpoints cost, by its own figures", style="bold")
     ]
@@ -57,12 +59,14 @@ def checkpoint_page(found: CheckpointOutlook, wide: bool = False) -> RenderableT
     for protocol in found.protocols:
         parts += [Text(f"{_name(protocol)} is refused: {why}") for why in protocol.refused]
         parts += [Text(f"{_name(protocol)}: {warning}", style="yellow") for warning in protocol.warnings]
-    rows = [(p, loss) for p in shown for loss in _chosen(p, wide)]
-    for current in (True, False):
-        parts += _losses([(p, loss) for p, loss in rows if p.current is current], current, shown)
+    now = [(p, loss) for p in shown for loss in _chosen(p.losses_now, MOST_NODES, wide)]
+    parts += _losses("if a node were lost now", now, sum(len(p.losses_now) for p in shown))
+    then = [(p, loss) for p in shown for loss in _chosen(p.losses, 1, wide)]
+    heading = "by the same formulas for each protocol, at any time: the node that takes longest"
+    parts += _losses(heading, then, sum(len(p.losses) for p in shown))
     if shown:
         parts += [Text(), Text("what they rest on", style="bold")]
-        parts += _bases([*_of_costs(shown), *_of_losses(rows)])
+        parts += _bases([*_of_costs(shown), *_of_losses(now, NOW), *_of_losses(then)])
         parts += [Text(), Text(LEGEND, style="dim"), Text(OF_A_LOSS, style="dim")]
     return Group(*parts)
 
@@ -76,14 +80,9 @@ def _costs(protocols: Sequence[ProtocolOutlook]) -> Table:
     table.add_column("protocol/log")
     for name in ("stored", "headers", "output kept", "a round takes", "all lost: repeats"):
         table.add_column(name, justify="right")
-    for protocol in protocols:
-        costs = protocol.costs
-        assert costs is not None
+    for name, costs in _rows(protocols):
         table.add_row(
-            Text(
-                _name(protocol) + (" (now)" if protocol.current else ""),
-                style="bold" if protocol.current else "",
-            ),
+            Text(name, style="bold" if name.endswith(NOW) else ""),
             _shown(costs.stored, lambda x: f"{_size(x)}/s"),
             _shown(costs.headers, lambda x: f"{_size(x)}/s"),
             _shown(costs.kept, _size),
@@ -93,16 +92,22 @@ def _costs(protocols: Sequence[ProtocolOutlook]) -> Table:
     return table
 
 
-def _chosen(protocol: ProtocolOutlook, wide: bool) -> list[NodeLoss]:
+def _rows(protocols: Sequence[ProtocolOutlook]) -> Iterator[tuple[str, Costs]]:
+    """What the current one costs now, then what each would cost."""
+    yield from ((f"{_name(p)}{NOW}", p.costs_now) for p in protocols if p.costs_now is not None)
+    yield from ((_name(p), p.costs) for p in protocols if p.costs is not None)
+
+
+def _chosen(losses: Sequence[NodeLoss], most: int, wide: bool) -> list[NodeLoss]:
     """The losses that are printed."""
-    every = _slowest_first(protocol.losses)
-    return every if wide else every[: MOST_NODES if protocol.current else 1]
+    every = _slowest_first(losses)
+    return every if wide else every[:most]
 
 
 def _losses(
-    rows: Sequence[tuple[ProtocolOutlook, NodeLoss]], current: bool, protocols: Sequence[ProtocolOutlook]
+    heading: str, rows: Sequence[tuple[ProtocolOutlook, NodeLoss]], every: int
 ) -> list[RenderableType]:
-    """A table of losses, and why who goes back does."""
+    """A table of losses, and why who goes back does.  `every`: how many there are."""
     if not rows:
         return []
     table = plain_table()
@@ -121,14 +126,12 @@ def _losses(
             _shown(loss.read, _size),
             _shown(loss.seconds, span) + (" *" if loss.assumed else ""),
         )
-    every = sum(len(p.losses) for p in protocols if p.current is current)
     more = (
         f"; {every - len(rows)} that take no longer are left out: -o wide has all"
         if every > len(rows)
         else ""
     )
-    said = "if a node were lost now" if current else "with another protocol, the node that takes longest"
-    parts: list[RenderableType] = [Text(), Text(f"{said}{more}", style="bold"), table]
+    parts: list[RenderableType] = [Text(), Text(f"{heading}{more}", style="bold"), table]
     whys: dict[str, list[str]] = {}
     for protocol, loss in rows:
         whys.setdefault(loss.why, []).append(_name(protocol))
@@ -140,9 +143,7 @@ def _losses(
 
 def _of_costs(protocols: Sequence[ProtocolOutlook]) -> Iterator[tuple[str, str, Figure]]:
     """The name of each figure, its protocol, and itself."""
-    for protocol in protocols:
-        costs = protocol.costs
-        assert costs is not None
+    for protocol, costs in _rows(protocols):
         named = (
             ("stored", costs.stored),
             ("headers", costs.headers),
@@ -150,10 +151,12 @@ def _of_costs(protocols: Sequence[ProtocolOutlook]) -> Iterator[tuple[str, str, 
             ("a round takes", costs.round_s),
             ("all lost: repeats", costs.total_s),
         )
-        yield from ((name, _name(protocol), figure) for name, figure in named if figure is not None)
+        yield from ((name, protocol, figure) for name, figure in named if figure is not None)
 
 
-def _of_losses(rows: Iterable[tuple[ProtocolOutlook, NodeLoss]]) -> Iterator[tuple[str, str, Figure]]:
+def _of_losses(
+    rows: Iterable[tuple[ProtocolOutlook, NodeLoss]], when: str = ""
+) -> Iterator[tuple[str, str, Figure]]:
     for protocol, loss in rows:
         named = (
             ("stream", loss.stream_s),
@@ -161,7 +164,7 @@ def _of_losses(rows: Iterable[tuple[ProtocolOutlook, NodeLoss]]) -> Iterator[tup
             ("to read", loss.read),
             ("seconds", loss.seconds),
         )
-        yield from ((name, _name(protocol), figure) for name, figure in named)
+        yield from ((name, f"{_name(protocol)}{when}", figure) for name, figure in named)
 
 
 def _slowest_first(losses: Iterable[NodeLoss]) -> list[NodeLoss]:

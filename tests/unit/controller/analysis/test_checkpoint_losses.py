@@ -191,7 +191,7 @@ def now_of(found: CheckpointOutlook) -> ProtocolOutlook:
 
 
 def loss(found: ProtocolOutlook, node: str) -> NodeLoss:
-    return next(x for x in found.losses if x.node == f"{node}#1")
+    return next(x for x in found.losses_now if x.node == f"{node}#1")
 
 
 def value(loss: NodeLoss, name: str) -> float:
@@ -213,11 +213,13 @@ CASES: Mapping[str, tuple[str, str]] = {
 def test_everything_lost_would_go_back_about_as_far_as_the_interval_says(case: str, tmp_path: Path) -> None:
     """Storing takes some jobs, of up to three batches each, which the formula leaves out."""
     run = running(resource_of(*CASES[case]), tmp_path)
-    current, topology = now_of(run.outlook()).costs, run.driver.world.topology
+    current, topology = now_of(run.outlook()).costs_now, run.driver.world.topology
     assert current is not None and current.total_s.value is not None
     formula = max(reach_of(Known(run.resource, topology, run.seen()), run.resource).values())
     assert 0 <= current.total_s.value <= formula + 6 * run.resource.batch_interval_s
     intervals = {"memory": 5 * 1.2, "coordinated": 1.0}
+    by_formula = now_of(run.outlook()).costs
+    assert by_formula is not None and by_formula.total_s.value == formula
     assert formula == pytest.approx(5 * run.resource.batch_interval_s * intervals.get(case, 1.2), rel=0.2)
 
 
@@ -260,7 +262,7 @@ def test_headers_of_messages_are_those_that_are_sent(tmp_path: Path) -> None:
     foretold = other.costs.headers.value * run.resource.batch_interval_s * engine.horizon
     assert engine.figures.header_bytes == pytest.approx(foretold)
     told = engine.progress.stored
-    current = now_of(run.outlook()).costs
+    current = now_of(run.outlook()).costs_now
     assert current is not None and current.headers.value == pytest.approx(
         told["header_bytes"] / told["seconds"]
     )

@@ -58,14 +58,15 @@ def of(found: CheckpointOutlook, protocol: str, log: str) -> ProtocolOutlook:
     return next(p for p in found.protocols if (p.protocol, p.log) == (protocol, log))
 
 
-def costs(found: ProtocolOutlook) -> dict[str, tuple[float | None, str, str] | None]:
-    assert found.costs is not None
-    told = ((f.name, getattr(found.costs, f.name)) for f in fields(found.costs))
+def costs(found: ProtocolOutlook, now: bool = False) -> dict[str, tuple[float | None, str, str] | None]:
+    chosen = found.costs_now if now else found.costs
+    assert chosen is not None
+    told = ((f.name, getattr(chosen, f.name)) for f in fields(chosen))
     return {n: None if x is None else (x.value, x.source.value, x.bound) for n, x in told}
 
 
-def loss(found: ProtocolOutlook, node: str) -> NodeLoss:
-    return next(x for x in found.losses if x.node == f"{node}#1")
+def loss(found: ProtocolOutlook, node: str, now: bool = False) -> NodeLoss:
+    return next(x for x in (found.losses_now if now else found.losses) if x.node == f"{node}#1")
 
 
 def figures(value: Any) -> Iterator[Figure]:
@@ -93,7 +94,7 @@ def page(found: CheckpointOutlook, wide: bool = False) -> str:
 def test_the_current_protocol_is_measured() -> None:
     found = of(checkpoint_outlook(RESOURCE, SEEN), "coordinated", "none")
     assert found.current and found.refused == ()
-    assert costs(found) == {
+    assert costs(found, now=True) == {
         "stored": (240.0, "measured", ""),
         "headers": (0.0, "derived", ""),
         "kept": (400, "measured", ""),
@@ -102,11 +103,18 @@ def test_the_current_protocol_is_measured() -> None:
     }
 
 
-def test_the_others_follow_by_named_formulas() -> None:
+def test_all_follow_by_named_formulas() -> None:
     """Two operators in a row; 12,000 bytes of states each 10 s, more or less 20 %; five partitions on three nodes, of whose
     messages two go from one to another."""
     found = checkpoint_outlook(RESOURCE, SEEN)
     approx = pytest.approx
+    assert costs(of(found, "coordinated", "none")) == {
+        "stored": (approx(1200.0), "derived", ""),
+        "headers": (0.0, "derived", ""),
+        "kept": (approx(OUTPUT_S * 12.0), "derived", "about"),
+        "round_s": (2.0, "measured", ""),
+        "total_s": (approx(12.0), "derived", "about"),
+    }
     assert costs(of(found, *MEMORY)) == {
         "stored": (approx(1200.0), "derived", ""),
         "headers": (0.0, "derived", ""),
@@ -128,11 +136,12 @@ def test_the_others_follow_by_named_formulas() -> None:
     }
 
 
-def test_a_protocol_that_is_measured_when_it_runs_is_unknown_or_derived_when_it_does_not() -> None:
+def test_what_is_measured_of_the_current_protocol_is_derived_or_unknown_of_another() -> None:
     told = {**SEEN.progress.stored, "header_bytes": 5_000} if SEEN.progress else {}
     seen = replace(SEEN, progress=replace(PROGRESS, kept_since=6, stored=told))
     found = checkpoint_outlook(on(*INDUCED), seen)
-    assert costs(of(found, *INDUCED))["headers"] == (100.0, "measured", "")
+    assert costs(of(found, *INDUCED), now=True)["headers"] == (100.0, "measured", "")
+    assert of(found, *LOGGED).costs_now is None
     back = costs(of(found, "coordinated", "none"))
     assert back["stored"] == (pytest.approx(1200.0), "derived", "at most"), "states hold output now"
     assert back["round_s"] == (None, "unknown", "") and back["kept"] == (None, "unknown", "")
@@ -163,8 +172,11 @@ def test_a_driver_that_says_nothing_of_what_it_stores_makes_nothing_up() -> None
     seen = replace(SEEN, stats={}, progress=PROGRESS, checkpoint=None)
     found = checkpoint_outlook(RESOURCE, seen)
     now = of(found, "coordinated", "none")
-    assert {n for n, x in costs(now).items() if x is not None and x[0] is None} == {"stored", "round_s"}
-    lost = loss(now, "n1")
+    assert {n for n, x in costs(now, now=True).items() if x is not None and x[0] is None} == {
+        "stored",
+        "round_s",
+    }
+    lost = loss(now, "n1", now=True)
     assert [f.source for f in (lost.rows, lost.read, lost.seconds)] == [Source.UNKNOWN] * 3
     assert costs(of(found, *MEMORY))["stored"] == (None, "unknown", "")
 
@@ -224,7 +236,7 @@ def test_what_validate_warns_of_is_said() -> None:
 
 def test_a_loss_now_is_what_the_partitions_there_have_to_do() -> None:
     """n1 has tweets.0, clean.0 and count.0: 350 rows in 3.5 s, 5,000 bytes in 2.5 s."""
-    found = loss(of(checkpoint_outlook(RESOURCE, SEEN), "coordinated", "none"), "n1")
+    found = loss(of(checkpoint_outlook(RESOURCE, SEEN), "coordinated", "none"), "n1", now=True)
     assert (found.lost, found.back) == (("tweets.0", "clean.0", "count.0"), ())
     assert (found.rows.value, found.read.value) == (350, 5000)
     assert found.stream_s.value == 4 * BATCH_S
@@ -234,7 +246,7 @@ def test_a_loss_now_is_what_the_partitions_there_have_to_do() -> None:
 
 def test_who_goes_back_too_is_counted_beside_it() -> None:
     resource = override(RESOURCE, {"recovery.scope": "ancestors"})
-    found = loss(of(checkpoint_outlook(resource, SEEN), "coordinated", "none"), "n3")
+    found = loss(of(checkpoint_outlook(resource, SEEN), "coordinated", "none"), "n3", now=True)
     assert (found.lost, found.back) == (("count.1",), ("clean.1",))
     assert found.rows.value == 300 and found.read.value == 7000
     assert found.seconds.value == pytest.approx(4.5 + INSTALL_S + 3.0 + 3.5)
@@ -255,7 +267,7 @@ def test_with_another_protocol_rows_come_at_their_rate_for_as_long_as_it_goes_ba
 
 def test_whether_output_would_be_kept_by_rounds_is_not_known_where_there_are_none() -> None:
     found = checkpoint_outlook(on(*MEMORY), SEEN)
-    assert loss(of(found, *MEMORY), "n1").back == ()
+    assert loss(of(found, *MEMORY), "n1", now=True).back == ()
     rounds = loss(of(found, "coordinated", "none"), "n1")
     assert rounds.back is None and "is not known" in rounds.why
     assert rounds.rows.value == ROWS_S * 30, "of the lost ones alone"
@@ -265,7 +277,7 @@ def test_output_that_was_dropped_leaves_it_to_the_driver() -> None:
     assert SEEN.progress is not None
     told = {**SEEN.progress.stored, "dropped": 2}
     found = checkpoint_outlook(on(*MEMORY), replace(SEEN, progress=replace(SEEN.progress, stored=told)))
-    now = loss(of(found, *MEMORY), "n1")
+    now = loss(of(found, *MEMORY), "n1", now=True)
     assert now.back is None and "2 partitions have dropped output" in now.why
 
 
@@ -277,7 +289,7 @@ def test_standbys_go_on_and_repeat_nothing() -> None:
         desired=replace(DESIRED, standbys={"count.1": "n2#1"}),
         progress=replace(SEEN.progress, standbys={"count.1": 10}),
     )
-    found = loss(of(checkpoint_outlook(resource, seen), "coordinated", "none"), "n3")
+    found = loss(of(checkpoint_outlook(resource, seen), "coordinated", "none"), "n3", now=True)
     assert (found.lost, found.promoted, found.rows.value) == ((), ("count.1",), 0)
     assert "standbys go on" in found.why
 
@@ -299,12 +311,12 @@ def test_while_not_all_is_at_work_it_says_so_and_nothing_else() -> None:
 def test_the_page_marks_each_figure_and_names_what_it_rests_on() -> None:
     text = page(checkpoint_outlook(RESOURCE, SEEN))
     for words in (
-        "coordinated (now) 240 B/s m 0 B/s d 400 B m 2.0s m",
+        "coordinated now 240 B/s m 0 B/s d 400 B m 2.0s m",
         "uncoordinated/memory 1.2 KiB/s d",
         "coordinated n1#1 3 0 2.0s m",
         "< 350 m 4.9 KiB m < 12s d *",
         "rests on parts that were not measured here yet: install",
-        "the node that takes longest; 8 that take no longer are left out: -o wide has all",
+        "the node that takes longest; 10 that take no longer are left out: -o wide has all",
         "headers of communication-induced/checkpointed: derived: 2 messages between nodes in a batch",
         "m: measured by this topology; d: derived by a formula",
     ):
@@ -315,13 +327,13 @@ def test_the_page_marks_each_figure_and_names_what_it_rests_on() -> None:
 def test_programs_get_all_of_it() -> None:
     value = json.loads(json.dumps(plain(checkpoint_outlook(RESOURCE, SEEN))))
     current = next(p for p in value["protocols"] if p["current"])
-    assert current["costs"]["stored"] == {
+    assert current["costs_now"]["stored"] == {
         "value": 240.0,
         "source": "measured",
         "basis": "10 files in 50 s of this driver",
         "bound": "",
     }
-    assert [x["node"] for x in current["losses"]] == ["n1#1", "n2#1", "n3#1"]
+    assert [x["node"] for x in current["losses_now"]] == ["n1#1", "n2#1", "n3#1"]
 
 
 def test_who_asks_the_page_knows_as_much_as_who_asks_zookeeper() -> None:
