@@ -172,7 +172,7 @@ def costs_now(known: Known) -> Costs:
 
 
 def costs_of(known: Known, variant: StreamTopology) -> Costs:
-    """By formulas; `variant`: the topology with another protocol, or as it is."""
+    """What a protocol costs by formulas; `variant`: the topology with it, or as it is."""
     return Costs(
         stored=_stored(known, variant),
         headers=_headers(known, variant),
