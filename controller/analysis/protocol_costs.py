@@ -46,7 +46,7 @@ class Costs:
     """Seconds from announcing a checkpoint until it is complete, for which the slowest partition is waited for; None: there
     are no rounds."""
     total_s: Figure
-    """Seconds of the stream that are repeated when everything is lost, or a new driver begins."""
+    """Seconds of the stream that are repeated when everything is lost."""
 
 
 @dataclass(frozen=True, slots=True)
