@@ -266,7 +266,9 @@ def _kept(known: Known, variant: StreamTopology) -> Figure:
         return unknown(f"how much output there is: {output.basis}")
     longest = max(reach_of(known, variant).values(), default=0.0)
     return derived(
-        output.value * longest, f"output a second ({output.basis}) * {reach_text(variant, known)}", "about"
+        output.value * longest,
+        f"output a second ({output.basis}) * {reach_text(variant, known)}, as if all were kept for as long as the furthest",
+        "at most",
     )
 
 

@@ -111,20 +111,20 @@ def test_all_follow_by_named_formulas() -> None:
     assert costs(of(found, "coordinated", "none")) == {
         "stored": (approx(1200.0), "derived", ""),
         "headers": (0.0, "derived", ""),
-        "kept": (approx(OUTPUT_S * 12.0), "derived", "about"),
+        "kept": (approx(OUTPUT_S * 12.0), "derived", "at most"),
         "round_s": (2.0, "measured", ""),
         "total_s": (approx(12.0), "derived", "about"),
     }
     assert costs(of(found, *MEMORY)) == {
         "stored": (approx(1200.0), "derived", ""),
         "headers": (0.0, "derived", ""),
-        "kept": (approx(OUTPUT_S * 24.0), "derived", "about"),
+        "kept": (approx(OUTPUT_S * 24.0), "derived", "at most"),
         "round_s": None,
         "total_s": (approx(24.0), "derived", "about"),
     }
     logged = costs(of(found, *LOGGED))
     assert logged["stored"] == (approx(1200.0 + 1.2 * OUTPUT_S), "derived", "at most")
-    assert logged["kept"] == (approx(OUTPUT_S * 12.0), "derived", "about")
+    assert logged["kept"] == (approx(OUTPUT_S * 12.0), "derived", "at most")
     assert logged["total_s"] == (approx(12.0), "derived", "about")
     induced = costs(of(found, *INDUCED))
     assert induced["headers"] == (approx(2 * size_of(5) / BATCH_S), "derived", "")
