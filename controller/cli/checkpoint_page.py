@@ -28,7 +28,7 @@ LEGEND = (
 OF_A_LOSS = "a loss: with room on one other node, and without catching up with what comes in meanwhile"
 NOW = " now"
 MARKS = {Source.MEASURED: " m", Source.DERIVED: " d", Source.UNKNOWN: ""}
-BOUNDS = {"at most": "< ", "at least": "> ", "about": "~ "}
+BOUNDS = {"at most": "<", "at least": ">", "about": "~"}
 MOST_NODES = 10
 """Whose loss is printed; -o wide and the JSON have all."""
 
@@ -72,13 +72,16 @@ def checkpoint_page(found: CheckpointOutlook, wide: bool = False) -> RenderableT
 
 
 def _name(protocol: ProtocolOutlook) -> str:
-    return protocol.protocol if protocol.log == "none" else f"{protocol.protocol}/{protocol.log}"
+    """With its log, where it may have several."""
+    return (
+        f"{protocol.protocol}/{protocol.log}" if protocol.protocol == "uncoordinated" else protocol.protocol
+    )
 
 
 def _costs(protocols: Sequence[ProtocolOutlook]) -> Table:
     table = plain_table()
-    table.add_column("protocol/log")
-    for name in ("stored", "headers", "output kept", "a round takes", "all lost: repeats"):
+    table.add_column("protocol", no_wrap=True)
+    for name in ("stored", "headers", "output kept", "a round", "all lost"):
         table.add_column(name, justify="right")
     for name, costs in _rows(protocols):
         table.add_row(
@@ -111,9 +114,9 @@ def _losses(
     if not rows:
         return []
     table = plain_table()
-    table.add_column("protocol/log")
-    table.add_column("node lost")
-    for name in ("partitions", "go back", "stream", "rows", "to read", "seconds"):
+    table.add_column("protocol", no_wrap=True)
+    table.add_column("node lost", no_wrap=True)
+    for name in ("lost", "back", "stream", "rows", "to read", "seconds"):
         table.add_column(name, justify="right")
     for protocol, loss in rows:
         table.add_row(
@@ -148,8 +151,8 @@ def _of_costs(protocols: Sequence[ProtocolOutlook]) -> Iterator[tuple[str, str, 
             ("stored", costs.stored),
             ("headers", costs.headers),
             ("output kept", costs.kept),
-            ("a round takes", costs.round_s),
-            ("all lost: repeats", costs.total_s),
+            ("a round", costs.round_s),
+            ("all lost", costs.total_s),
         )
         yield from ((name, protocol, figure) for name, figure in named if figure is not None)
 

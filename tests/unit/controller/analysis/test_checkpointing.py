@@ -314,10 +314,10 @@ def test_the_page_marks_each_figure_and_names_what_it_rests_on() -> None:
         "coordinated now 240 B/s m 0 B/s d 400 B m 2.0s m",
         "uncoordinated/memory 1.2 KiB/s d",
         "coordinated n1#1 3 0 2.0s m",
-        "< 350 m 4.9 KiB m < 12s d *",
+        "<350 m 4.9 KiB m <12s d *",
         "rests on parts that were not measured here yet: install",
         "the node that takes longest; 10 that take no longer are left out: -o wide has all",
-        "headers of communication-induced/checkpointed: derived: 2 messages between nodes in a batch",
+        "headers of communication-induced: derived: 2 messages between nodes in a batch",
         "m: measured by this topology; d: derived by a formula",
     ):
         assert words in text, (words, text)
