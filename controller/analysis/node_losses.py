@@ -155,7 +155,7 @@ def _why(known: Known, loss: Loss) -> str:
         )
     if loss.back:
         return NOT_KEPT
-    return "nobody at work goes back: what the lost ones need is kept"
+    return "nobody at work goes back: what the lost ones need is kept, or read again"
 
 
 def _why_everything(known: Known) -> str:
