@@ -15,7 +15,7 @@ WITHOUT_CONTROL_PLANE := tests/unit tests/kafka
 # of the time.
 IN_MEMORY := $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 1048576 { print "PYTEST_DEBUG_TEMPROOT=/dev/shm" }')
 
-.PHONY: help setup lock sbom wheel demo demo-kafka test test-fast test-soak mutants control-plane lint generate \
+.PHONY: help setup lock sbom docs release wheel demo demo-kafka test test-fast test-soak mutants control-plane lint generate \
 	bench-recovery bench-checkpoints bench-calm bench-notice bench-node-start bench-overhead bench-pace bench-width \
 	bench-exchange bench-planners bench-kafka bench-protocols bench-state bench-transfers bench-windows bench-ha-model \
 	bench-availability bench-skew bench-operator clean
@@ -84,9 +84,14 @@ lock: setup  ## docker/*.lock: versions and hashes of what the image and CI inst
 	$(BIN)/python docker/lock.py
 
 sbom: setup  ## out/sbom.cdx.json: what an image holds, in CycloneDX
-	@mkdir -p out
-	$(BIN)/cyclonedx-py requirements docker/requirements.lock --pyproject pyproject.toml --output-reproducible \
-		--output-format JSON --output-file out/sbom.cdx.json
+	$(BIN)/python -m tools.sbom --to out/sbom.cdx.json
+
+docs: setup  ## out/site: the documentation as a web site; a link or an anchor that leads nowhere is an error
+	$(BIN)/python -m tools.docs_site --out out/site
+
+release: setup  ## out/release: wheel, source, chart, CRDs, image context, SBOM and sums of the commit that is checked out
+	rm -rf out/release
+	$(BIN)/python -m tools.release --out out/release
 
 bench-width: setup  ## what a steady job costs the driver, for 10 to 1,000 nodes
 	$(BIN)/python -m benchmarks.width

@@ -14,19 +14,20 @@ import re
 import tomllib
 import zipfile
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = "reprise"
-TIME = (2020, 1, 1, 0, 0, 0)
+TIME = datetime(2020, 1, 1, tzinfo=UTC)
 """Of every entry, so that the same files give the same wheel."""
 
 
-def build(folder: Path, root: Path = ROOT) -> Path:
+def build(folder: Path, root: Path = ROOT, time: datetime = TIME) -> Path:
     """Write the wheel of a clone into a folder; its path."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    name = f"{re.sub(r'[-_.]+', '_', project['project']['name'])}-{project['project']['version']}"
+    name = file_name(project["project"])
     info = f"{name}.dist-info"
     files = {str(path): (root / path).read_bytes() for path in contents(root, project["tool"]["setuptools"])}
     files |= {f"{info}/{path}": text.encode() for path, text in texts(root, project["project"]).items()}
@@ -36,10 +37,15 @@ def build(folder: Path, root: Path = ROOT) -> Path:
     wheel = folder / f"{name}-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, data in files.items():
-            entry = zipfile.ZipInfo(path, TIME)
+            entry = zipfile.ZipInfo(path, time.timetuple()[:6])
             entry.external_attr, entry.compress_type = 0o644 << 16, zipfile.ZIP_DEFLATED
             archive.writestr(entry, data)
     return wheel
+
+
+def file_name(project: Mapping[str, Any]) -> str:
+    """What the names of wheel and source distribution begin with."""
+    return f"{re.sub(r'[-_.]+', '_', project['name'])}-{project['version']}"
 
 
 def contents(root: Path, setuptools: Mapping[str, Any]) -> list[Path]:

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "docs" / "decisions"
-DECISIONS = sorted(FOLDER.glob("*.md"))
+DECISIONS = sorted(FOLDER.glob("[0-9]*.md"))
 SECTIONS = (
     {"Context"},
     {"Decision", "Decision and alternatives"},
