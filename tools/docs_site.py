@@ -36,7 +36,8 @@ PICTURES = ("docs/images/*",)
 
 NAVIGATION: Mapping[str, Sequence[str]] = {
     "What it is": (
-        "self", "docs/when-not-to-use-it", "docs/compatibility", "docs/stability", "CHANGELOG",
+        "self", "docs/what-it-is", "docs/when-not-to-use-it", "docs/beside-others", "docs/compatibility", "docs/stability",
+        "CHANGELOG",
     ),
     "Ten minutes to the first recovery": ("docs/first-recovery",),
     "Write your own": ("docs/topology", "docs/operators", "docs/kafka", "docs/checkpoints", "docs/nexmark"),

@@ -38,7 +38,8 @@ from typing import Any
 
 import yaml
 
-from tests.kubernetes import tools as clients
+from tests.kubernetes.build import BuildError
+from tests.kubernetes.tools import ensure
 from tools import sbom, wheel
 
 ROOT = Path(__file__).parents[1]
@@ -148,10 +149,10 @@ def source(commit: Commit, made: Path) -> Path:
 def chart(commit: Commit, made: Path) -> Path:
     """The chart as Helm packs it, which leaves out what `.helmignore` names and keeps the times of the files."""
     try:
-        helm = clients.ensure() / "helm"
-    except clients.BuildError as error:
+        helm = ensure() / "helm"
+    except BuildError as error:
         raise ReleaseError(str(error)) from error
-    command = [helm, "package", commit.tree / "charts/reprise", "--destination", made]
+    command = [str(helm), "package", str(commit.tree / "charts/reprise"), "--destination", str(made)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise ReleaseError(f"helm package: {done.stderr.strip()}")

@@ -96,3 +96,17 @@ def test_the_glossary_is_in_order_and_says_each_word_once() -> None:
     words = [line.split("|")[1].strip() for line in lines if line.startswith("| ")][1:]
     assert len(words) > 30
     assert words == sorted(set(words))
+
+
+def test_figures_beside_other_engines_are_those_of_the_benchmarks() -> None:
+    """The page repeats tables of another one, which is written anew when something is measured again."""
+    page, benchmarks = ((ROOT / "docs" / name).read_text() for name in ("beside-others.md", "benchmarks.md"))
+    measured = page.partition("## Measured beside")[2].partition("## Not measured")[0]
+    rows = [line for line in measured.splitlines() if line.startswith("| ")]
+    figures = {
+        one for row in rows for one in re.findall(r"(?<![\w.])\d[\d,]*\.?\d*(?= |,|$)", row.partition("|")[2])
+    }
+    assert len(figures) > 20
+    assert {
+        one for one in figures if not re.search(rf"(?<![\d.,]){re.escape(one)}(?!\d)", benchmarks)
+    } == set()

@@ -23,7 +23,7 @@ TEST = re.compile(r"`([\w/]*\btest_\w*|\.\.\._\w+)(\.\.\.)?(?:\[(\w+)\])?(\.py)?
 OF_FILE = re.compile(rf"`((?:\w+/)?test_\w+)`: ((?:{TEST.pattern}(?:, (?:and )?)?)+)")
 """A file of tests without its ending, and tests in it, as in the tables of docs/messages.md."""
 RUN = re.compile(r"(?<=\s-m )[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?![\w.]*[*{])")
-MADE_UP = {"scheduler/a.py", "reprise.spark_jobs.operator"}
+MADE_UP = {"docs/new.md", "scheduler/a.py", "reprise.spark_jobs.operator"}
 """Names that tests give to what is not there."""
 
 

@@ -51,9 +51,9 @@ def test_links_and_anchors_lead_somewhere_and_nothing_comes_from_elsewhere(site:
 @pytest.mark.parametrize(
     ("page", "text", "wrong"),
     [
-        ("README.md", "[a](docs/none.md)", r"README\.md:3: WARNING: .*docs/none"),
+        ("README.md", "[a](docs/new.md)", r"README\.md:3: WARNING: .*docs/new"),
         ("README.md", "[a](docs/cli.md#none)", r"README\.md:3: WARNING: .*none"),
-        ("SECURITY.md", "![a](docs/images/none.png)", r"SECURITY\.md:3: WARNING: image file not readable"),
+        ("SECURITY.md", "![a](docs/images/new.png)", r"SECURITY\.md:3: WARNING: image file not readable"),
         ("docs/new.md", "nobody lists it", r"docs/new\.md: WARNING: document isn't included in any toctree"),
         ("SECURITY.md", "<img src='https://example.com/a.png'>", r"SECURITY\.html loads https://example"),
         ("SECURITY.md", "<a href='nowhere.html'>a</a>", r"SECURITY\.html links to nowhere\.html"),
