@@ -40,7 +40,9 @@ NAVIGATION: Mapping[str, Sequence[str]] = {
         "CHANGELOG",
     ),
     "Ten minutes to the first recovery": ("docs/first-recovery",),
-    "Write your own": ("docs/topology", "docs/operators", "docs/kafka", "docs/checkpoints", "docs/nexmark"),
+    "Write your own": (
+        "docs/topology", "docs/operators", "docs/kafka", "docs/checkpoints", "docs/nexmark", "docs/your-code",
+    ),
     "Operate": (
         "docs/kubernetes", "charts/*/README", "docs/embedded", "docs/security", "docs/alerts", "docs/web",
     ),

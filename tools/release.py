@@ -44,6 +44,7 @@ from tools import sbom, wheel
 
 ROOT = Path(__file__).parents[1]
 SUMS = "SHA256SUMS"
+FIRST, LAST = (int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) for year in (1980, 2108))
 HEADING = re.compile(r"^## (\S+)(.*)$", re.MULTILINE)
 CONTEXT = ("Dockerfile", ".dockerignore")
 """Of the image context, whatever `.dockerignore` says."""
@@ -74,17 +75,29 @@ def make(out: Path, root: Path = ROOT) -> tuple[Path, ...]:
         raise ReleaseError(f"--out: {out} is not empty")
     if changed := git(root, "status", "--porcelain"):
         raise ReleaseError(f"the tree has changes that are not committed:\n{changed.rstrip()}")
-    epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or git(root, "log", "-1", "--format=%ct"))
+    epoch = moment(os.environ.get("SOURCE_DATE_EPOCH") or git(root, "log", "-1", "--format=%ct").strip())
     with tempfile.TemporaryDirectory(prefix="release-") as folder:
         tree, made = Path(folder) / "tree", Path(folder) / "made"
         export(root, tree, epoch)
         project = tomllib.loads((tree / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         agree(tree, str(project["version"]))
         made.mkdir()
-        pieces = write(Commit(tree, project, epoch), made)
+        try:
+            pieces = write(Commit(tree, project, epoch), made)
+        except subprocess.CalledProcessError as error:
+            raise ReleaseError(f"{error.cmd[0]}: {error.stderr.strip()}") from error
         (made / SUMS).write_text(sums(pieces), encoding="utf-8")
         out.mkdir(parents=True, exist_ok=True)
         return tuple(Path(shutil.move(piece, out / piece.name)) for piece in (*pieces, made / SUMS))
+
+
+def moment(text: str) -> int:
+    """Seconds since 1970, of a time that a wheel can have: zip begins with 1980."""
+    if not text.isascii() or not text.isdigit() or not FIRST <= int(text) < LAST:
+        raise ReleaseError(
+            f"SOURCE_DATE_EPOCH: must be seconds since 1970, from 1980 to 2107, and is {text!r}"
+        )
+    return int(text)
 
 
 def git(root: Path, *arguments: str) -> str:
@@ -153,9 +166,7 @@ def chart(commit: Commit, made: Path) -> Path:
     except BuildError as error:
         raise ReleaseError(str(error)) from error
     command = [str(helm), "package", str(commit.tree / "charts/reprise"), "--destination", str(made)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise ReleaseError(f"helm package: {done.stderr.strip()}")
+    subprocess.run(command, capture_output=True, text=True, check=True)
     return made / f"reprise-{commit.version}.tgz"
 
 

@@ -23,7 +23,7 @@ from packaging.specifiers import SpecifierSet
 
 from tests.support.chart import helm
 from tests.support.dockerfile import parse
-from tools.release import ROOT, SUMS, ReleaseError, agree, let_through, make
+from tools.release import ROOT, SUMS, ReleaseError, agree, let_through, make, moment
 
 EPOCH = 1_700_000_000
 FIELDS = (
@@ -199,13 +199,16 @@ def test_the_list_of_what_the_image_holds_is_that_of_its_lock(made: Path) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["new.txt", "README.md"])
-def test_a_tree_with_changes_is_refused(clone: Path, tmp_path: Path, name: str) -> None:
+def test_a_tree_with_changes_or_with_files_that_git_does_not_know_is_refused(
+    clone: Path, tmp_path: Path
+) -> None:
     git(tmp_path, "clone", "--quiet", str(clone), "changed")
-    with (tmp_path / "changed" / name).open("a") as file:
-        file.write("more\n")
-    with pytest.raises(ReleaseError, match=rf"not committed:\n.*{name}"):
-        make(tmp_path / "out", tmp_path / "changed")
+    for name in ("README.md", "new.txt"):
+        with (tmp_path / "changed" / name).open("a") as file:
+            file.write("more\n")
+        with pytest.raises(ReleaseError, match=rf"not committed:(\n.*)*{name}"):
+            make(tmp_path / "out", tmp_path / "changed")
+        git(tmp_path / "changed", "checkout", "--quiet", "README.md")
     assert not (tmp_path / "out").exists()
 
 
@@ -252,3 +255,13 @@ def test_rules_for_the_image_that_are_not_understood_are_refused(tmp_path: Path,
     (tmp_path / ".dockerignore").write_text(text)
     with pytest.raises(ReleaseError, match="dockerignore"):
         let_through(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "today", "-1", "1.5", "0", "315532799", "99999999999", "\u0661" * 10])
+def test_a_time_that_a_wheel_cannot_have_is_refused(text: str) -> None:
+    with pytest.raises(ReleaseError, match="SOURCE_DATE_EPOCH"):
+        moment(text)
+
+
+def test_a_time_from_1980_on_is_taken() -> None:
+    assert (moment("315532800"), moment("1700000000")) == (315_532_800, 1_700_000_000)
