@@ -122,10 +122,8 @@ def _sphinx(source: Path, out: Path, trees: Path, version: str) -> None:
         "html_theme_options": {"top_of_page_buttons": []},
     }
     warnings = io.StringIO()
-    with (
-        patch_docutils(),
-        docutils_namespace(),
-    ):  # a second site of the same process would find the marks of the first
+    # a second site of the same process would find the marks of the first
+    with patch_docutils(), docutils_namespace():
         app = Sphinx(
             source, None, out, trees, "html", settings,
             status=None, warning=warnings, freshenv=True, warningiserror=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -40,6 +41,9 @@ def test_each_page_is_in_it_and_the_front_page_is_the_readme(site: Path) -> None
 def test_links_and_anchors_lead_somewhere_and_nothing_comes_from_elsewhere(site: Path) -> None:
     assert broken_links(site) == []
     assert loaded_from_elsewhere(site) == []
+    scripts = [path.read_text() for path in site.rglob("*.js") if path.name != "searchindex.js"]
+    literals = {url for script in scripts for url in re.findall(r"""["'`](https?:[^"'`]*)""", script)}
+    assert literals <= {"http://www.w3.org/2000/svg"}  # a name, and nothing that is loaded
     text = (site / "README.html").read_text()
     assert 'href="docs/cli.html#the-demo"' in text
     assert (site / "docs" / "cli.html").read_text().count('id="the-demo"') == 1
