@@ -38,9 +38,9 @@ from typing import Any
 
 import yaml
 
-from tests.kubernetes.build import BuildError
-from tests.kubernetes.tools import ensure
 from tools import sbom, wheel
+from tools.testbed.build import BuildError
+from tools.testbed.clients import ensure
 
 ROOT = Path(__file__).parents[1]
 SUMS = "SHA256SUMS"

@@ -19,9 +19,9 @@ from reprise.controller.crd.base import TopologyReference
 from reprise.controller.crd.convert import incident_object, incident_status, plan_object
 from reprise.controller.crd.crds import KINDS
 from reprise.controller.local.cluster import launch
-from tests.kubernetes import tools
 from tests.kubernetes.cluster import REPOSITORY, KubeCluster
 from tests.support import oncall
+from tools.testbed import clients
 from tools.testbed.rest import Rest
 
 NAMESPACE = "on-call"
@@ -35,7 +35,7 @@ def kubectl(cluster: KubeCluster, *arguments: str) -> subprocess.CompletedProces
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     config = str(cluster.control_plane.kubeconfig)
     return subprocess.run(
-        [str(tools.ensure() / "kubectl"), *arguments],
+        [str(clients.ensure() / "kubectl"), *arguments],
         capture_output=True,
         text=True,
         check=False,

@@ -13,17 +13,16 @@ from typing import Any
 import pytest
 
 from reprise.controller.local.cluster.process_reaper import marked
-from tests.kubernetes import tools
 from tests.kubernetes.cluster import REPOSITORY, KubeCluster
 from tests.kubernetes.scenario import until
-from tools.testbed import build
+from tools.testbed import build, clients
 from tools.testbed.control_plane import NODE_GRACE_S
 
 PODS = "/api/v1/namespaces/default/pods"
 
 
 def kubectl(cluster: KubeCluster, *arguments: str) -> str:
-    program = str(tools.ensure() / "kubectl")
+    program = str(clients.ensure() / "kubectl")
     config = f"--kubeconfig={cluster.control_plane.kubeconfig}"
     done = subprocess.run(
         [program, config, *arguments], capture_output=True, text=True, check=False, timeout=120

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.kubernetes import tools
 from tests.kubernetes.cluster import REPOSITORY, KubeCluster
 from tests.kubernetes.install import IMAGE
 from tests.kubernetes.scenario import until
+from tools.testbed import clients
 
 RELEASE, NAMESPACE, NODE = "rec", "installed", "helm-node"
 TOPOLOGIES = "installed-topologies"
@@ -27,7 +27,7 @@ LEASE_S = 30
 
 def helm(cluster: KubeCluster, *arguments: str) -> subprocess.CompletedProcess[str]:
     config = f"--kubeconfig={cluster.control_plane.kubeconfig}"
-    command = [str(tools.ensure() / "helm"), config, "--namespace", NAMESPACE, *arguments]
+    command = [str(clients.ensure() / "helm"), config, "--namespace", NAMESPACE, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=READY_S + 60)
 
 

@@ -15,7 +15,6 @@ import yaml
 from reprise.controller.crd.crds import KINDS
 from reprise.controller.local.cluster import launch
 from reprise.spark_jobs.topology import load_topology
-from tests.kubernetes import tools
 from tests.kubernetes.cluster import REPOSITORY, KubeCluster
 from tests.kubernetes.rule_cases import (
     GOOD,
@@ -32,6 +31,7 @@ from tests.kubernetes.rule_cases import (
 )
 from tests.support.chart import render
 from tests.unit.chart.test_templates import CHOICES, EVERYTHING
+from tools.testbed import clients
 from tools.testbed.rest import Rest, RestError
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -59,7 +59,7 @@ def api(bare: KubeCluster) -> Iterator[Rest]:
 
 def _kubectl(cluster: KubeCluster, *arguments: str) -> str:
     command = [
-        str(tools.ensure() / "kubectl"),
+        str(clients.ensure() / "kubectl"),
         f"--kubeconfig={cluster.control_plane.kubeconfig}",
         *arguments,
     ]

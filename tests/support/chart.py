@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from tests.kubernetes import tools
+from tools.testbed import clients
 
 CHART = Path(__file__).parents[2] / "charts" / "reprise"
 RELEASE, NAMESPACE = "rec", "streams"
@@ -22,7 +22,7 @@ class HelmError(Exception):
 
 def helm(*arguments: str) -> str:
     """Standard output; HelmError with standard error."""
-    command = [str(tools.ensure() / "helm"), *arguments]
+    command = [str(clients.ensure() / "helm"), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     if done.returncode != 0:
         raise HelmError(done.stderr)

