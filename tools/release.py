@@ -5,15 +5,15 @@
 | `reprise_streams-V-py3-none-any.whl` | pip |
 | `reprise_streams-V.tar.gz` | the source distribution: the tree of the commit, from which setuptools builds the same wheel |
 | `reprise-V.tgz` | Helm: the chart |
-| `reprise-crds-V.yaml` | kubectl: the three definitions, where Helm is not used |
+| `reprise-crds-V.yaml` | kubectl: the three definitions, where Helm is not used and before an upgrade with it |
 | `reprise-image-context-V.tar.gz` | `docker build -`: what the image is built from |
-| `reprise-V.cdx.json` | what the image holds, in CycloneDX |
+| `reprise-V.cdx.json` | the packages that are installed into the image, in CycloneDX |
 | `SHA256SUMS` | `sha256sum --check` |
 
 All pieces are made of the commit that is checked out, and of nothing else: a tree with changes that are not committed is
 refused, and files that git does not know cannot get in.  Who has the commit can make them again and gets the same bytes,
-with the same versions of zlib and Helm: all times are the commit's, or `SOURCE_DATE_EPOCH`.  A version is written in
-pyproject.toml, in the chart and in the changelog; they must agree.
+with the same versions of Python, zlib, Helm and cyclonedx-bom: all times are the commit's, or `SOURCE_DATE_EPOCH`.  A
+version is written in pyproject.toml, in the chart, in the changelog and in the README; they must agree.
 """
 
 from __future__ import annotations
@@ -46,6 +46,9 @@ ROOT = Path(__file__).parents[1]
 SUMS = "SHA256SUMS"
 FIRST, LAST = (int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) for year in (1980, 2108))
 HEADING = re.compile(r"^## (\S+)(.*)$", re.MULTILINE)
+STATUS = re.compile(r"^Version (\d[^\s,]*)", re.MULTILINE)
+AS_COMMITTED = ("-c", "core.autocrlf=false", "-c", "core.attributesFile=/dev/null")
+"""A user's own settings of git do not change the files of a commit."""
 CONTEXT = ("Dockerfile", ".dockerignore")
 """Of the image context, whatever `.dockerignore` says."""
 
@@ -73,7 +76,7 @@ def make(out: Path, root: Path = ROOT) -> tuple[Path, ...]:
     """Write all pieces into an empty folder; their paths, the sums last.  Raises ReleaseError, and then writes nothing."""
     if out.exists() and any(out.iterdir()):
         raise ReleaseError(f"--out: {out} is not empty")
-    if changed := git(root, "status", "--porcelain"):
+    if changed := git(root, "status", "--porcelain", "--untracked-files=all"):
         raise ReleaseError(f"the tree has changes that are not committed:\n{changed.rstrip()}")
     epoch = moment(os.environ.get("SOURCE_DATE_EPOCH") or git(root, "log", "-1", "--format=%ct").strip())
     with tempfile.TemporaryDirectory(prefix="release-") as folder:
@@ -102,7 +105,8 @@ def moment(text: str) -> int:
 
 def git(root: Path, *arguments: str) -> str:
     """What git says of a clone."""
-    done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False)
+    command, english = ["git", "-C", str(root), *arguments], {**os.environ, "LC_ALL": "C"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=english)
     if done.returncode != 0:
         raise ReleaseError(f"git {arguments[0]}: {done.stderr.strip()}")
     return done.stdout
@@ -110,7 +114,8 @@ def git(root: Path, *arguments: str) -> str:
 
 def export(root: Path, to: Path, epoch: int) -> None:
     """The files of the commit, with one time."""
-    archive = subprocess.run(["git", "-C", str(root), "archive", "HEAD"], capture_output=True, check=True)
+    command = ["git", "-C", str(root), *AS_COMMITTED, "archive", "HEAD"]
+    archive = subprocess.run(command, capture_output=True, check=True)
     with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as members:
         members.extractall(to, filter="data")
     for path in (to, *to.rglob("*")):
@@ -120,8 +125,10 @@ def export(root: Path, to: Path, epoch: int) -> None:
 def agree(tree: Path, version: str) -> None:
     """Refuse a tree whose places name several versions."""
     chart = yaml.safe_load((tree / "charts/reprise/Chart.yaml").read_text(encoding="utf-8"))
+    status = STATUS.search((tree / "README.md").read_text(encoding="utf-8"))
     places = {
         "CHANGELOG.md, its first section": _newest(tree)[0],
+        "README.md, Status": status[1] if status else "none",
         "charts/reprise/Chart.yaml, version": str(chart["version"]),
         "charts/reprise/Chart.yaml, appVersion": str(chart["appVersion"]),
     }

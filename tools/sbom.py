@@ -1,6 +1,7 @@
-"""What an image holds, as CycloneDX: `make sbom`, or `python -m tools.sbom --to FILE`.
+"""The packages that are installed into an image, as CycloneDX: `make sbom`, or `python -m tools.sbom --to FILE`.
 
-It is read from the lock that the image is installed by, so that it has the hashes of what may be installed.
+It is read from the lock that the image is installed by, so that it has the hashes of what may be installed; what
+the base image brings is not in it.
 """
 
 from __future__ import annotations

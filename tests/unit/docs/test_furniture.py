@@ -110,3 +110,16 @@ def test_figures_beside_other_engines_are_those_of_the_benchmarks() -> None:
     assert {
         one for one in figures if not re.search(rf"(?<![\d.,]){re.escape(one)}(?!\d)", benchmarks)
     } == set()
+    compared = [[cell.strip() for cell in row.split("|")[2:5]] for row in rows if row.count("|") == 6]
+    triples = [
+        [float(cell.replace(",", "")) for cell in cells] for cells in compared if cells[0][0].isdigit()
+    ]
+    assert len(triples) == 6
+    for ours, others, ratio in triples:
+        assert ours / others == pytest.approx(ratio, abs=0.05 if ratio > 2 else 0.015)
+    for name in ("incremental", "blocking"):
+        (row,) = [row for row in rows if row.startswith(f"| {name} |")]
+        assert any(
+            line.startswith(f"| {name} |") and line.endswith(row.partition(name)[2])
+            for line in benchmarks.splitlines()
+        )

@@ -35,7 +35,15 @@ NORMAL: dict[str, Callable[[str], object]] = {"Requires-Dist": Requirement, "Req
 
 def git(folder: Path, *words: str) -> None:
     who = ["-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false"]
-    subprocess.run(["git", "-C", str(folder), *who, *words], check=True, capture_output=True)
+    when = {**os.environ, "GIT_COMMITTER_DATE": f"@{EPOCH} +0000", "GIT_AUTHOR_DATE": "@1 +0000"}
+    ours = ["-c", "core.excludesFile=/dev/null"]
+    subprocess.run(["git", "-C", str(folder), *who, *ours, *words], check=True, capture_output=True, env=when)
+
+
+def user_sets(monkeypatch: pytest.MonkeyPatch, key: str, value: str) -> None:
+    """A setting of git as in the file of a user."""
+    for name, text in {"COUNT": "1", "KEY_0": key, "VALUE_0": value}.items():
+        monkeypatch.setenv(f"GIT_CONFIG_{name}", text)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +67,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def made(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SOURCE_DATE_EPOCH", str(EPOCH))
+        patch.delenv("SOURCE_DATE_EPOCH", raising=False)
         folder = tmp_path_factory.mktemp("release")
         pieces = make(folder, clone)
     assert sorted(folder.iterdir()) == sorted(pieces)
@@ -92,12 +100,17 @@ def test_the_sums_are_those_of_the_pieces(made: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_same_commit_gives_the_same_bytes_at_another_time_and_place(
+def test_the_same_commit_gives_the_same_bytes_at_another_time_and_place_and_for_another_user(
     made: Path, clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", str(EPOCH))
-    git(tmp_path, "clone", "--quiet", str(clone), "elsewhere")
-    again = {path.name: path.read_bytes() for path in make(tmp_path / "out", tmp_path / "elsewhere")}
+    monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
+    before = os.umask(0o077)
+    try:
+        git(tmp_path, "clone", "--quiet", str(clone), "elsewhere")
+        user_sets(monkeypatch, "core.autocrlf", "true")
+        again = {path.name: path.read_bytes() for path in make(tmp_path / "out", tmp_path / "elsewhere")}
+    finally:
+        os.umask(before)
     assert again == {path.name: path.read_bytes() for path in made.iterdir()}
 
 
@@ -199,9 +212,20 @@ def test_the_list_of_what_the_image_holds_is_that_of_its_lock(made: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_tree_with_changes_or_with_files_that_git_does_not_know_is_refused(
-    clone: Path, tmp_path: Path
+def test_a_time_that_is_set_goes_before_that_of_the_commit(
+    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")
+    with pytest.raises(ReleaseError, match=r"SOURCE_DATE_EPOCH: .* '1'"):
+        make(tmp_path / "out", clone)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_a_tree_with_changes_or_with_files_that_git_does_not_know_is_refused(
+    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user_sets(monkeypatch, "status.showUntrackedFiles", "no")
     git(tmp_path, "clone", "--quiet", str(clone), "changed")
     for name in ("README.md", "new.txt"):
         with (tmp_path / "changed" / name).open("a") as file:
@@ -212,9 +236,12 @@ def test_a_tree_with_changes_or_with_files_that_git_does_not_know_is_refused(
     assert not (tmp_path / "out").exists()
 
 
-def tree(folder: Path, changelog: str = "1.2.0", chart: str = "1.2.0", app: str = "1.2.0") -> Path:
+def tree(
+    folder: Path, changelog: str = "1.2.0", chart: str = "1.2.0", app: str = "1.2.0", readme: str = "1.2.0"
+) -> Path:
     (folder / "charts/reprise").mkdir(parents=True)
     (folder / "CHANGELOG.md").write_text(f"# Changes\n\n## {changelog} (not released)\n\n## 1.1.0\n")
+    (folder / "README.md").write_text(f"# A title\n\n## Status\n\nVersion {readme}, in use.\n")
     (folder / "charts/reprise/Chart.yaml").write_text(f"version: {chart}\nappVersion: {app}\n")
     return folder
 
@@ -224,7 +251,8 @@ def test_places_that_agree_are_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "named"), [("changelog", "CHANGELOG.md"), ("chart", ", version"), ("app", "appVersion")]
+    ("place", "named"),
+    [("changelog", "CHANGELOG.md"), ("chart", ", version"), ("app", "appVersion"), ("readme", "README.md")],
 )
 def test_a_version_that_is_not_that_of_all_places_is_refused(tmp_path: Path, place: str, named: str) -> None:
     with pytest.raises(ReleaseError, match=rf"1\.2\.0.*{named}.*: 1\.1\.0"):
@@ -245,7 +273,8 @@ def test_a_folder_with_files_is_left_as_it_is(tmp_path: Path) -> None:
     assert (tmp_path / "mine").read_text() == "kept"
 
 
-def test_what_is_no_repository_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_repository_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     with pytest.raises(ReleaseError, match=r"git status: .*not a git repository"):
         make(tmp_path / "out", tmp_path)
 
