@@ -6,7 +6,8 @@ by CommonMark, and headings have the anchors that repositories show.  What the s
 listed, is in this module, as no page shall have marks in it that only one generator understands.
 
 A page that is not listed, a link that leads nowhere and an anchor that is not there are errors.  Nothing is loaded from
-another host when a page is viewed, and the search works from files.
+another host when a page is viewed.  The search works from files, too: it lists pages there, and a server is needed only for
+the lines of text below each.
 """
 
 from __future__ import annotations

@@ -59,9 +59,21 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     git(folder, "init", "--quiet")
     git(folder, "add", "--all")
     git(folder, "commit", "--quiet", "--message", "all of it")
-    (folder / "reprise" / "__pycache__").mkdir()
-    (folder / "reprise" / "__pycache__" / "x.py").write_text("what git does not know")
+    (folder / ".git/info/exclude").write_text("mine.*\n")
+    for name in (
+        "reprise/mine.py",
+        "algorithms/mine.py",
+        "charts/reprise/templates/mine.yaml",
+        "crds/mine.yaml",
+    ):
+        (folder / name).write_text("mine: what git ignores\n")
     return folder
+
+
+def tracked(clone: Path) -> list[str]:
+    """The files of the commit."""
+    listed = ["git", "-C", str(clone), "ls-files"]
+    return subprocess.run(listed, check=True, capture_output=True, text=True).stdout.splitlines()
 
 
 @pytest.fixture(scope="module")
@@ -115,16 +127,13 @@ def test_the_same_commit_gives_the_same_bytes_at_another_time_and_place_and_for_
 
 
 @pytest.mark.slow
-def test_the_source_distribution_is_the_commit_and_builds_the_same_wheel(
+def test_the_source_distribution_is_the_commit_and_builds_a_wheel_of_the_same_content(
     made: Path, clone: Path, tmp_path: Path
 ) -> None:
     sdist, wheel = piece(made, "*streams-*.tar.gz"), piece(made, "*.whl")
     top = sdist.name.removesuffix(".tar.gz")
     found = members(sdist)
-    listed = subprocess.run(
-        ["git", "-C", str(clone), "ls-files"], check=True, capture_output=True, text=True
-    ).stdout
-    assert found.keys() == {f"{top}/{name}" for name in (*listed.splitlines(), "PKG-INFO")}
+    assert found.keys() == {f"{top}/{name}" for name in (*tracked(clone), "PKG-INFO")}
     assert {(one.mtime, one.uid, one.uname) for one in found.values()} == {(EPOCH, 0, "")}
     assert {one.name for one in found.values() if one.issym()} >= {f"{top}/reprise/controller"}
 
@@ -156,7 +165,7 @@ def test_the_wheel_has_what_a_newcomer_uses_and_nothing_that_git_does_not_know(m
         "reprise/py.typed", f"{shipped}/start/topology.yaml", f"{shipped}/charts/reprise/Chart.yaml",
         f"{shipped}/crds/streamtopologies.yaml", f"{shipped}/examples/topology2.yaml",
     } <= names  # fmt: skip
-    assert not [name for name in names if "__pycache__" in name]
+    assert not [name for name in names if "__pycache__" in name or "mine" in name]
 
 
 @pytest.mark.slow
@@ -164,14 +173,11 @@ def test_the_chart_is_what_helm_takes_without_what_helmignore_names(made: Path, 
     package = piece(made, "reprise-[0-9]*.tgz")
     rules = (clone / "charts/reprise/.helmignore").read_text().split()
     names = {name.removeprefix("reprise/") for name in members(package)}
-    tracked = {
-        str(p.relative_to(clone / "charts/reprise"))
-        for p in (clone / "charts/reprise").rglob("*")
-        if p.is_file()
-    }
-    ignored = {n for n in tracked if any(fnmatch(Path(n).name, rule) for rule in rules)}
+    below = "charts/reprise/"
+    committed = {name.removeprefix(below) for name in tracked(clone) if name.startswith(below)}
+    ignored = {name for name in committed if any(fnmatch(Path(name).name, rule) for rule in rules)}
     assert ignored == {"templates/web.yaml.orig"}
-    assert names == tracked - ignored
+    assert names == committed - ignored
     chart = yaml.safe_load(helm("show", "chart", str(package)))
     assert chart == yaml.safe_load((ROOT / "charts/reprise/Chart.yaml").read_text())
     assert helm("lint", str(package), "--set", "watch.allowOwnNamespace=true").count("[ERROR]") == 0
@@ -185,7 +191,7 @@ def test_the_crds_are_those_of_the_chart(made: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_image_context_has_what_the_dockerfile_copies_and_no_more(made: Path) -> None:
+def test_the_image_context_has_what_the_dockerfile_copies_and_no_more(made: Path, clone: Path) -> None:
     names = set(members(piece(made, "*context*.tar.gz")))
     copied = [
         source
@@ -197,6 +203,7 @@ def test_the_image_context_has_what_the_dockerfile_copies_and_no_more(made: Path
     assert len(copied) > 10
     for source in copied:
         assert [name for name in names if name == source or name.startswith(f"{source}/")], source
+    assert names <= set(tracked(clone))
     over = {n for n in names if not any(n == source or n.startswith(f"{source}/") for source in copied)}
     assert over == {"Dockerfile", ".dockerignore"}
 
