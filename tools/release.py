@@ -3,7 +3,7 @@
 | piece | for whom |
 |---|---|
 | `reprise_streams-V-py3-none-any.whl` | pip |
-| `reprise_streams-V.tar.gz` | the source distribution: the tree of the commit; setuptools builds a wheel of the same content |
+| `reprise_streams-V.tar.gz` | the source distribution: the tree of the commit; it builds to a wheel of the same content |
 | `reprise-V.tgz` | Helm: the chart |
 | `reprise-crds-V.yaml` | kubectl: the three definitions, where Helm is not used and before an upgrade with it |
 | `reprise-image-context-V.tar.gz` | `docker build -`: what the image is built from |

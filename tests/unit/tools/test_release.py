@@ -60,13 +60,9 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     git(folder, "add", "--all")
     git(folder, "commit", "--quiet", "--message", "all of it")
     (folder / ".git/info/exclude").write_text("mine.*\n")
-    for name in (
-        "reprise/mine.py",
-        "algorithms/mine.py",
-        "charts/reprise/templates/mine.yaml",
-        "crds/mine.yaml",
-    ):
-        (folder / name).write_text("mine: what git ignores\n")
+    for part in ("reprise", "algorithms", "charts/reprise/templates", "crds"):
+        for name in ("mine.py", "mine.yaml"):
+            (folder / part / name).write_text("mine: what git ignores\n")
     return folder
 
 
