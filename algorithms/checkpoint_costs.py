@@ -37,7 +37,7 @@ class Figure:
     basis: str
     """The record, the formula, or why it is not known."""
     bound: str = ""
-    """at most | at least; empty: neither."""
+    """at most | at least | about; empty: it is that number, as far as what it rests on is."""
 
 
 def measured(value: float, basis: str, bound: str = "") -> Figure:
@@ -58,6 +58,16 @@ def unknown(why: str) -> Figure:
 def stored_a_second(sizes: Mapping[str, int], intervals_s: Mapping[str, float]) -> float:
     """Bytes a second, where each partition stores a state of its size once in its interval."""
     return sum(size / intervals_s[p] for p, size in sizes.items())
+
+
+def output_held(
+    readers: Mapping[str, Iterable[str]], intervals_s: Mapping[str, float], jitter: float
+) -> float:
+    """How often output is stored at most, where each snapshot of a partition holds what its readers have not stored: the
+    slowest reader's longest time between two snapshots, by the partition's own interval.  `readers`: of each partition that
+    stores its output."""
+    times = (furthest_s(intervals_s[r], jitter) / intervals_s[p] for p, some in readers.items() for r in some)
+    return max(times, default=0.0)
 
 
 def furthest_s(interval_s: float, jitter: float) -> float:

@@ -73,6 +73,8 @@ def _with_room(
 ) -> dict[str, str]:
     """Promotions but those of passive standbys for whose partitions there is no room, the least valuable."""
     passive = view.snapshot.topology.passive
+    if passive.isdisjoint(to):  # which queries are worth most is a long question in a wide topology
+        return dict(to)
     costs = _costs(view, incident)
     stays = {p: n for p, n in desired.assignment.items() if p not in to}
     room = free_on(view.usable, view.policy, costs, stays)

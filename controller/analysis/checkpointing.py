@@ -12,8 +12,12 @@ from reprise.controller.analysis.protocol_costs import Costs, Known, costs_now, 
 from reprise.controller.analysis.protocols import Variant, variants
 from reprise.controller.analysis.simulate import decided_policy, decided_view
 from reprise.controller.zookeeper.observation import Observation
+from reprise.scheduler.model import Progress
 from reprise.scheduler.view import taken_over
 from reprise.spark_jobs.topology import StreamTopology, expand
+
+SILENT_S = 60.0
+"""A driver that lives says something every few seconds; clocks of two machines differ by less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +87,21 @@ def _not_calm(known: Known) -> str:
         return "nothing is at work yet"
     if seen.incident is not None:
         return f"incident {seen.incident.id} is open: what is measured now is a recovery"
+    if why := _no_word(seen, seen.progress):
+        return why
     if not taken_over(seen.desired, seen.progress):
         return "the driver has not taken over the newest desired state yet"
-    away = [p for p in known.topology.order if p not in seen.progress.positions]
-    if away:
-        return f"{away[0]} is not at work"
+    missing = [f"{p} is not at work" for p in known.topology.order if p not in seen.progress.positions]
     gone = sorted({n for n in seen.desired.assignment.values() if n not in seen.nodes})
-    return f"{gone[0]} is gone, and no incident is open yet" if gone else ""
+    missing += [f"{node} is gone, and no incident is open yet" for node in gone]
+    return missing[0] if missing else ""
+
+
+def _no_word(seen: Observation, progress: Progress) -> str:
+    """Why the newest report is none of now."""
+    if seen.waits:
+        return f"the driver waits: {seen.waits}"
+    silent_s = seen.time - progress.time
+    return (
+        f"the driver has said nothing for {silent_s:.0f} s" if progress.time and silent_s > SILENT_S else ""
+    )

@@ -26,6 +26,7 @@ SECONDS = (
     "was lost"
 )
 NOT_KEPT = "what these have sent since the checkpoint is not kept"
+ANEW = "what has `availability: amnesia` begins anew where it can, and then repeats nothing"
 STANDBYS = "standbys go on in place of all that was lost"
 
 
@@ -38,7 +39,7 @@ class NodeLoss:
     lost: tuple[str, ...]
     """Partitions that would be restored elsewhere."""
     promoted: tuple[str, ...]
-    """Those that would go on where their standbys are, and repeat nothing."""
+    """Those that would go on where their standbys are; active ones repeat nothing."""
     back: tuple[str, ...] | None
     """Partitions at work that would go back with them; None: not known, and `figures` are of the lost ones alone."""
     why: str
@@ -64,7 +65,7 @@ def losses_now(known: Known, view: TopologyView, policy: Policy) -> tuple[NodeLo
 def losses_of(
     known: Known, view: TopologyView, policy: Policy, variant: StreamTopology
 ) -> tuple[NodeLoss, ...]:
-    """What it would take with another protocol, or at any time with the current one, by formulas."""
+    """What it would take with another protocol, and just before its next snapshots with the current one, by formulas."""
     asked = policy_of(variant, policy.settle_s, policy.driver_grace_s)
     snapshot = snapshot_of(view, known.seen, known.now.paused)
     if known.now.checkpoint.uncoordinated and not variant.checkpoint.uncoordinated and snapshot.progress:
@@ -85,32 +86,33 @@ def _now(known: Known, loss: Loss) -> NodeLoss:
     seen = known.seen
     assert seen.progress is not None and seen.desired is not None
     back = loss.back or ()
-    works = partition_recoveries(known.topology.order, seen)
-    missing = [p for p in (*loss.lost, *back) if p not in works]
+    members = (*loss.lost, *back)
+    # who has a standby and is among these does not go on there
+    works = partition_recoveries(members, replace(seen, progress=replace(seen.progress, standbys={})))
+    missing = [p for p in members if p not in works]
     rows = seconds = unknown(f"of {missing[0]} it is not known what it would have to do") if missing else None
     assumed: tuple[str, ...] = ()
     if rows is None or seconds is None:
-        mine = {p: works[p] for p in (*loss.lost, *back)}
         rows = measured(
-            sum(w.rows for w in mine.values()), "the most since the snapshot before the newest", "at most"
+            sum(w.rows for w in works.values()), "the most since the snapshot before the newest", "at most"
         )
-        seconds = _seconds_now(known, loss, mine)
-        assumed = _assumed(known, (a for w in mine.values() for a in w.assumed))
-    sizes = [seen.stats[p].state_bytes if p in seen.stats else None for p in (*loss.lost, *back)]
+        seconds = _seconds_now(known, loss, works)
+        assumed = _assumed(known, (a for w in works.values() for a in w.assumed))
+    sizes = [seen.stats[p].state_bytes if p in seen.stats else None for p in members]
     read = (
         unknown("the driver has not said yet how large states are")
         if None in sizes
         else measured(sum(size or 0 for size in sizes), "size of each newest stored state")
     )
     at = seen.progress.positions
-    batches = max((max(0, at[p] - loss.newest.of(p)) for p in (*loss.lost, *back) if p in at), default=0)
+    batches = max((max(0, at[p] - loss.newest.of(p)) for p in members if p in at), default=0)
     bound = "at most" if known.now.checkpoint.uncoordinated and batches else ""
     stream_s = measured(
         batches * known.now.batch_interval_s,
         f"{batches} batches behind what is stored, now, * batch.interval",
         bound,
     )
-    return NodeLoss(
+    found = NodeLoss(
         loss.node,
         loss.lost,
         loss.promoted,
@@ -122,6 +124,7 @@ def _now(known: Known, loss: Loss) -> NodeLoss:
         seconds,
         assumed,
     )
+    return _by_availability(known, loss, found)
 
 
 def _seconds_now(known: Known, loss: Loss, works: Mapping[str, PartitionRecovery]) -> Figure:
@@ -137,14 +140,41 @@ def _seconds_now(known: Known, loss: Loss, works: Mapping[str, PartitionRecovery
         return derived(overhead_of(seen).seconds, f"what every recovery takes: {STANDBYS}", "at most")
     formula = SECONDS + (" and of what goes back on one other node" if others else "")
     most = max(others.values(), default=0.0)
-    return derived(round(overhead_of(seen).seconds + own + most, 3), formula, "at most")
+    return derived(round(overhead_of(seen).seconds + own + most, 3), formula, "about")
+
+
+def _by_availability(known: Known, loss: Loss, found: NodeLoss) -> NodeLoss:
+    """What goes on or begins anew in another way than from a stored state has other figures."""
+    progress = known.seen.progress
+    assert progress is not None
+    if passive := [p for p in loss.promoted if _available(known, p) == "passive-standby"]:
+        why = unknown(f"what has come to {passive[0]} since its standby's copy is repeated, and not counted")
+        found = replace(found, rows=why, stream_s=why, seconds=why, assumed=())
+    if loss.everything:
+        return found
+    if fed := [p for p in loss.lost if p in progress.backed]:
+        why = unknown(f"{fed[0]} is fed again from what it reads: how much that is is not known")
+        found = replace(found, read=why, stream_s=why)
+    if any(_available(known, p) == "amnesia" for p in loss.lost):
+        told = (
+            f if f.value is None else replace(f, bound="at most")
+            for f in (found.rows, found.read, found.stream_s)
+        )
+        rows, read, stream_s = told
+        found = replace(found, why=f"{found.why}; {ANEW}", rows=rows, read=read, stream_s=stream_s)
+    return found
+
+
+def _available(known: Known, partition: str) -> str:
+    place = known.topology.partitions[partition]
+    return "" if place.is_source else known.now.operator(place.place.operator).availability
 
 
 def _why(known: Known, loss: Loss) -> str:
     if not loss.lost:
         return STANDBYS if loss.promoted else "nothing is there"
     if loss.everything:
-        return _why_everything(known)
+        return _why_everything(known, loss)
     if loss.back is None:
         told = known.seen.progress.stored if known.seen.progress else {}
         if "dropped" not in told:
@@ -158,7 +188,9 @@ def _why(known: Known, loss: Loss) -> str:
     return "nobody at work goes back: what the lost ones need is kept, or read again"
 
 
-def _why_everything(known: Known) -> str:
+def _why_everything(known: Known, loss: Loss) -> str:
+    if not loss.back:
+        return "all that is at work is there"
     if known.seen.progress is not None and not known.seen.progress.deterministic:
         return "everything goes back: a replay may differ"
     return "everything goes back, by recovery.scope, recovery.strategy, or as a partition is behind the checkpoint"
@@ -176,7 +208,7 @@ def _then(known: Known, loss: Loss, variant: StreamTopology) -> NodeLoss:
     if not loss.lost:
         why = STANDBYS
     elif loss.everything:
-        why = _why_everything(known)
+        why = _why_everything(known, loss)
     elif variant.checkpoint.uncoordinated:
         back = ()
     elif known.now.checkpoint.uncoordinated:
@@ -186,7 +218,7 @@ def _then(known: Known, loss: Loss, variant: StreamTopology) -> NodeLoss:
         why = NOT_KEPT
     members = (*loss.lost, *(back or ()))
     rows, seconds, assumed, stream_s = _repeated(known, variant, members, loss)
-    return NodeLoss(
+    found = NodeLoss(
         loss.node,
         loss.lost,
         loss.promoted,
@@ -198,6 +230,7 @@ def _then(known: Known, loss: Loss, variant: StreamTopology) -> NodeLoss:
         seconds,
         assumed,
     )
+    return _by_availability(known, loss, found)
 
 
 def _read(known: Known, variant: StreamTopology, members: Collection[str]) -> Figure:
@@ -226,6 +259,8 @@ def _repeated(
     special = (
         known.seen.progress.backed | known.seen.progress.unbacked if known.seen.progress else frozenset()
     )
+    if known.quiet and members:
+        return unknown(known.quiet), unknown(known.quiet), (), stream_s
     silent = [
         p
         for p in members

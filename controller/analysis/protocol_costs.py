@@ -19,6 +19,7 @@ from reprise.algorithms.checkpoint_costs import (
     headers_a_second,
     measured,
     messages_between,
+    output_held,
     stored_a_second,
     unknown,
 )
@@ -61,15 +62,24 @@ class Known:
     def sizes(self) -> Mapping[str, int] | None:
         """Bytes of each partition's newest stored state; None: they do not say how large whole states are."""
         stats = self.seen.stats
-        if self.now.checkpoint.eventual or not self.topology.partitions.keys() <= stats.keys():
+        if self.now.checkpoint.eventual or not self._stored_once:
+            return None
+        if not self.topology.partitions.keys() <= stats.keys():
             return None
         return {p: stats[p].state_bytes for p in self.topology.order}
+
+    @property
+    def _stored_once(self) -> bool:
+        """Each partition; before that the driver says 0 of those that are not."""
+        return self.seen.progress is not None and self.seen.progress.checkpoint > 0
 
     @property
     def why_no_sizes(self) -> str:
         """Where there are none."""
         if self.now.checkpoint.eventual:
             return "states that are stored slot by slot do not say how large whole ones are"
+        if not self._stored_once:
+            return "no checkpoint is complete yet, so nothing says how large states are"
         return "the driver has not said yet how large the states of all partitions are"
 
     def more_than(self, variant: StreamTopology) -> str:
@@ -79,11 +89,19 @@ class Known:
         return "of states in pages only what has changed is written" if self.now.checkpoint.paged else ""
 
     @property
+    def quiet(self) -> str:
+        """Why no rows come now, so that their rate says nothing; empty: they come."""
+        if self.seen.desired is not None and self.seen.desired.paused:
+            return "the stream is paused: no rows come"
+        return "the stream has ended: no rows come" if self.seen.progress and self.seen.progress.ended else ""
+
+    @property
     def round_s(self) -> float | None:
         """From announcing the newest checkpoint until it was complete; None: not known."""
         record = self.seen.checkpoint
-        known = record is not None and record.position > 0 and not self.now.checkpoint.uncoordinated
-        return record.seconds if record is not None and known else None
+        if record is None or record.position == 0 or self.now.checkpoint.uncoordinated:
+            return None
+        return record.seconds or None  # a line that another protocol has left was not announced
 
     @property
     def output_s(self) -> Figure:
@@ -95,7 +113,7 @@ class Known:
             )
         if progress is None or progress.kept_since is None or not self.now.keeps_output:
             return unknown("output is kept now only until its readers have it, so it gives no rate")
-        at = [progress.positions[p] for p in self._operators if p in progress.positions]
+        at = [progress.positions[p] for p in self.operators if p in progress.positions]
         batches = int(median(at)) - progress.kept_since if at else 0
         if batches < LEAST_KEPT:
             return unknown("too few batches of output are kept at this moment: ask again")
@@ -106,7 +124,8 @@ class Known:
         )
 
     @property
-    def _operators(self) -> list[str]:
+    def operators(self) -> list[str]:
+        """Partitions that are no sources."""
         return [p.id for p in self.topology.partitions.values() if not p.is_source]
 
 
@@ -184,9 +203,11 @@ def costs_of(known: Known, variant: StreamTopology) -> Costs:
 
 def _stored_now(known: Known) -> Figure:
     told = known.seen.progress.stored if known.seen.progress else {}
+    if not told:
+        return unknown("the driver has not said yet what it has stored")
     seconds, count = told.get("seconds", 0.0), told.get("snapshots", 0)
     if not seconds or not count:
-        return unknown("this driver has completed no checkpoint yet")
+        return unknown("this driver has stored nothing yet")
     return measured(told.get("bytes", 0) / seconds, f"{count:.0f} files in {seconds:.0f} s of this driver")
 
 
@@ -206,8 +227,14 @@ def _stored(known: Known, variant: StreamTopology) -> Figure:
     output = known.output_s
     if output.value is None:
         return unknown(f"how much output there is: {output.basis}")
-    bytes_s += output.value * (1 + policy.jitter)
-    formula += f" + (1 + jitter) * output a second ({output.basis})"
+    parts = known.topology.partitions  # those of one operator have one interval
+    readers = {p: [t for d in parts[p].downstream for t in d.targets[:1]] for p in known.operators}
+    times = output_held(readers, intervals, policy.jitter)
+    bytes_s += output.value * times
+    formula += (
+        f" + {times:.3g} = (1 + jitter) * interval of a reader / own interval, the greatest, * output a second "
+        f"({output.basis})"
+    )
     return _with_headers(known, variant, bytes_s, formula, "at most")
 
 
@@ -268,7 +295,7 @@ def _kept(known: Known, variant: StreamTopology) -> Figure:
     return derived(
         output.value * longest,
         f"output a second ({output.basis}) * {reach_text(variant, known)}, as if all were kept for as long as the furthest",
-        "at most",
+        "about" if variant.checkpoint.uncoordinated or known.round_s is None else "at most",
     )
 
 
@@ -277,7 +304,7 @@ def _round(known: Known) -> Figure:
         return unknown("no round is taken now")
     seconds = known.round_s
     return (
-        unknown("no checkpoint is complete yet")
+        unknown("no checkpoint was seen from its announcement until it was complete")
         if seconds is None
         else measured(seconds, "the newest checkpoint")
     )

@@ -62,7 +62,9 @@ def checkpoint_page(found: CheckpointOutlook, wide: bool = False) -> RenderableT
     now = [(p, loss) for p in shown for loss in _chosen(p.losses_now, MOST_NODES, wide)]
     parts += _losses("if a node were lost now", now, sum(len(p.losses_now) for p in shown))
     then = [(p, loss) for p in shown for loss in _chosen(p.losses, 1, wide)]
-    heading = "by the same formulas for each protocol, at any time: the node that takes longest"
+    heading = (
+        "by the same formulas for each protocol, just before the next snapshots: the node that takes longest"
+    )
     parts += _losses(heading, then, sum(len(p.losses) for p in shown))
     if shown:
         parts += [Text(), Text("what they rest on", style="bold")]

@@ -17,10 +17,10 @@ from reprise.scheduler.model import Progress
 BYTES_PER_S = 100_000
 """On average, of what is written although nothing but numbers has changed."""
 HEARTBEAT_S = 2.0
-_CLOCKS = frozenset({"jobs", "time", "turns"})
+_CLOCKS = frozenset({"jobs", "stored", "time", "turns"})
 """Fields whose values go on although nobody waits for them."""
 _GROWING = frozenset(
-    {"positions", "horizon", "due", "punctuation", "lines", "buffers", "counters", "kept_since", "stored"}
+    {"positions", "horizon", "due", "punctuation", "lines", "buffers", "counters", "kept_since"}
 )
 """Those whose values go on while nothing happens; of the positions it is news whose there are."""
 _NEWS = tuple(f.name for f in fields(Progress) if f.name not in _CLOCKS | _GROWING)

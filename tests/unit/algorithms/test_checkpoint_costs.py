@@ -16,6 +16,7 @@ from reprise.algorithms.checkpoint_costs import (
     headers_a_second,
     measured,
     messages_between,
+    output_held,
     stored_a_second,
     unknown,
 )
@@ -58,3 +59,10 @@ def test_a_path_goes_back_by_the_sum_of_its_partitions(count: int, data: st.Data
     assert back_along(few, {p: [r for r in readers[p] if r in few] for p in few}, own) == back_along(
         few, readers, own
     )
+
+
+def test_output_is_stored_as_often_as_the_slowest_reader_lets_it_be_held() -> None:
+    readers = {"a.0": ["b.0", "c.0"], "b.0": ["c.0"], "c.0": []}
+    times = {"a.0": 10.0, "b.0": 5.0, "c.0": 40.0}
+    assert output_held(readers, times, 0.5) == pytest.approx(40 * 1.5 / 5)
+    assert output_held({"c.0": []}, times, 0.5) == 0.0

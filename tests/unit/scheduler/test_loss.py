@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reprise.scheduler import Policy, Scope, Strategy
+from reprise.scheduler import Policy, Scope, Strategy, standbys
 from reprise.scheduler.loss import Loss, loss_of
 from tests.support.recovery_simulator import World, diamond
 
@@ -59,6 +59,16 @@ def test_it_is_what_is_decided_then(case: str, node: str) -> None:
     assert found.back is not None
     assert found.everything is (case not in ("kept", "ancestors"))
     assert set(found.back) == back and bool(back) is (case != "kept")
+
+
+def test_what_queries_are_worth_is_asked_for_passive_standbys_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each loss would ask it of each partition of each query, of which a wide topology has millions."""
+
+    def asked(_: object) -> None:
+        raise AssertionError("nobody has a passive standby")
+
+    monkeypatch.setattr(standbys, "by_worth", asked)
+    assert foretold(started(), "n1").lost
 
 
 def test_where_the_driver_finds_the_line_it_is_known_only_while_all_output_is_kept() -> None:

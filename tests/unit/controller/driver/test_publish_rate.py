@@ -47,7 +47,9 @@ def test_a_small_record_is_written_whenever_batches_go_on() -> None:
 
 
 def test_an_unchanged_record_is_written_as_a_heartbeat_only() -> None:
-    looks = written(PublishRate(), 100, 500, lambda k: record(time=float(k), jobs=k))
+    looks = written(
+        PublishRate(), 100, 500, lambda k: record(time=float(k), jobs=k, stored={"seconds": k / 10})
+    )
     waits = [b - a for a, b in pairwise(looks)]
     assert max(waits) * LOOK_S < HEARTBEAT_S + LOOK_S
     assert len(looks) < 20
