@@ -264,7 +264,7 @@ class PartitionStats:
     restore: RestoreWork | None = None
     """What it would have to do if it were lost now; None: the driver does not say."""
     input_rows_s: float | None = None
-    """Rows a second that it has applied since the record before; None: the driver does not say."""
+    """Rows a second that it has applied, over several batches; None: the driver does not say."""
 
 
 def of_standby(partition: str) -> str:

@@ -20,7 +20,7 @@ from reprise.controller import logs
 from reprise.controller.driver.channel import Channel
 from reprise.controller.driver.node_starts import NodeStarts
 from reprise.controller.driver.output_events import OutputEvents
-from reprise.controller.driver.report import progress_of, stats_of, wanted
+from reprise.controller.driver.report import InputRates, progress_of, stats_of, wanted
 from reprise.controller.observability.metrics.driver import DriverMetrics
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.errors import RecordError
@@ -282,13 +282,15 @@ class Loop:
     def _publish_forever(self) -> None:
         before = self._used
         since = self._platform.elapsed()
+        rates = InputRates.over_batches(self.engine.resource.batch_interval_s, before, since)
         while not self.stop.wait(PUBLISH_S):
             try:
                 self.publish()
                 if self._platform.elapsed() - since >= STATS_S:
                     usage, now = {**self.engine.usage, **self._standby_usage()}, self._platform.elapsed()
                     works = self.engine.figures.times.works()
-                    stats = stats_of(before, usage, now - since, dict(self.engine.state_bytes), works)
+                    sizes, rows_s = dict(self.engine.state_bytes), rates.at(usage, now)
+                    stats = stats_of(before, usage, now - since, sizes, works, rows_s)
                     self.channel.publish(paths.STATS, encode_stats(stats))
                     before, since = usage, now
             except Exception:

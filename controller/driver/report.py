@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from reprise.algorithms.recovery_time import RestoreWork
 from reprise.scheduler.model import Desired, PartitionStats, Progress
@@ -15,6 +15,8 @@ from reprise.spark_jobs.node.command import Usage
 REASONS, MIN_REASON = 400_000, 80
 """Characters for the reasons of all failed partitions together, and for each at least."""
 MAX_PROBLEM = 2000
+RATE_BATCHES = 4
+"""Over so many batches at least the rate is taken at which rows come: between two records there may be none."""
 
 
 def wanted(desired: Desired) -> EngineSpec:
@@ -110,22 +112,50 @@ def stats_of(
     seconds: float,
     state_bytes: Mapping[str, int],
     works: Mapping[str, RestoreWork] | None = None,
+    input_rows_s: Mapping[str, float] | None = None,
 ) -> dict[str, PartitionStats]:
     """The record `stats`: the CPU of each partition since `before`, in thousandths of a core, the size of its stored
-    state, the rows that it has applied, and what it would have to do if it were lost.  A host that began anew counts from
-    zero."""
+    state, how many rows come (`InputRates`), and what it would have to do if it were lost.  A host that began anew counts
+    its CPU from zero."""
     found = {}
     for partition, usage in now.items():
         old = before.get(partition, Usage(0.0, 0))
-        if usage.cpu_s < old.cpu_s or usage.rows < old.rows:
+        if usage.cpu_s < old.cpu_s:
             old = Usage(0.0, 0)
         found[partition] = PartitionStats(
             cpu_milli=round((usage.cpu_s - old.cpu_s) / seconds * 1000, 3),
             state_bytes=state_bytes.get(partition, 0),
             restore=(works or {}).get(partition),
-            input_rows_s=round((usage.rows - old.rows) / seconds, 3),
+            input_rows_s=(input_rows_s or {}).get(partition),
         )
     return found
+
+
+@dataclass(slots=True)
+class InputRates:
+    """Rows a second that each partition applies, over `least_s` seconds at least.  Who was installed anew since counts from
+    zero."""
+
+    least_s: float
+    _before: Mapping[str, Usage]
+    _since: float
+    _rows_s: dict[str, float] = field(default_factory=dict)
+
+    @staticmethod
+    def over_batches(batch_interval_s: float, used: Mapping[str, Usage], now: float) -> InputRates:
+        """From now on; `used`: until now."""
+        return InputRates(RATE_BATCHES * batch_interval_s, used, now)
+
+    def at(self, usage: Mapping[str, Usage], now: float) -> Mapping[str, float]:
+        """The newest rates; none before the first `least_s` are over."""
+        if (seconds := now - self._since) >= self.least_s and seconds > 0:
+            self._rows_s = {p: round(self._rows(p, u) / seconds, 3) for p, u in usage.items()}
+            self._before, self._since = usage, now
+        return self._rows_s
+
+    def _rows(self, partition: str, usage: Usage) -> int:
+        old = self._before.get(partition)
+        return usage.rows if old is None or usage.rows < old.rows else usage.rows - old.rows
 
 
 def cut(text: str, length: int) -> str:

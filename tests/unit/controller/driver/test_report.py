@@ -14,6 +14,7 @@ from reprise.controller.driver.report import (
     MAX_PROBLEM,
     MIN_REASON,
     REASONS,
+    InputRates,
     bounded,
     cut,
     progress_of,
@@ -23,6 +24,7 @@ from reprise.controller.zookeeper.records import encode_progress, parse_progress
 from reprise.scheduler.model import Desired, Moving, Progress
 from reprise.spark_jobs.engine import progress as engine_output
 from reprise.spark_jobs.engine.engine_spec import EngineSpec
+from reprise.spark_jobs.node.command import Usage
 
 LOST = Failure(FailureKind.CHECKPOINT, "is damaged")
 TOLD = engine_output.Progress(
@@ -98,3 +100,31 @@ def test_reasons_of_user_code_have_a_length_together(partitions: int, length: in
     assert found.failed.keys() == failed.keys()
     assert all(len(failure.reason) >= min(length, MIN_REASON) for failure in found.failed.values())
     assert len(found.problems[0]) == MAX_PROBLEM + 3
+
+
+@pytest.mark.parametrize("interval_s", [0.5, 10.0, 60.0])
+def test_how_many_rows_come_does_not_depend_on_when_a_record_is_written(interval_s: float) -> None:
+    """A record is written each 3 s, and a batch of 1,000 rows comes each `interval_s`: between two records there is
+    none, one or several."""
+    rates = InputRates.over_batches(interval_s, {}, 0.0)
+    told = set[float]()
+    for now in range(3, 900, 3):
+        rows = 1000 * int(now / interval_s)
+        told |= {rows_s for p, rows_s in rates.at({"a.0": Usage(1.0, rows=rows)}, float(now)).items()}
+    exact = 1000 / interval_s
+    assert told and all(0.7 * exact <= rows_s <= 1.3 * exact for rows_s in told), told
+
+
+def test_before_enough_batches_have_come_nobody_says_how_many_rows_do() -> None:
+    rates = InputRates.over_batches(10.0, {"a.0": Usage(1.0, rows=500)}, 0.0)
+    assert rates.at({"a.0": Usage(2.0, rows=900)}, 39.0) == {}
+    assert rates.at({"a.0": Usage(2.0, rows=900)}, 40.0) == {"a.0": 10.0}
+    assert rates.at({"a.0": Usage(2.0, rows=950)}, 43.0) == {"a.0": 10.0}
+
+
+def test_who_was_installed_anew_counts_its_rows_from_zero() -> None:
+    rates = InputRates.over_batches(1.0, {"a.0": Usage(9.0, rows=5_000)}, 0.0)
+    assert rates.at({"a.0": Usage(1.0, rows=40), "b.0": Usage(1.0, rows=80)}, 4.0) == {
+        "a.0": 10.0,
+        "b.0": 20.0,
+    }
