@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from reprise.controller.analysis.explain import explain
+from reprise.controller.driver import loop, report
 from reprise.controller.driver.report import stats_of
 from reprise.controller.simulated_world.memory_zookeeper import MemoryServer
 from reprise.controller.status import StatusDocument, document
+from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.records import (
     encode_desired,
@@ -19,10 +21,10 @@ from reprise.controller.zookeeper.records import (
     parse_progress,
     parse_stats,
 )
-from reprise.scheduler import Desired, Node
+from reprise.scheduler import Desired, Node, PartitionStats
 from reprise.spark_jobs.engine import local_lines
 from reprise.spark_jobs.topology import load_text, override
-from tests.support.local_driver import LocalDriver, world_of
+from tests.support.local_driver import ROOT, LocalDriver, world_of
 from tests.unit.controller.cli.test_explanation_page import page
 from tests.unit.spark_jobs.engine.test_eventual import SLOTTED, WINDOWS
 
@@ -80,3 +82,29 @@ def test_it_is_known_at_any_time_and_says_what_it_rests_on(
     assert aims <= set(SLOTTED), "timed has slots, and nobody says in how long it is to be back"
     assert (query.objective_s, query.held) == ((300.0, True) if protocol == "eventual" else (None, None))
     assert ("objective 300 s, held" in page(explain(found, "top.0"))) is (protocol == "eventual")
+
+
+def test_the_record_says_how_many_rows_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the publisher beside the turns writes."""
+    monkeypatch.setattr(loop, "STATS_S", 0.0)
+    monkeypatch.setattr(report, "RATE_BATCHES", 0)
+    driver = LocalDriver(world_of(load_text(WINDOWS), tmp_path), MemoryServer())
+    monkeypatch.setattr(driver.channel.changed, "wait", lambda _=None: True)
+    driver.want(1, 0, driver.world.spread("a", "b"))
+    told: list[dict[str, PartitionStats]] = []
+
+    def waits(_: float) -> bool:
+        if (record := driver.tree.records.get(f"{ROOT}/{paths.STATS}")) is not None:
+            told.append(parse_stats(record[0]))
+        driver.turn()
+        return len(told) == 6
+
+    monkeypatch.setattr(driver.stop, "wait", waits)
+    driver.loop._publish_forever()
+    assert told[-1].keys() == driver.engine.topology.partitions.keys()
+    assert all(one.input_rows_s is not None for stats in told for one in stats.values())
+    for operator in ("tweets", "parse", "window"):
+        came = [
+            one.input_rows_s or 0.0 for stats in told for p, one in stats.items() if p.startswith(operator)
+        ]
+        assert max(came) > 0, (operator, told)
