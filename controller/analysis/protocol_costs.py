@@ -208,7 +208,9 @@ def _stored_now(known: Known) -> Figure:
     seconds, count = told.get("seconds", 0.0), told.get("snapshots", 0)
     if not seconds or not count:
         return unknown("this driver has stored nothing yet")
-    return measured(told.get("bytes", 0) / seconds, f"{count:.0f} files in {seconds:.0f} s of this driver")
+    return measured(
+        told.get("bytes", 0) / seconds, f"{count:.0f} files in {seconds:.0f} s of this driver, on average"
+    )
 
 
 def _stored(known: Known, variant: StreamTopology) -> Figure:
@@ -259,7 +261,8 @@ def _headers_now(known: Known) -> Figure:
     if not told.get("seconds"):
         return unknown("the driver has not said yet what it has sent")
     return measured(
-        told.get("header_bytes", 0) / told["seconds"], f"in {told['seconds']:.0f} s of this driver"
+        told.get("header_bytes", 0) / told["seconds"],
+        f"in {told['seconds']:.0f} s of this driver, on average",
     )
 
 

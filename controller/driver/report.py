@@ -149,7 +149,8 @@ class InputRates:
     def at(self, usage: Mapping[str, Usage], now: float) -> Mapping[str, float]:
         """The newest rates; none before the first `least_s` are over."""
         if (seconds := now - self._since) >= self.least_s and seconds > 0:
-            self._rows_s = {p: round(self._rows(p, u) / seconds, 3) for p, u in usage.items()}
+            # three digits: it is no more exact, and a record may have ten thousand of them
+            self._rows_s = {p: float(f"{self._rows(p, u) / seconds:.3g}") for p, u in usage.items()}
             self._before, self._since = usage, now
         return self._rows_s
 

@@ -437,7 +437,7 @@ def test_programs_get_all_of_it() -> None:
     assert current["costs_now"]["stored"] == {
         "value": 240.0,
         "source": "measured",
-        "basis": "10 files in 50 s of this driver",
+        "basis": "10 files in 50 s of this driver, on average",
         "bound": "",
     }
     assert [x["node"] for x in current["losses_now"]] == ["n1#1", "n2#1", "n3#1"]

@@ -120,6 +120,7 @@ def test_before_enough_batches_have_come_nobody_says_how_many_rows_do() -> None:
     assert rates.at({"a.0": Usage(2.0, rows=900)}, 39.0) == {}
     assert rates.at({"a.0": Usage(2.0, rows=900)}, 40.0) == {"a.0": 10.0}
     assert rates.at({"a.0": Usage(2.0, rows=950)}, 43.0) == {"a.0": 10.0}
+    assert rates.at({"a.0": Usage(2.0, rows=123_900)}, 80.0) == {"a.0": 3080.0}, "three digits"
 
 
 def test_who_was_installed_anew_counts_its_rows_from_zero() -> None:
