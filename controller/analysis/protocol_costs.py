@@ -118,9 +118,12 @@ class Known:
         if batches < LEAST_KEPT:
             return unknown("too few batches of output are kept at this moment: ask again")
         kept = progress.buffers.get("memory", 0) + progress.buffers.get("disk", 0)
+        twice = {o.availability for o in self.now.operators} & {"active-standby", "upstream-backup"}
+        more = f"; {' and '.join(sorted(twice))} keep more, so it is less" if twice else ""
         return derived(
             kept / batches / self.now.batch_interval_s,
-            f"bytes of output that are kept now / {batches} batches of them / batch.interval",
+            f"bytes of output that are kept now / {batches} batches of them / batch.interval{more}",
+            "at most" if twice else "",
         )
 
     @property

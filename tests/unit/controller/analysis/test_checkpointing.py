@@ -15,12 +15,13 @@ from reprise.algorithms.communication_induced import size_of
 from reprise.algorithms.recovery_time import INSTALL_S
 from reprise.controller.analysis.checkpointing import CheckpointOutlook, ProtocolOutlook, checkpoint_outlook
 from reprise.controller.analysis.node_losses import NodeLoss
+from reprise.controller.analysis.protocol_costs import Known
 from reprise.controller.cli.checkpoint_page import checkpoint_page
 from reprise.controller.status import observation, plain, records
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.records import CheckpointRecord
 from reprise.spark_jobs.errors import SpecError
-from reprise.spark_jobs.topology import StreamTopology, check, load_text, override
+from reprise.spark_jobs.topology import StreamTopology, check, expand, load_text, override
 from tests.support.oncall import after_the_burst
 from tests.support.oncall import resource as oncall_resource
 from tests.unit.controller.status.test_document import DESIRED, PROGRESS, TOPOLOGY, WELL
@@ -192,6 +193,20 @@ def test_before_a_checkpoint_is_complete_nothing_says_how_large_states_are() -> 
         assert all(x.read.value is None and x.seconds.value is None for x in told.losses)
     now = of(checkpoint_outlook(RESOURCE, seen), "coordinated", "none")
     assert loss(now, "n1", now=True).read.value == 0
+
+
+@pytest.mark.parametrize("availability", ["active-standby", "upstream-backup"])
+def test_output_that_is_kept_twice_or_longer_is_no_measure_of_how_much_there_is(availability: str) -> None:
+    resource = replace(
+        RESOURCE,
+        operators=tuple(
+            replace(o, availability=availability) if o.name == "count" else o for o in RESOURCE.operators
+        ),
+    )
+    found = Known(resource, expand(resource), SEEN).output_s
+    assert (found.value, found.bound) == (OUTPUT_S, "at most")
+    assert f"{availability} keep more" in found.basis
+    assert Known(RESOURCE, expand(RESOURCE), SEEN).output_s.bound == ""
 
 
 def test_a_line_of_another_protocol_is_no_round() -> None:
