@@ -29,7 +29,8 @@ MAX_NAMED = 20
 """Partitions that a line of the timeline gives reasons for."""
 
 
-_NUMBER = re.compile(r"inc-(\d+)(?:-p(\d+))?")
+_NUMBER = re.compile(r"inc-(\d+)(?:-(\d+))?(?:-p(\d+))?")
+"""Of the incident, of those that were given this number the how many-eth it is, and of its plan."""
 
 
 def incident_id(seq: int) -> str:
@@ -42,10 +43,10 @@ def number_in(name: str) -> int:
     return _numbers(name)[0]
 
 
-def _numbers(name: str) -> tuple[int, int]:
-    """The numbers of the incident and of its plan in the id of a record; 0 for each that it does not name."""
+def _numbers(name: str) -> tuple[int, int, int]:
+    """The numbers in the id of a record; 0 for each that it does not name."""
     found = _NUMBER.match(name)
-    return (int(found[1]), int(found[2] or 0)) if found else (0, 0)
+    return (int(found[1]), int(found[2] or 0), int(found[3] or 0)) if found else (0, 0, 0)
 
 
 class Kind(StrEnum):
@@ -196,9 +197,9 @@ class Incident(Line):
     """Queries with a gap for that reason: first and last batch that may lack rows, each of them marked where it is shown."""
 
     @property
-    def turn(self) -> tuple[int, float]:
+    def turn(self) -> tuple[int, int, int, float]:
         """Sorts incidents as they were opened, whatever the clocks of the coordinators said that opened them."""
-        return number_in(self.id), self.opened_at
+        return *_numbers(self.id), self.opened_at
 
     def log(self, time: float, name: EventName, detail: str = "") -> Incident:
         """The incident with one more line in the timeline, which is in the order of time."""
@@ -257,7 +258,7 @@ class PlanRecord:
     their room (`reprise.scheduler.eviction`)."""
 
     @property
-    def turn(self) -> tuple[int, int, float]:
+    def turn(self) -> tuple[int, int, int, float]:
         """Sorts plans as they were made, whatever the clocks of the coordinators said that made them."""
         return *_numbers(self.id), self.time
 

@@ -120,7 +120,7 @@ def _forms(secret: str) -> set[str]:
         secret,
         json.dumps(secret)[1:-1],
         json.dumps(secret, ensure_ascii=False)[1:-1],
-        quote(secret, safe=""),
+        quote(secret, safe="", errors="surrogateescape"),
         encoded,
     }
 

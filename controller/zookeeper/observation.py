@@ -81,9 +81,11 @@ class Observation:
 
     @property
     def incidents(self) -> list[Incident]:
-        """All, oldest first."""
-        every = {**self.closed, **({self.incident.id: self.incident} if self.incident else {})}
-        return sorted(every.values(), key=lambda incident: incident.turn)
+        """All, oldest first.  The open one is the newest whatever its number: earlier versions began to count anew where
+        records were lost."""
+        opened = [self.incident] if self.incident else []
+        closed = (one for one in self.closed.values() if all(one.id != other.id for other in opened))
+        return [*sorted(closed, key=lambda incident: incident.turn), *opened]
 
 
 def snapshot_of(topology: TopologyView, seen: Observation, paused: bool = False) -> Snapshot:

@@ -95,15 +95,16 @@ def _check_same(layout: Layout, resource: StreamTopology) -> None:
     """The same graph: checkpoints and offsets mean nothing to another one."""
     if not layout.topology.exists():
         raise OutDirError(f"--out: {layout.out} holds no run to resume (no topology.json)")
+    now = _graph(to_json(resource))
     try:
-        before = from_json(layout.topology.read_text(encoding="utf-8", errors="replace"))
-    except (OSError, SpecError) as error:
-        raise OutDirError(f"--resume: {layout.topology}: not the topology of a run: {error}") from error
-    if before.name != resource.name:
+        before = _graph(layout.topology.read_text(encoding="utf-8", errors="replace"))
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        raise OutDirError(f"--resume: {layout.topology}: not the topology of a run: {error!r}") from error
+    if before["metadata.name"] != now["metadata.name"]:
         raise OutDirError(f"--resume: metadata.name differs from the run in {layout.out}")
-    for part in ("sources", "operators"):
-        if _graph(before, part) != _graph(resource, part):
-            raise OutDirError(f"--resume: the graph of spec.{part} differs from the run in {layout.out}")
+    for part, found in now.items():
+        if before[part] != found:
+            raise OutDirError(f"--resume: the graph of {part} differs from the run in {layout.out}")
     _check_code(layout, resource)
 
 
@@ -129,17 +130,26 @@ def _check_code(layout: Layout, resource: StreamTopology) -> None:
 
 def _changed(layout: Layout, resource: StreamTopology) -> str:
     try:
-        paths = differences(from_json(layout.topology.read_text()), resource)
+        before = from_json(layout.topology.read_text(encoding="utf-8", errors="replace"))
+        paths = differences(before, resource)
     except (OSError, SpecError):
         paths = []
     more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
     return ", ".join(f"spec.{path}" for path in paths[:5]) + more if paths else "the topology"
 
 
-def _graph(resource: StreamTopology, part: str) -> list[str]:
-    """What partitions there are and who reads whom: what checkpoints and offsets rest on."""
-    found = json.loads(to_json(resource))["spec"].get(part, [])
-    return sorted(json.dumps([x.get(k) for k in ("name", "parallelism", "inputs")]) for x in found)
+def _graph(document: str) -> dict[str, Any]:
+    """Whose partitions there are and who reads whom: what checkpoints and offsets rest on.  Nothing else is read, as
+    another version may have written the rest.  ValueError, RecursionError, KeyError, TypeError or AttributeError for what is
+    no topology."""
+    topology = json.loads(document)
+    found: dict[str, Any] = {"metadata.name": topology["metadata"]["name"]}
+    for part in ("sources", "operators"):
+        items = topology["spec"].get(part, [])
+        found[f"spec.{part}"] = sorted(
+            json.dumps([x.get(k) for k in ("name", "parallelism", "inputs")]) for x in items
+        )
+    return found
 
 
 def _keep_attempt(out: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from reprise.controller.crd.convert import APPROVED, object_name
-from reprise.controller.kubernetes.errors import BudgetError
+from reprise.controller.kubernetes.errors import OperatorError
 from reprise.controller.kubernetes.events import EventReason, Events
 from reprise.controller.operator.status.publisher import ObjectPublisher, fingerprint
 from reprise.scheduler import Decision
@@ -30,6 +30,9 @@ class PlanApproval:
     held_back: str = ""
     """Name of the object of the plan that waits; empty for none."""
     _proposed: str = ""
+    """Name of the last object that still says that its plan waits."""
+    _granted: bool = False
+    """Whether that plan was approved."""
     _asked: float | None = None
 
     def permits(self, decision: Decision) -> bool:
@@ -46,19 +49,21 @@ class PlanApproval:
         if self._asked is not None and now - self._asked < ASK_S:
             return False
         self._asked = now
-        if not self._approved(name):
+        self._granted = self._approved(name)
+        if not self._granted:
             return False
         self.events.note(EventReason.PLAN_APPROVED, name)
-        with contextlib.suppress(BudgetError):  # what is shown holds no recovery back
-            self.publisher.approve(name)
-        self.held_back = self._proposed = ""
+        self.held_back = ""
+        with contextlib.suppress(OperatorError):  # what is shown holds no recovery back: it is shown later
+            self.withdraw()
         return True
 
     def withdraw(self) -> None:
-        """No plan waits any more: the object of one that did says so."""
+        """No plan waits any more: the object of one that did says so, and whether it was approved."""
         if self._proposed:
-            self.publisher.supersede(self._proposed)
-            self._proposed = ""
+            say = self.publisher.approve if self._granted else self.publisher.supersede
+            say(self._proposed)
+            self._proposed, self._granted = "", False
 
     def _propose(self, plan: PlanRecord) -> str:
         """Show the plan as an object; its name.  One that it replaces is superseded."""

@@ -62,7 +62,7 @@ class ObjectPublisher:
     _done: set[str] = field(default_factory=set)
     """Objects that never change again."""
     _conditions: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    _proposals: dict[str, list[str]] = field(default_factory=dict)
+    _proposals: dict[str, set[str]] = field(default_factory=dict)
     """By incident the objects of plans that waited for approval, as far as this operator has made them."""
 
     def status(self, body: Mapping[str, Any], stands: Mapping[str, Any] | None = None) -> None:
@@ -89,7 +89,7 @@ class ObjectPublisher:
     def propose(self, name: str, plan: PlanRecord) -> None:
         """Show a plan that waits for approval as an object of this name."""
         if name not in self._done:
-            self._proposals.setdefault(plan.incident, []).append(name)
+            self._proposals.setdefault(plan.incident, set()).add(name)
             body = plan_object(plan, self.reference, self.namespace, self.priorities, self.forecast)
             body["metadata"]["name"] = name
             self._create("recoveryplans", name, body)
@@ -230,7 +230,7 @@ class ObjectPublisher:
             return
         api = self.api.at(Urgency.ROUTINE)
         plans = [object_name(self.reference.name, plan) for plan in incident.plans]
-        for plan in (*plans, *self._proposals.get(incident.id, ())):
+        for plan in (*plans, *sorted(self._proposals.get(incident.id, ()))):
             api.delete(self._path("recoveryplans", plan))
         api.delete(self._path("incidents", name))
         self._proposals.pop(incident.id, None)

@@ -72,6 +72,22 @@ def test_records_stand_in_the_order_of_their_numbers_and_not_of_clocks() -> None
     assert found == ["inc-000001-p11", "inc-000002-p1", "inc-000002-p9", "inc-000002-p10"]
 
 
+def test_of_incidents_that_were_given_one_number_the_later_ones_have_another_besides() -> None:
+    """Earlier versions began to count anew where the desired state was gone; the second then got a name that was free."""
+    names = ["inc-000002-p1", "inc-000001-2-p10", "inc-000001-p11", "inc-000001-2-p9"]
+    plans = [
+        PlanRecord(name, name.rpartition("-p")[0], 5.0, Trigger.FIRST, False, 0, 1, {}, (), {}, {}, 0.0, {})
+        for name in names
+    ]
+    found = [plan.id for plan in sorted(plans, key=lambda one: one.turn)]
+    assert found == ["inc-000001-p11", "inc-000001-2-p9", "inc-000001-2-p10", "inc-000002-p1"]
+    incidents = [
+        replace(EMPTY, id=name) for name in ("inc-000002", "inc-000001-10", "inc-000001-9", "inc-000001")
+    ]
+    assert sorted(incidents, key=lambda one: one.turn) == incidents[::-1]
+    assert number_in("inc-000012-2-p3") == number_in("inc-000012-2") == 12
+
+
 def test_records_whose_names_have_no_number_stand_in_the_order_of_time() -> None:
     incidents = [replace(EMPTY, id=name, opened_at=at) for name, at in (("b", 1.0), ("a", 2.0))]
     assert sorted(incidents, key=lambda one: one.turn) == incidents

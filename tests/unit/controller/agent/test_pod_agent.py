@@ -244,3 +244,26 @@ def test_a_registration_that_is_refused_for_another_reason_is_tried_again(scene:
     assert HEARTBEAT not in scene.tree.records and scene.agent._dirty
     scene.turn()
     assert scene.tree.owners[HEARTBEAT] == 101
+
+
+@pytest.mark.parametrize("member", ["rewritten", "removed"])
+def test_a_pod_that_was_given_up_ends_whatever_is_missing_besides(scene: AgentScene, member: str) -> None:
+    """It has not heard of it, and the folder of heartbeats is gone in the moment in which it registers again."""
+    scene.turn()
+    scene.zk.client.client_id = (101, b"")
+    scene.tree.end(100)
+    scene.tree.watches.clear()
+
+    def given_up(request: str) -> None:
+        if request == "commit":
+            scene.zk.client.before = before
+            scene.tree.remove(f"{ROOT}/nodes")
+            if member == "removed":
+                scene.tree.remove(MEMBER)
+            else:
+                scene.tree.put(MEMBER, fenced("its machine is not ready"))
+
+    before, scene.zk.client.before = scene.zk.client.before, given_up
+    scene.agent._dirty = True
+    ends_with(scene, FENCED)
+    assert HEARTBEAT not in scene.tree.records

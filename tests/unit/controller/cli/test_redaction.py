@@ -144,6 +144,14 @@ def test_a_known_secret_goes_in_whatever_form_it_stands(text: str) -> None:
     assert "hörse" not in found and "rse" not in found and "Y29yc" not in found
 
 
+def test_a_known_secret_that_is_no_text_of_utf_8_hinders_nothing(tmp_path: Path) -> None:
+    """Variables may hold any bytes."""
+    secret = os.fsdecode(b"p\xffssw0rd")
+    redactor = Redactor(known_secrets({"REPRISE_PASSWORD": secret}))
+    for said in (secret, "p%FFssw0rd", base64.b64encode(b"p\xffssw0rd").decode()):
+        assert redactor.text(f"x {said} y") == f"x {REDACTED} y"
+
+
 def test_a_known_secret_that_is_a_part_of_another_leaves_nothing_of_it() -> None:
     assert Redactor(["abcd", "abcd-efgh"]).text("x abcd-efgh y abcd z") == f"x {REDACTED} y {REDACTED} z"
     assert Redactor(["abc", ""]).text("abc abcd") == "abc abcd", (

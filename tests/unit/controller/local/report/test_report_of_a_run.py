@@ -177,6 +177,21 @@ def test_another_dataflow_cannot_resume(tmp_path: Path, resource: StreamTopology
         prepare(tmp_path / "other", resource, resume=True)
 
 
+def test_a_run_of_a_version_that_had_other_fields_can_be_resumed(
+    tmp_path: Path, resource: StreamTopology
+) -> None:
+    """Its graph is compared, and nothing else of its topology is needed."""
+    layout = prepare(tmp_path / "out", resource, resume=False)
+    before = json.loads(layout.topology.read_text())
+    before["spec"]["recovery"]["ofAnotherVersion"] = 7
+    layout.topology.write_text(json.dumps(before))
+    prepare(tmp_path / "out", resource, resume=True)
+    before["spec"]["operators"].pop()
+    layout.topology.write_text(json.dumps(before))
+    with pytest.raises(OutDirError, match=r"graph of spec\.operators differs"):
+        prepare(tmp_path / "out", resource, resume=True)
+
+
 def test_a_folder_in_use_is_refused(tmp_path: Path, resource: StreamTopology) -> None:
     layout = prepare(tmp_path / "out", resource, resume=False)
     parent = inspect(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import yaml
 from reprise.algorithms.failure import Failure
 from reprise.controller.crd.base import MAX_LISTED, TopologyReference
 from reprise.controller.crd.topology_status import TopologyStatus
+from reprise.controller.kubernetes.errors import ForbiddenError
 from reprise.controller.kubernetes.events import Events
 from reprise.controller.operator.pods.verdict import State, Verdict
 from reprise.controller.operator.pods.witness import PodVerdicts
@@ -328,6 +330,38 @@ def test_a_plan_that_could_not_be_written_down_after_its_approval_needs_no_other
     assert one.permits(decided(PLAN)), "what is shown holds no recovery back"
     states = [b["status"]["state"] for v, _, b in api.calls if v == "apply"]
     assert states == ["Proposed", "Superseded"], "and it is not said to be withdrawn"
+
+
+class Unwritable(FakeApi):
+    """Lets objects be read, and made until `refuses`."""
+
+    refuses = False
+
+    def apply(self, path: str, body: Mapping[str, Any]) -> Any:
+        if self.refuses:
+            raise ForbiddenError(403, path)
+        return super().apply(path, body)
+
+
+@pytest.mark.parametrize("fault", ["refuses", "spent"])
+def test_an_approved_plan_is_carried_out_though_its_object_cannot_be_written_and_is_shown_later(
+    fault: str,
+) -> None:
+    api, now = Unwritable(), [0.0]
+    events = Events(api, "default", {"kind": "StreamTopology", "name": "minimal", "uid": "u"})  # type: ignore[arg-type]
+    one = PlanApproval(publisher(api), events, lambda: now[0], required=True)
+    assert not one.permits(decided(PLAN))
+    next(b for p, b in api.objects.items() if "recoveryplans" in p)["metadata"]["annotations"] = {
+        "reprise.dev/approved": "true"
+    }
+    now[0] += ASK_S
+    setattr(api, fault, True)
+    assert one.permits(decided(PLAN)) and not one.held_back
+    setattr(api, fault, False)
+    one.withdraw()
+    status = [b["status"] for v, _, b in api.calls if v == "apply"][-1]
+    assert status["state"] == "Superseded"
+    assert [(c["type"], c["status"]) for c in status["conditions"]] == [("Approved", "True")]
 
 
 @pytest.mark.parametrize(
