@@ -97,7 +97,7 @@ class Known:
 
     @property
     def round_s(self) -> float | None:
-        """From announcing the newest checkpoint until it was complete; None: not known."""
+        """Seconds from announcing the newest checkpoint until it was complete; None: not known."""
         record = self.seen.checkpoint
         if record is None or record.position == 0 or self.now.checkpoint.uncoordinated:
             return None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import click
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -18,7 +18,7 @@ from reprise.algorithms.checkpoint_costs import Figure, Source
 from reprise.controller.analysis.checkpointing import CheckpointOutlook, ProtocolOutlook, checkpoint_outlook
 from reprise.controller.analysis.node_losses import NodeLoss
 from reprise.controller.analysis.protocol_costs import Costs
-from reprise.controller.cli.render import for_programs, plain_table, span
+from reprise.controller.cli.render import for_programs, plain_console, plain_table, span
 from reprise.controller.cli.target import Address
 
 LEGEND = (
@@ -42,7 +42,7 @@ def explain_checkpoints(address: Address, words: Sequence[str], output: str) -> 
     with address.open() as target:
         found = checkpoint_outlook(target.resource(), target.observation(), address.on_cluster)
     if not for_programs(found, output):
-        Console().print(checkpoint_page(found, output == "wide"))
+        plain_console().print(checkpoint_page(found, output == "wide"))
 
 
 def checkpoint_page(found: CheckpointOutlook, wide: bool = False) -> RenderableType:
@@ -74,7 +74,7 @@ def checkpoint_page(found: CheckpointOutlook, wide: bool = False) -> RenderableT
 
 
 def _name(protocol: ProtocolOutlook) -> str:
-    """With its log, where it may have several."""
+    """The name of a protocol, with its log where it may have several."""
     return (
         f"{protocol.protocol}/{protocol.log}" if protocol.protocol == "uncoordinated" else protocol.protocol
     )

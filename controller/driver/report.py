@@ -143,7 +143,7 @@ class InputRates:
 
     @staticmethod
     def over_batches(batch_interval_s: float, used: Mapping[str, Usage], now: float) -> InputRates:
-        """From now on; `used`: until now."""
+        """The rates from now on; `used`: what partitions have used until now."""
         return InputRates(RATE_BATCHES * batch_interval_s, used, now)
 
     def at(self, usage: Mapping[str, Usage], now: float) -> Mapping[str, float]:
