@@ -208,6 +208,8 @@ class Driver:
             clock=self.platform.elapsed,
         )
         revisions = Revisions(location, revision_of(self.resource, self.config.image), fence)
+        # before this revision is on record, and with it who made which batches: the next attempt finds its own
+        engine.ledger.require(newest)
         replay = self.resource.upgrade == "replay"
         said = revisions.begin(newest, engine.ledger.written, replay, store.of_many_ages)
         engine.begin(newest)

@@ -31,13 +31,13 @@ from reprise.spark_jobs.errors import DamagedError, StoreError
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.epochs import claims
 from reprise.spark_jobs.state.manifest import Manifest
-from reprise.spark_jobs.state.revision import RevisionError
+from reprise.spark_jobs.state.revision import RevisionError, Revisions, revision_of
 from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import load_text
 from reprise.spark_jobs.topology.resource import SparkSettings
-from tests.support.local_driver import ROOT
+from tests.support.local_driver import ROOT, world_of
 from tests.support.oncall import TOPOLOGY, resource, steady
-from tests.unit.controller.driver.test_upgrade import NEW
+from tests.unit.controller.driver.test_upgrade import NEW, OLD
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 
 
@@ -274,3 +274,31 @@ def test_a_driver_whose_store_lists_late_takes_one_number_and_writes_one_claim(
     assert found is not None and len(driver.pauses) > 1
     assert found[0].epoch == 1 and claims(Files(str(tmp_path / "cp"))) == [1]
     assert driver.channel.next_epoch() == 2
+
+
+def test_a_ledger_that_is_listed_late_lets_no_other_code_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First blocks are gone, so nothing is found by name either: a driver that had put its revision on record before it
+    noticed would find its own the next time, and make what was shown again by other code."""
+    world, tree = world_of(OLD, tmp_path), MemoryServer()
+    location = world.checkpoints
+    Revisions(str(location), revision_of(OLD), world.fence).begin(0, 0, False, tuple)
+    world.want(1, 0, world.spread("a", "b"))
+    world.run(lambda e: e.punctuations.newest >= 20)
+    (location / "ranges" / "0000000001.json").unlink()
+    (location / "ranges" / "0000000016.given-up").touch()
+    real, late = Files.names, [2]
+
+    def names(self: Files, folder: str = "") -> list[str]:
+        if folder == "ranges" and late[0]:
+            late[0] -= 1
+            return []
+        return real(self, folder)
+
+    monkeypatch.setattr(Files, "names", names)
+    driver = Starting(tmp_path, tree)
+    driver.resource, driver.config = NEW, replace(driver.config, checkpoints=str(location))
+    with pytest.raises(RevisionError):
+        driver._started()
+    assert not late[0] and len(driver.pauses) == 1
