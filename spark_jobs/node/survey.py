@@ -36,12 +36,13 @@ class Survey:
     released: int = 0
     """The last batch that it was told to be released."""
     led_by: int = 0
-    """Epoch of the driver before the one that it obeys now."""
+    """Epoch of the last driver before the one that it obeys now that has ordered anything: one that has only asked may have
+    found that what is here does not fit the stream's records, and what it was to do instead never came here."""
     refused: str = ""
 
     def heard(self, before: Command | None, command: Command, refused: str) -> None:
         """Orders have come after `before`; `refused`: why what was here is dropped for them."""
-        if before is not None and before.epoch != command.epoch:
+        if before is not None and before.epoch != command.epoch and not before.survey:
             self.led_by = before.epoch
         if not command.survey:
             self.released, self.refused = command.horizon, ""
