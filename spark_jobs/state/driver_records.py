@@ -1,7 +1,9 @@
 """Records of which each driver writes its own, under the name of its epoch, and the newest counts.
 
 Invariant: what a driver that was frozen writes beside its successor has a lower epoch in its name and counts for nothing, so
-no lock is needed.  The number in the name is what counts, not its order among names.
+no lock is needed.  The number in the name is what counts, not its order among names.  A record may be acted on as soon as it
+is written, and its driver may end then; so one that a listing lacks is looked for under the names of those that have claimed
+the location.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from reprise.spark_jobs.errors import DamagedError
 from reprise.spark_jobs.storage.files import Files
 
 T = TypeVar("T")
+EPOCHS = "epochs"
+"""Folder of the claims (`reprise.spark_jobs.state.epochs`)."""
 
 
 def record_name(folder: str, epoch: int) -> str:
@@ -36,8 +40,15 @@ class DriverRecords:
     def newest(self, former: str, parse: Callable[[bytes], T]) -> tuple[str, T | None]:
         """Name and content of the record that counts: that of the newest epoch, else `former`, the file of an earlier
         version or of before the first driver; None: it is not there.  DamagedError: `parse` refuses its bytes twice."""
-        epochs = record_epochs(self._files, self._folder)
-        name = record_name(self._folder, epochs[-1]) if epochs else former
+        listed = max(record_epochs(self._files, self._folder), default=None)
+        unlisted = (
+            record_name(self._folder, epoch)
+            for epoch in reversed(record_epochs(self._files, EPOCHS))
+            if listed is None or epoch > listed
+        )
+        name = next(filter(self._files.exists, unlisted), None)
+        if name is None:
+            name = former if listed is None else record_name(self._folder, listed)
         try:
             return name, self._files.parsed(name, parse)
         except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -20,11 +20,10 @@ import uuid
 from collections.abc import Callable, Mapping
 
 from reprise.spark_jobs.errors import DamagedError, StoreError, SupersededError
-from reprise.spark_jobs.state.driver_records import record_epochs, record_name
+from reprise.spark_jobs.state.driver_records import EPOCHS, record_epochs, record_name
 from reprise.spark_jobs.storage.files import Files
 
 log = logging.getLogger("reprise.epochs")
-EPOCHS = "epochs"
 SEEN = ".checkpoints.json"
 KEPT = 20
 """Earlier epochs whose files stay, for people; only the newest of each kind counts."""
@@ -143,8 +142,14 @@ def claims(files: Files) -> list[int]:
 def recorded(files: Files, known: tuple[int, Mapping[int, int]] = (0, {})) -> tuple[int, Mapping[int, int]]:
     """The newest epoch whose driver has written down what it saw, and that: position -> epoch.  0 and nothing: none has.
     `known`: an earlier answer for these files, which is not read again."""
-    names = [name.removesuffix(SEEN) for name in files.names(EPOCHS) if name.endswith(SEEN)]
-    newest = max((int(name) for name in names if name.isdigit()), default=0)
+    names = files.names(EPOCHS)
+    written = [
+        int(stem) for stem in (n.removesuffix(SEEN) for n in names if n.endswith(SEEN)) if stem.isdigit()
+    ]
+    listed = max(written, default=0)
+    claimed = [int(stem) for stem in (n.removesuffix(".json") for n in names) if stem.isdigit()]
+    unlisted = (epoch for epoch in sorted(claimed, reverse=True) if epoch > listed)  # see `DriverRecords`
+    newest = next((epoch for epoch in unlisted if files.exists(_seen(epoch))), listed)
     if not newest:
         return 0, {}
     if newest == known[0]:

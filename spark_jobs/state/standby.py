@@ -12,7 +12,7 @@ import logging
 
 from reprise.spark_jobs.errors import DamagedError, StoreError
 from reprise.spark_jobs.state.checkpoints import STREAM, CheckpointStore
-from reprise.spark_jobs.state.epochs import EPOCHS
+from reprise.spark_jobs.state.driver_records import EPOCHS
 from reprise.spark_jobs.state.ledger import MARK, RANGES
 from reprise.spark_jobs.state.release import CLOCK, CLOCKS
 from reprise.spark_jobs.state.revision import FORMER, REVISIONS

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reprise.spark_jobs.errors import DamagedError
-from reprise.spark_jobs.state.epochs import claim_epoch
+from reprise.spark_jobs.state.epochs import claim_epoch, recorded
 from reprise.spark_jobs.state.release import Release
 from reprise.spark_jobs.state.revision import Revisions
 from reprise.spark_jobs.state.skips import Skip, SkipRecords
@@ -64,3 +64,36 @@ def test_a_record_is_read_again_before_it_is_called_damaged(
     _damaged(monkeypatch, folder, 2)
     with pytest.raises(DamagedError, match=rf"{folder}0000000\d\.json in .* is damaged"):
         read(location)
+
+
+@pytest.mark.parametrize(("folder", "read"), [("clock", clock), ("revisions", revision), ("skipped", skips)])
+def test_a_record_that_a_listing_lacks_counts(
+    location: str, monkeypatch: pytest.MonkeyPatch, folder: str, read: Callable[[str], Any]
+) -> None:
+    """A skip is acted on as soon as it is written, and its driver may die then: the next one would make the rows again that
+    nobody has heard, and other code would be taken for the first."""
+    whole, real = read(location), Files.names
+
+    def names(self: Files, relative: str = "") -> list[str]:
+        return [name for name in real(self, relative) if relative != folder or name != "00000001.json"]
+
+    monkeypatch.setattr(Files, "names", names)
+    assert Files(location).names(folder) == []
+    assert read(location) == whole
+    claim_epoch(location, lambda least: least)
+    assert read(location) == whole, "one that has claimed and has written nothing is asked in vain"
+
+
+def test_what_a_driver_has_seen_counts_though_a_listing_lacks_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location, real = str(tmp_path), Files.names
+    for seen in ({3: 0}, {3: 0, 7: 1}):
+        claim_epoch(location, lambda least: least).record(seen)
+    claim_epoch(location, lambda least: least)
+
+    def names(self: Files, relative: str = "") -> list[str]:
+        return [name for name in real(self, relative) if name != "00000002.checkpoints.json"]
+
+    monkeypatch.setattr(Files, "names", names)
+    assert recorded(Files(location)) == (2, {3: 0, 7: 1})
