@@ -73,14 +73,24 @@ def _begun(s: Situation, queries: Container[str]) -> frozenset[str]:
 
 
 def with_void_wishes(s: Situation, decision: Decision) -> Decision:
-    """A decision by which everything goes back says in its incident that what was to begin anew is restored instead."""
+    """A decision by which everything goes back says in its incident that what was to begin anew is restored instead; but not
+    of what the driver has put on record as skipped behind that checkpoint: a replay does without its rows, too."""
     before, after = s.view.snapshot.desired, decision.desired
     if before is None or after is None:
         return decision
     gone = before.anew.keys() - after.anew.keys() - s.view.at_work
     if not gone or (before.generation, before.driver) == (after.generation, after.driver):
         return decision
-    said = f"the wish to skip is void with a rollback or a new driver: {some(sorted(gone))} restored"
+    progress = s.view.snapshot.progress
+    skipped = {} if progress is None else progress.skipped
+    kept = {p for p in gone if p in skipped and skipped[p][1] > after.checkpoint}
+    parts = []
+    if gone - kept:
+        void = some(sorted(gone - kept))
+        parts.append(f"the wish to skip is void with a rollback or a new driver: {void} restored")
+    if kept:
+        parts.append(f"{some(sorted(kept))}: what is on record as skipped stays so, also in the replay")
+    said = "; ".join(parts)
     steps = [
         WriteIncident(step.incident.log(s.now, EventName.SKIP_ASKED, said))
         if isinstance(step, WriteIncident)

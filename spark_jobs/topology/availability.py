@@ -6,6 +6,7 @@ from collections.abc import Iterator, Set
 from dataclasses import replace
 
 from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.topology.arrival import arrival_fits
 from reprise.spark_jobs.topology.class_path import of_library
 from reprise.spark_jobs.topology.graph import Topology
 from reprise.spark_jobs.topology.guarantees import behind
@@ -89,6 +90,7 @@ def skip_fits(resource: StreamTopology, names: Set[str]) -> Iterator[SpecError]:
             "spec.recovery.driverGrace", "nothing is skipped where a driver goes on with what lives"
         )
     yield from availability_fits(as_if_forgetful(resource, names))
+    yield from arrival_fits(as_if_forgetful(resource, names))
 
 
 def _unused(operator: OperatorSpec) -> Iterator[SpecError]:

@@ -182,6 +182,24 @@ def test_a_new_driver_and_a_rollback_know_of_no_wish_of_before() -> None:
     assert said in [event.detail for event in w.incident.events if event.name == "skip-asked"]
 
 
+@pytest.mark.parametrize(("until", "stays"), [(10_000, True), (0, False)])
+def test_what_is_on_record_as_skipped_is_not_said_to_be_restored(until: int, stays: bool) -> None:
+    """The driver has decided, and ended before the partition was at work: its successor finds that, and replays the gap."""
+    w = set_aside(world())
+    wish(w)
+    w.start_driver()
+    w.drive()
+    assert w.progress is not None
+    w.progress = replace(w.progress, skipped={"left.1": (min(until, 1), until)})
+    assert w.coordinate().rule == "driver-restarted"
+    assert w.incident is not None
+    (said,) = {e.detail for e in w.incident.events if e.name == "skip-asked"} - {
+        "sink.0 is to be skipped: left.1 begin anew"
+    }
+    record = "left.1: what is on record as skipped stays so, also in the replay"
+    assert (said == record) == stays and ("restored" in said) != stays
+
+
 def test_an_old_annotation_is_not_taken_again_after_a_wish_in_a_znode() -> None:
     """What began anew raises again at once: nobody has asked for that."""
     w = set_aside(world())

@@ -109,6 +109,7 @@ def test_what_is_well_cannot_be_skipped(monkeypatch: pytest.MonkeyPatch) -> None
         ({"checkpoint.state": "paged"}, "is not built for `checkpoint.state: paged`"),
         ({"operators[all].availability": "upstream-backup"}, "nothing is skipped beside 'upstream-backup'"),
         ({"recovery.driverGrace": "20s"}, "nothing is skipped where a driver goes on with what lives"),
+        ({"batch.order": "arrival"}, "is not tried with `batch.order: arrival`"),
         ({"recovery.scope": "global"}, "everything goes back to the checkpoint"),
     ],
 )  # fmt: skip
