@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from pydantic_core import PydanticCustomError
 
 from reprise.spark_jobs.topology.choices import (
@@ -26,6 +26,7 @@ from reprise.spark_jobs.topology.choices import (
     Upgrade,
 )
 from reprise.spark_jobs.topology.kubernetes import KubernetesModel
+from reprise.spark_jobs.topology.quantity import parse_duration
 from reprise.spark_jobs.topology.scalars import (
     CLASS_PATTERN,
     NAME_PATTERN,
@@ -271,6 +272,12 @@ class RecoveryModel(Closed):
     """For how long partitions keep their state without a driver. A driver that begins within this time goes on with those
     that are there; only what is gone is restored. `0s`: the end of a driver ends all state, and everything is restored
     from the newest checkpoint. Not used on Kubernetes, where executors end with their driver."""
+
+    @model_serializer(mode="wrap")
+    def _without_no_grace(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Left out of the document where there is none: a driver of before there was such a field refuses it."""
+        later = () if parse_duration(self.driver_grace) else ("driverGrace", "driver_grace")
+        return {name: value for name, value in written(self).items() if name not in later}
 
 
 class SparkModel(Closed):
