@@ -55,7 +55,8 @@ class Block:
         return Block(int(record["last"]), record["ended_at"], ranges, int(record.get("epoch", 0)))
 
 
-def _name(first: int) -> str:
+def block_name(first: int) -> str:
+    """The file of the block that begins with this batch."""
     return f"{RANGES}/{first:010d}.json"
 
 
@@ -63,7 +64,7 @@ def last_written(files: Files) -> int:
     """The last batch whose ranges are on record in a location, 0 for none; for who does not write there."""
     given_up, firsts = max(_numbers(files, MARK), default=0), _numbers(files, ".json")
     following, written = max((first for first in firsts if first > given_up), default=given_up + 1), 0
-    while files.exists(_name(following)):  # a listing may lack what is there
+    while files.exists(block_name(following)):  # a listing may lack what is there
         block = _block(files, following)
         following, written = block.last + 1, block.last
         if block.ended_at is not None:
@@ -78,7 +79,7 @@ def _numbers(files: Files, ending: str) -> list[int]:
 
 
 def _block(files: Files, first: int) -> Block:
-    name = _name(first)
+    name = block_name(first)
     try:
         found = files.parsed(name, Block.decode) or files.parsed(name, Block.decode)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -88,6 +89,42 @@ def _block(files: Files, first: int) -> Block:
     if found is None:
         raise StoreError(f"cannot read {name} in {files.name}: its name was there, and it is not")
     return found
+
+
+def on_record(files: Files, new: bool = False) -> tuple[int, dict[int, Block]]:
+    """Up to which batch blocks were removed, and all others by their first batch, those that a listing lacks too.  `new`:
+    nobody has said a batch before.  DamagedError: one that is between others is not there.  StoreError: not now."""
+    # a block of before that was written late, by a driver that had to end
+    given_up = max(_numbers(files, MARK), default=0)
+    firsts = [first for first in _numbers(files, ".json") if first > given_up]
+    trimmed = written = _trimmed(files, given_up, firsts)
+    left, found, ended = set(firsts), dict[int, Block](), False
+    while not ended and not (new and not left):
+        following = written + 1
+        if following not in left and not files.exists(block_name(following)):
+            break  # a listing may lack what is there, also at its end
+        block = found[following] = _block(files, following)
+        written, ended = block.last, block.ended_at is not None
+        left.discard(following)
+    if left:
+        raise DamagedError(
+            f"ledger of source ranges in {files.name}: there is no block for batch {written + 1}, "
+            f"and one for batch {min(left)}"
+        )
+    return trimmed, found
+
+
+def _trimmed(files: Files, given_up: int, firsts: Sequence[int]) -> int:
+    """Up to which batch blocks were removed: to where they were given up, whatever is listed.  Earlier versions removed
+    blocks without a mark, and wrote no epochs."""
+    if not firsts or firsts[0] == given_up + 1 or files.exists(block_name(given_up + 1)):
+        return given_up
+    if not given_up and not _block(files, firsts[0]).epoch:
+        return firsts[0] - 1
+    raise StoreError(
+        f"{block_name(given_up + 1)} in {files.name} is not there and was not given up, as far as {RANGES} is listed, "
+        f"and {block_name(firsts[0])} is: is the listing late, or was a file removed?"
+    )
 
 
 def has_ended(span: Range) -> bool:
@@ -142,35 +179,10 @@ class Ledger:
         return found
 
     def _load(self) -> None:
-        given_up = max(
-            self._marks(), default=0
-        )  # a block of then was written late, by a driver that had to end
-        firsts = [first for first in self._blocks() if first > given_up]
-        self.trimmed = self.written = self._trimmed(given_up, firsts)
-        left = set(firsts)
-        while self.ended_at is None and not (self._new and not left):
-            following = self.written + 1
-            if following not in left and not self._files.exists(_name(following)):
-                break  # a listing may lack what is there, also at its end
-            self._add(self._block(following))
-            left.discard(following)
-        if left:
-            raise DamagedError(
-                f"ledger of source ranges in {self._files.name}: there is no block for batch {self.written + 1}, "
-                f"and one for batch {min(left)}"
-            )
-
-    def _trimmed(self, given_up: int, firsts: Sequence[int]) -> int:
-        """Up to which batch blocks were removed: to where they were given up, whatever is listed.  Earlier versions removed
-        blocks without a mark, and wrote no epochs."""
-        if not firsts or firsts[0] == given_up + 1 or self._files.exists(_name(given_up + 1)):
-            return given_up
-        if not given_up and not self._block(firsts[0]).epoch:
-            return firsts[0] - 1
-        raise StoreError(
-            f"{_name(given_up + 1)} in {self._files.name} is not there and was not given up, as far as {RANGES} is listed, "
-            f"and {_name(firsts[0])} is: is the listing late, or was a file removed?"
-        )
+        self.trimmed, found = on_record(self._files, self._new)
+        self.written = self.trimmed
+        for block in found.values():
+            self._add(block)
 
     def _blocks(self) -> list[int]:
         """First batch of each block, in order."""
@@ -259,7 +271,7 @@ class Ledger:
     def _put(self, first: int, block: Block) -> Block:
         """Write a block that begins at batch `first`; the one that is there, where one is.  SupersededError: by a later
         driver."""
-        if not self._files.create(_name(first), block.encode()):
+        if not self._files.create(block_name(first), block.encode()):
             block = self._block(first)
         if self._fence is not None and block.epoch > self._fence.epoch:
             raise self._fence.superseded(block.epoch)
@@ -317,7 +329,7 @@ class Ledger:
             self._files.create(f"{RANGES}/{beyond - 1:010d}{MARK}", b"")
             self.trimmed = beyond - 1
             for first in [first for first in blocks if first < beyond]:
-                self._files.remove(_name(first))
+                self._files.remove(block_name(first))
             for mark in [mark for mark in self._marks() if mark < beyond - 1]:
                 self._files.remove(f"{RANGES}/{mark:010d}{MARK}")
         for ranges in self.ranges.values():

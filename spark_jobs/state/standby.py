@@ -2,8 +2,9 @@
 
 Checkpoint files are only read, so they are read wherever they are whole.  The ledger is also written to: it has to be in the
 location, and a driver that began an empty one behind a checkpoint would read other rows as the same batches.  Invariants:
-files that are there are never replaced; `stream.json` comes last, so what was taken over in part is taken over again; and
-checkpoints without a ledger are an error, not a new stream.
+files that are there are never replaced; `stream.json` comes last, so what was taken over in part is taken over again; a
+ledger with a hole is not taken over, as storage may bring a mirror up to date in any order, and what is missing may still
+come; and checkpoints without a ledger are an error, not a new stream.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import logging
 from reprise.spark_jobs.errors import DamagedError, StoreError
 from reprise.spark_jobs.state.checkpoints import STREAM, CheckpointStore
 from reprise.spark_jobs.state.driver_records import EPOCHS
-from reprise.spark_jobs.state.ledger import MARK, RANGES
+from reprise.spark_jobs.state.ledger import MARK, RANGES, block_name, on_record
 from reprise.spark_jobs.state.release import CLOCK, CLOCKS
 from reprise.spark_jobs.state.revision import FORMER, REVISIONS
 from reprise.spark_jobs.state.skips import SKIPPED
@@ -26,12 +27,12 @@ def take_over(store: CheckpointStore, standby: tuple[str, ...]) -> str | None:
     """Make the store's location hold the stream's files, before ledger and clock are opened; the mirror they came from.
 
     None: they are there already, or this is a new stream.  DamagedError: there are checkpoints and no ledger anywhere.
-    StoreError: the location, or a mirror that may have what is missing, cannot be read.
+    StoreError: the location, or a mirror that may have what is missing, cannot be read, or a mirror's ledger has a hole.
     """
     here = Files(store.location)
     if here.exists(STREAM):
         return None
-    unread = None
+    unread: StoreError | None = None
     for mirror in standby:
         try:
             there = Files(mirror)
@@ -39,6 +40,9 @@ def take_over(store: CheckpointStore, standby: tuple[str, ...]) -> str | None:
                 _copy(there, here)
                 log.warning("event=ledger-taken-over from=%s", there.name)
                 return mirror
+        except DamagedError as error:
+            unread = StoreError(f"the mirror is not taken over as it is: {error}")
+            log.warning("event=standby-unreadable reason=%s", error)
         except StoreError as error:
             unread = error
             log.warning("event=standby-unreadable reason=%s", error)
@@ -53,7 +57,8 @@ def take_over(store: CheckpointStore, standby: tuple[str, ...]) -> str | None:
 
 
 def _copy(there: Files, here: Files) -> None:
-    blocks = [f"{RANGES}/{name}" for name in there.names(RANGES) if name.endswith((".json", MARK))]
+    blocks = [f"{RANGES}/{name}" for name in there.names(RANGES) if name.endswith(MARK)]
+    blocks += [block_name(first) for first in on_record(there)[1]]
     of_drivers = [
         f"{folder}/{name}"
         for folder in (EPOCHS, CLOCKS, REVISIONS, SKIPPED)

@@ -346,7 +346,7 @@ def test_an_empty_block_is_damaged_and_not_waited_for(tmp_path: Path) -> None:
         ledger(tmp_path, live=True)
 
 
-def _lists_less(patch: pytest.MonkeyPatch, *hidden: str) -> None:
+def lists_less(patch: pytest.MonkeyPatch, *hidden: str) -> None:
     """A store whose listings are late: what is there can be read, and is not in the list."""
     real = Files.names
     patch.setattr(
@@ -365,7 +365,7 @@ def test_first_blocks_that_a_listing_lacks_are_not_taken_for_removed(
     if trimmed:
         made.stored(8, 4)
     before = 3 if trimmed else 0
-    _lists_less(monkeypatch, f"{before + 1:010d}.json", f"{before + 2:010d}.json")
+    lists_less(monkeypatch, f"{before + 1:010d}.json", f"{before + 2:010d}.json")
     again, _ = ledger(tmp_path, live=True)
     assert (again.trimmed, again.written) == (before, 8)
     assert sorted(again.ranges["in.0"]) == list(range(before + 1, 9))
@@ -391,7 +391,7 @@ def test_a_mark_that_a_listing_lacks_is_waited_for(tmp_path: Path, monkeypatch: 
     for batch in range(1, 9):
         made.reach(batch)
     made.stored(8, 4)
-    _lists_less(monkeypatch, "0000000003.given-up")
+    lists_less(monkeypatch, "0000000003.given-up")
     with pytest.raises(StoreError, match="is the listing late"):
         ledger(tmp_path, live=True)
 
@@ -437,7 +437,7 @@ def test_last_blocks_that_a_listing_lacks_are_on_record(
     for batch in range(1, 9):
         made.reach(batch)
     made.stored(8, 4)
-    _lists_less(monkeypatch, *(f"{first:010d}.json" for first in hidden))
+    lists_less(monkeypatch, *(f"{first:010d}.json" for first in hidden))
     again, _ = ledger(tmp_path, live=True)
     assert (again.trimmed, again.written, last_written(Files(str(tmp_path)))) == (3, 8, 8)
     assert sorted(again.ranges["in.0"]) == list(range(4, 9))
@@ -463,7 +463,7 @@ def test_a_checkpoint_whose_batches_are_not_on_record_is_waited_for(
         made.reach(batch)
     made.stored(8, 4)
     made.require(8)
-    _lists_less(monkeypatch, *files(tmp_path))
+    lists_less(monkeypatch, *files(tmp_path))
     again, _ = ledger(tmp_path, live=True)
     with pytest.raises(
         StoreError, match=r"checkpoint 8 is complete, and ranges in .* has batches up to 0 alone"
