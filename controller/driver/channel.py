@@ -50,6 +50,7 @@ from reprise.controller.zookeeper.session import SessionState, Transaction, ZooK
 from reprise.controller.zookeeper.znode import check, pack
 from reprise.scheduler.model import Desired, Progress
 from reprise.spark_jobs.credentials import redacted
+from reprise.spark_jobs.errors import SupersededError
 from reprise.spark_jobs.platform import PLATFORM, Platform
 
 log = logging.getLogger("reprise.driver")
@@ -84,6 +85,8 @@ class Channel:
         self._desired: Desired | None = None
         self._publish_rate = PublishRate()
         self._epoch = self._newest_epoch = self._version = 0
+        self._tried: set[int] = set()
+        """Numbers that this driver may have written."""
         self._silent = self._drain = False
         self._drain_stale = True
         self._lock = platform.lock()
@@ -125,7 +128,9 @@ class Channel:
         can be lost and the stream live on, which then knows of a greater one.  Raises ClientError or RecordError.
 
         A connection that is lost meanwhile is waited for: whether a number was written is not known then, and another one,
-        which is greater, is taken.  To be told that it was written, later, would look like a successor."""
+        which is greater, is taken.  To be told that it was written, later, would look like a successor.
+
+        SupersededError: this driver has a number, and another one a greater, of which it may not have heard yet."""
         epoch, version = patiently(lambda: self._take_number(least), self._clock, self._sleep)
         with self._lock:
             self._epoch = self._newest_epoch = epoch
@@ -138,7 +143,13 @@ class Channel:
         while True:
             try:
                 raw, stat = self._zk.get(path)
-                epoch = max(parse_number(raw, path) + 1, least)
+                newest = parse_number(raw, path)
+                if 0 < self._epoch < newest and newest not in self._tried:
+                    raise SupersededError(
+                        f"a driver of epoch {newest} has begun: this one does not come after it"
+                    )
+                epoch = max(newest + 1, least)
+                self._tried.add(epoch)
                 return epoch, self._zk.set(path, encode_number(epoch), stat.version).version
             except NoNodeError:
                 with contextlib.suppress(NodeExistsError):

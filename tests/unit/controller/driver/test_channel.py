@@ -24,6 +24,7 @@ from reprise.controller.zookeeper.records import encode_desired, parse_progress
 from reprise.controller.zookeeper.session import SessionState
 from reprise.controller.zookeeper.znode import LIMIT_BYTES
 from reprise.scheduler.model import Desired, Progress
+from reprise.spark_jobs.errors import SupersededError
 
 ROOT = "/reprise/test/channel"
 WANTED = Desired(1, 0, 0, "1", {"a.0": "n1#1"})
@@ -68,12 +69,31 @@ def driver(place: Place) -> Channel:
 
 def test_each_driver_has_a_greater_number_than_those_before_it(place: Place) -> None:
     first, second = place.channel, place.another(MemorySession(place.tree))
-    assert [first.next_epoch(), second.next_epoch(), first.next_epoch(7), second.next_epoch(3)] == [
+    assert [first.next_epoch(), second.next_epoch(), second.next_epoch(7), second.next_epoch(3)] == [
         1,
         2,
         7,
         8,
     ]
+    with pytest.raises(SupersededError, match="a driver of epoch 8 has begun"):
+        first.next_epoch(9)
+    assert place.another(MemorySession(place.tree)).next_epoch() == 9
+
+
+def test_a_number_of_its_own_whose_answer_was_lost_is_no_successors(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert place.channel.next_epoch() == 1
+    left = [1]
+
+    def lose(request: str) -> None:
+        if request == "set" and left and left.pop():
+            place.put("driver", b"7")
+            raise SessionError("no answer")
+
+    place.zk.client.before = lose
+    monkeypatch.setattr(session, "PAUSE_S", 0.0)
+    assert place.channel.next_epoch(7) == 8 and not left
 
 
 def test_of_two_that_take_a_number_at_once_each_has_its_own(place: Place) -> None:

@@ -214,6 +214,25 @@ def test_one_that_waited_does_not_come_back_before_its_successor(
     assert not new.channel.superseded
 
 
+def test_nor_before_it_has_heard_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was cut off from ZooKeeper meanwhile, or the word of its watch is on its way; the claims tell of a later one."""
+    tree = MemoryServer()
+    old, new = Starting(tmp_path, tree), Starting(tmp_path, tree)
+    away(monkeypatch, "names", "epochs", 1)
+    found: list[Any] = []
+
+    def meanwhile(_: float | None = None) -> bool:
+        found.append(new._started())
+        monkeypatch.setattr(old.channel, "_epoch_stale", False)
+        return False
+
+    old.stop.wait = meanwhile  # type: ignore[method-assign]
+    assert old._started() is None
+    (later,) = found
+    assert claims(Files(str(tmp_path / "cp")))[-1] == later[0].epoch
+    assert not new.channel.superseded
+
+
 def test_what_a_driver_begins_with_has_its_epoch_in_its_name(tmp_path: Path) -> None:
     """Else what an earlier driver, frozen at its beginning, writes late would take its place."""
     tree = MemoryServer()
