@@ -84,6 +84,8 @@ class Driver:
         self._number, self._token = 0, new_token()
         """What ZooKeeper has given this driver, 0: nothing yet; and by what it knows its own claim when it tries again."""
         self._fence: Fence | None = None
+        self._said: list[str] = []
+        """What a person should know of its beginning, also where it takes several attempts."""
         self._outliving: dict[str, str] = {}
         """What executors are told where hosts outlive them."""
 
@@ -212,7 +214,8 @@ class Driver:
         engine.ledger.require(newest)
         replay = self.resource.upgrade == "replay"
         said = revisions.begin(newest, engine.ledger.written, replay, store.of_many_ages)
+        self._said += [said] if said else []
         engine.begin(newest)
-        engine.problems += [said] if said else []
+        engine.problems += self._said
         log.info("event=driver-started epoch=%d checkpoint=%d", engine.epoch, engine.punctuations.newest)
         return engine, revisions

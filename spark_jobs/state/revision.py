@@ -18,7 +18,7 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from reprise.spark_jobs.errors import CheckpointError
+from reprise.spark_jobs.errors import CheckpointError, StoreError
 from reprise.spark_jobs.state.checkpoints import STREAM
 from reprise.spark_jobs.state.driver_records import DriverRecords
 from reprise.spark_jobs.state.epochs import Fence
@@ -177,11 +177,14 @@ class Revisions:
 
 
 def _newest(records: DriverRecords) -> tuple[str, int | None]:
-    """What the newest driver has written down; that of an earlier version where none has."""
+    """What the newest driver has written down; that of an earlier version where none has.  StoreError: not now."""
 
     def parsed(data: bytes) -> tuple[str, int | None]:
         found = json.loads(data)
         position = found["drained"]
         return str(found["revision"]), None if position is None else int(position)
 
-    return records.newest(FORMER, parsed)[1] or ("", None)
+    name, found = records.newest(FORMER, parsed)
+    if found is None and name != FORMER:
+        raise StoreError(f"cannot read {name}: it was listed, and is not there")
+    return found or ("", None)

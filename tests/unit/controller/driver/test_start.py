@@ -33,7 +33,7 @@ from reprise.spark_jobs.state.epochs import claims
 from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.state.revision import RevisionError, Revisions, revision_of
 from reprise.spark_jobs.storage.files import Files
-from reprise.spark_jobs.topology import load_text
+from reprise.spark_jobs.topology import load_text, override
 from reprise.spark_jobs.topology.resource import SparkSettings
 from tests.support.local_driver import ROOT, world_of
 from tests.support.oncall import TOPOLOGY, resource, steady
@@ -295,16 +295,34 @@ def test_a_driver_whose_store_lists_late_takes_one_number_and_writes_one_claim(
     assert driver.channel.next_epoch() == 2
 
 
+def of_other_code(folder: Path) -> Path:
+    """The checkpoint location of a stream in its middle; batches after its newest checkpoint are on record."""
+    world = world_of(OLD, folder)
+    Revisions(str(world.checkpoints), revision_of(OLD), world.fence).begin(0, 0, False, tuple)
+    world.want(1, 0, world.spread("a", "b"))
+    world.run(lambda e: e.punctuations.newest >= 20)
+    return world.checkpoints
+
+
+def test_that_other_code_makes_batches_again_is_said_though_it_takes_two_attempts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = of_other_code(tmp_path)
+    away(monkeypatch, "names", "skipped", 1)
+    driver = Starting(tmp_path, MemoryServer())
+    driver.resource = override(NEW, {"upgrade": "replay"})
+    driver.config = replace(driver.config, checkpoints=str(location))
+    found = driver._started()
+    assert found is not None and len(driver.pauses) == 1
+    assert any("are made again by changed code" in said for said in found[0].problems)
+
+
 def test_a_ledger_that_is_listed_late_lets_no_other_code_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """First blocks are gone, so nothing is found by name either: a driver that had put its revision on record before it
     noticed would find its own the next time, and make what was shown again by other code."""
-    world, tree = world_of(OLD, tmp_path), MemoryServer()
-    location = world.checkpoints
-    Revisions(str(location), revision_of(OLD), world.fence).begin(0, 0, False, tuple)
-    world.want(1, 0, world.spread("a", "b"))
-    world.run(lambda e: e.punctuations.newest >= 20)
+    location = of_other_code(tmp_path)
     (location / "ranges" / "0000000001.json").unlink()
     (location / "ranges" / "0000000016.given-up").touch()
     real, late = Files.names, [2]
@@ -316,7 +334,7 @@ def test_a_ledger_that_is_listed_late_lets_no_other_code_go_on(
         return real(self, folder)
 
     monkeypatch.setattr(Files, "names", names)
-    driver = Starting(tmp_path, tree)
+    driver = Starting(tmp_path, MemoryServer())
     driver.resource, driver.config = NEW, replace(driver.config, checkpoints=str(location))
     with pytest.raises(RevisionError):
         driver._started()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reprise.spark_jobs.errors import DamagedError
+from reprise.spark_jobs.errors import DamagedError, StoreError
 from reprise.spark_jobs.state.epochs import claim_epoch, recorded
 from reprise.spark_jobs.state.release import Release
 from reprise.spark_jobs.state.revision import Revisions
@@ -97,3 +97,17 @@ def test_what_a_driver_has_seen_counts_though_a_listing_lacks_it(
 
     monkeypatch.setattr(Files, "names", names)
     assert recorded(Files(location)) == (2, {3: 0, 7: 1})
+
+
+def test_a_revision_that_is_listed_and_not_there_is_not_none_at_all(
+    location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any code would be the first then, and make again what was shown."""
+    real = Files.read
+    monkeypatch.setattr(
+        Files, "read", lambda self, name: None if name.startswith("revisions/") else real(self, name)
+    )
+    fence = claim_epoch(location, lambda least: least)
+    with pytest.raises(StoreError, match=r"cannot read revisions/00000001\.json: it was listed"):
+        Revisions(location, "other", fence).begin(3, 9, False, tuple)
+    assert Files(location).names("revisions") == ["00000001.json"]
