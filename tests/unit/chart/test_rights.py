@@ -45,7 +45,7 @@ CALLS: dict[Right, tuple[str, str]] = {
     ("", "pods", "get"): (f"{_PODS}/removal.py", "self.api.find(self._path(name))"),
     ("", "pods", "list"): (_INFORMER, "self._api.pages(self.path"),
     ("", "pods", "watch"): (_INFORMER, "self._api.watch(self.path"),
-    ("", "pods", "create"): (f"{_PODS}/driver.py", 'self.api.create(collection(resource.namespace, "pods"), pod)'),
+    ("", "pods", "create"): (f"{_PODS}/driver.py", "self.api.create(pods, pod)"),
     ("", "pods", "delete"): (f"{_PODS}/executors.py", "api.delete(path, uid=pod.uid, grace_s=0)"),
     ("", "pods/status", "patch"): (f"{_PODS}/executors.py", 'api.patch(f"{path}/status", '),
     ("", "configmaps", "create"): (f"{_PODS}/driver.py", f"{_APPLY}config"),
