@@ -179,6 +179,8 @@ def test_an_example_is_applied_as_it_is_and_means_the_same(bare: KubeCluster, ap
     )
     served = json.loads(text)["spec"]
     ours = json.loads(load_topology(path).document)["spec"]
+    if served["recovery"]["driverGrace"] == "0s":  # which our document leaves out, for drivers of before
+        del served["recovery"]["driverGrace"]
     assert _without_empty(served) == _without_empty(ours)
 
 
