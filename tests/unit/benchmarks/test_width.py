@@ -19,17 +19,20 @@ def jobs(shape: str, nodes: int, **setting: int | bool) -> list[Job]:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.wide
 def test_bytes_of_a_steady_job_grow_no_faster_than_the_nodes(shape: str) -> None:
     few, many = (max(job.bytes for job in jobs(shape, nodes)) for nodes in (8, 48))
     assert few < many <= 6 * few * 1.1, "names and numbers get longer, too"
 
 
 @pytest.mark.parametrize("shape", ROW_FIRST)
+@pytest.mark.wide
 def test_what_one_node_is_told_does_not_grow_with_the_others(shape: str) -> None:
     few, many = (max(job.orders for job in jobs(shape, nodes)) / nodes for nodes in (8, 48))
     assert many <= 1.1 * few
 
 
+@pytest.mark.wide
 def test_what_changed_of_a_partition_is_told_once_a_node_that_sends_to_it() -> None:
     """Eight operators that are read, four nodes: each partition that is elsewhere costs each node a few bytes."""
     none, some = (max(job.orders for job in jobs("row", 24, scattered=n)) for n in (0, 4))
@@ -37,6 +40,7 @@ def test_what_changed_of_a_partition_is_told_once_a_node_that_sends_to_it() -> N
 
 
 @pytest.mark.parametrize("shape", ROW_FIRST)
+@pytest.mark.wide
 def test_full_hosts_are_told_the_same_as_light_ones(shape: str) -> None:
     light, full = jobs(shape, 3), jobs(shape, 3, full=True)
     assert [job.orders for job in light] == [job.orders for job in full]

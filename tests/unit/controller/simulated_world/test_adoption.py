@@ -40,12 +40,14 @@ def test_a_driver_that_dies_takes_nothing_with_it(adoptions: list[tuple[int, str
     assert adoptions == [(WHOLE, "")]
 
 
+@pytest.mark.wide
 def test_with_a_rack_that_dies_only_that_is_lost(adoptions: list[tuple[int, str]]) -> None:
     holds(Schedule(5, (Fault(12.0, "driver-dies"), Fault(12.0, "rack-dies", 0, 20.0)), recovery=GRACE))
     ((number, reason),) = adoptions
     assert 0 < number < WHOLE and not reason
 
 
+@pytest.mark.wide
 def test_one_that_was_given_up_and_goes_on_beside_its_successor_changes_nothing(
     adoptions: list[tuple[int, str]],
 ) -> None:
@@ -55,6 +57,7 @@ def test_one_that_was_given_up_and_goes_on_beside_its_successor_changes_nothing(
     assert number == 0 and "it has begun just now" in reason
 
 
+@pytest.mark.wide
 def test_hosts_wait_no_longer_than_the_grace(adoptions: list[tuple[int, str]]) -> None:
     holds(Schedule(5, (Fault(12.0, "driver-dies"),), recovery=", driverGrace: 100ms"))
     assert [number for number, _ in adoptions] == [0]

@@ -241,6 +241,7 @@ def replaces(ledger: Ledger, first: int, block: Block) -> Block:
     ],
     ids=["written-by-two", "forgotten"],
 )
+@pytest.mark.wide
 def test_ranges_that_are_asked_for_twice_show(
     method: str, wrong: Callable[..., object], faults: tuple[Fault, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

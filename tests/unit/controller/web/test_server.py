@@ -294,6 +294,7 @@ def test_connections_are_counted(page: WebServer, monkeypatch: pytest.MonkeyPatc
     until(lambda: ask(page, "/")[0] == 200, "they are free again")
 
 
+@pytest.mark.wide
 def test_a_server_that_was_stopped_gives_its_address_back_with_a_stream_open(board: Board) -> None:
     served = WebServer(board, "127.0.0.1", 0)
     served.start()

@@ -273,6 +273,7 @@ def test_an_incident_that_begins_with_uneven_inputs(
     assert shown(world) == expected
 
 
+@pytest.mark.wide
 def test_nobody_goes_back_alone(resource: StreamTopology, expected: Rows, tmp_path: Path) -> None:
     world = started(resource, tmp_path, "a", "b", "c", "d")
     world.run(lambda e: e.punctuations.newest >= 20)
@@ -313,6 +314,7 @@ def test_what_failed_on_a_node_that_goes_on_waits_until_all_go_back(
     assert shown(world) == expected
 
 
+@pytest.mark.wide
 def test_a_late_partition_begins_at_the_checkpoint_of_its_generation(
     resource: StreamTopology, expected: Rows, tmp_path: Path
 ) -> None:
@@ -332,6 +334,7 @@ def test_a_late_partition_begins_at_the_checkpoint_of_its_generation(
 @pytest.mark.parametrize(
     "memory", ["16Mi", pytest.param("4Ki", marks=pytest.mark.wide)], ids=["room", "crowded"]
 )
+@pytest.mark.wide
 def test_a_straggler_behind_more_than_may_be_under_way(
     resource: StreamTopology, expected: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: str
 ) -> None:
@@ -419,6 +422,7 @@ def test_random_losses(resource: StreamTopology, expected: Rows, tmp_path: Path,
     assert shown(world) == expected
 
 
+@pytest.mark.wide
 def test_the_order_changes_at_a_checkpoint_where_nothing_follows(
     resource: StreamTopology, expected: Rows, tmp_path: Path
 ) -> None:

@@ -193,6 +193,7 @@ def test_jobs_fail_while_it_is_promoted(tmp_path: Path, expected: Expected) -> N
     assert world.engine.desired.generation == 1
 
 
+@pytest.mark.wide
 def test_a_partition_that_was_given_up_sends_to_no_standby_of_its_successor(
     tmp_path: Path, expected: Expected
 ) -> None:

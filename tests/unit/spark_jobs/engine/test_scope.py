@@ -276,6 +276,7 @@ def test_what_was_never_put_is_not_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scope", ["auto", "global"])
+@pytest.mark.wide
 def test_one_that_is_set_aside_does_not_fill_the_nodes_of_the_others(scope: str, tmp_path: Path) -> None:
     resource = resource_of(TWO_READERS, scope=scope, bufferMemory="32Ki", bufferDisk="16Ki")
     world = begun(override(resource, {"sources[tweets].with.batches": 150}), tmp_path)

@@ -175,6 +175,7 @@ def test_whole_queries_begin_anew_together(tmp_path: Path, expected: dict[str, b
     assert check(world, expected)
 
 
+@pytest.mark.wide
 def test_a_sink_whose_library_fails_at_a_mark_is_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -215,6 +215,7 @@ def figures(world: World) -> tuple[int, int]:
     return world.engine.figures.states_here, world.engine.figures.states_there
 
 
+@pytest.mark.wide
 def test_who_goes_back_on_its_own_node_reads_nothing_from_the_store(
     world: World, store: Store, expected: dict[str, bytes]
 ) -> None:
@@ -235,6 +236,7 @@ def sizes(world: World, position: int) -> list[int]:
     return [file.size for file in world.engine.store.manifest(position).files.values()]
 
 
+@pytest.mark.wide
 def test_a_new_driver_has_survivors_go_back_to_their_own_copies(
     world: World, store: Store, expected: dict[str, bytes]
 ) -> None:

@@ -281,6 +281,7 @@ def stands_still(patch: pytest.MonkeyPatch, world: World, node: str, partition: 
     patch.setattr(OperatorRuntime, "advance", slow)
 
 
+@pytest.mark.wide
 def test_full_buffers_let_go_of_what_a_standby_needs_before_they_stop_the_stream(
     tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -435,6 +436,7 @@ def test_a_standby_keeps_so_much_output_and_no_more(monkeypatch: pytest.MonkeyPa
     assert kept.visible == 5
 
 
+@pytest.mark.wide
 def test_a_standby_that_cannot_open_its_sink_shows_later_what_it_keeps(
     tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:

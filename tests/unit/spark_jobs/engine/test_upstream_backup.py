@@ -171,6 +171,7 @@ def test_a_node_is_lost_at_any_stage_and_nothing_is_read(
     assert world.engine.desired.generation == 1
 
 
+@pytest.mark.wide
 def test_a_window_is_begun_anew_at_its_first_batch_though_a_checkpoint_is_within_it(
     tmp_path: Path, watch: Watch
 ) -> None:
@@ -278,6 +279,7 @@ def test_where_memory_is_short_it_is_fed_by_what_was_spared_and_nobody_goes_back
     assert world.engine.desired.generation == 1
 
 
+@pytest.mark.wide
 def test_full_buffers_let_go_of_the_backup_and_the_stream_goes_on(
     tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
@@ -457,6 +459,7 @@ def test_a_new_driver_takes_everything_back_to_the_checkpoint(
     finish(world, expected)
 
 
+@pytest.mark.wide
 def test_checkpoints_that_are_being_taken_are_completed(tmp_path: Path, expected: dict[str, bytes]) -> None:
     """It begins before their batches, and stores itself there with all that what is behind them depends on."""
     world = world_of(tmp_path)
