@@ -205,6 +205,7 @@ def test_up_is_what_run_is(here: Path) -> None:
     assert up_command.carry_out is demo_command.carry_out is carry_out.carry_out
 
 
+@pytest.mark.wide
 def test_what_init_writes_gives_rows_and_passes_its_test(here: Path) -> None:
     assert reprise("init", ".").exit_code == 0
     tried = reprise("validate", "--try", "20")

@@ -294,6 +294,7 @@ def test_nobody_goes_back_alone(resource: StreamTopology, expected: Rows, tmp_pa
     assert shown(world) == expected
 
 
+@pytest.mark.wide
 def test_what_failed_on_a_node_that_goes_on_waits_until_all_go_back(
     resource: StreamTopology, expected: Rows, tmp_path: Path
 ) -> None:
@@ -351,6 +352,7 @@ def test_a_straggler_behind_more_than_may_be_under_way(
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2])
+@pytest.mark.wide
 def test_jobs_that_fail_repeat_nothing(
     resource: StreamTopology, expected: Rows, tmp_path: Path, stage: int
 ) -> None:
