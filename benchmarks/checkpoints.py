@@ -190,12 +190,17 @@ def _between(at: Mapping[str, float], begin: str, end: str) -> float | None:
     return round(at[end] - at[begin], 1) if begin in at and end in at else None
 
 
+def place_of(file: Path) -> tuple[str, int]:
+    """Partition and position of a state file, whose name begins with its partition's."""
+    operator, index, *_ = file.name.split(".")
+    return f"{operator}.{index}", int(file.parent.name.removeprefix("cp-"))
+
+
 def _snapshots(files: Sequence[Path], topology: Topology) -> dict[str, list[int]]:
-    """Positions of the stored snapshots of each partition that has any; a file's name begins with its partition's."""
+    """Positions of the stored snapshots of each partition that has any."""
     found: dict[str, set[int]] = {}
-    for file in files:
-        operator, index, *_ = file.name.split(".")
-        found.setdefault(f"{operator}.{index}", {0}).add(int(file.parent.name.removeprefix("cp-")))
+    for partition, position in map(place_of, files):
+        found.setdefault(partition, {0}).add(position)
     return {p: sorted(positions) for p, positions in found.items() if p in topology.partitions}
 
 

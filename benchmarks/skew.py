@@ -35,10 +35,10 @@ from rich.console import Console
 from benchmarks import command
 from benchmarks import overhead_measure as overhead
 from benchmarks.overhead_data import Data
+from benchmarks.overhead_topology import NODE_CPU_MILLI
 from benchmarks.skew_cases import (
     HOT,
     INTERVAL_MS,
-    NODE_CPU_MILLI,
     ORDERS,
     PROTOCOLS,
     QUERIES,

@@ -7,15 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.overhead_topology import FASTEST, NODE_CPU_MILLI
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.topology import StreamTopology, load_topology
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 INTERVAL_MS = 500
 """Of a batch."""
-FASTEST = "1us"
-"""Batches are always due, so the run goes as fast as it can."""
-NODE_CPU_MILLI = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,37 +156,21 @@ def cases(
                     yield Case(query, way, share, part, max(1, round(share * rates[query, way])))
 
 
-@dataclass(slots=True)
-class Search:
-    """A rate between one that holds and one that does not, by halving what is between them.
+def sustainable(upper: float, precision: float, holds: Callable[[float], bool]) -> float:
+    """The highest rate below `upper` that was seen to hold, by halving what is between one that holds and one that does not;
+    0 when none of a sixteenth of `upper` or more was.
 
     Each try costs a run, so it ends when the two are as near as `precision`, as a share of the higher one, and when none of
-    `least` or more has held: it is not the rate that a machine cannot follow then.
+    that sixteenth or more has held: it is not the rate that a machine cannot follow then.
     """
-
-    upper: float
-    precision: float
-    least: float
-    lower: float = 0.0
-
-    def __iter__(self) -> Iterator[float]:
-        while self.upper - self.lower > self.precision * self.upper and self.upper > self.least:
-            yield (self.upper + self.lower) / 2
-
-    def tell(self, rate: float, holds: bool) -> None:
-        """Whether a rate holds."""
-        if holds:
-            self.lower = max(self.lower, rate)
+    lower, least = 0.0, upper / 16
+    while upper - lower > precision * upper and upper > least:
+        rate = (upper + lower) / 2
+        if holds(rate):
+            lower = rate
         else:
-            self.upper = min(self.upper, rate)
-
-
-def sustainable(upper: float, precision: float, holds: Callable[[float], bool]) -> float:
-    """The highest rate below `upper` that was seen to hold; 0 when none of a sixteenth of it or more was."""
-    search = Search(upper, precision, upper / 16)
-    for rate in search:
-        search.tell(rate, holds(rate))
-    return search.lower
+            upper = rate
+    return lower
 
 
 def unpaced(rate: int, throughput: Callable[[int], float]) -> float:

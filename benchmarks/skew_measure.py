@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from benchmarks.checkpoints import place_of
 from benchmarks.skew_cases import INTERVAL_MS, Query, Way
 from benchmarks.skew_probe import APPLIED, FROZEN, read_notes
 from reprise.controller.local.report.compare import compare, pieces
@@ -160,12 +161,8 @@ def stored(
 
 
 def state_files(out: Path) -> dict[tuple[str, int], float]:
-    """(partition, position) -> when its state file was complete, unix seconds; a file's name begins with its partition's."""
-    found: dict[tuple[str, int], float] = {}
-    for file in (out / "checkpoints").glob("cp-*/*.state"):
-        operator, index, *_ = file.name.split(".")
-        found[f"{operator}.{index}", int(file.parent.name.removeprefix("cp-"))] = file.stat().st_mtime
-    return found
+    """(partition, position) -> when its state file was complete, unix seconds."""
+    return {place_of(file): file.stat().st_mtime for file in (out / "checkpoints").glob("cp-*/*.state")}
 
 
 @dataclass(frozen=True, slots=True)

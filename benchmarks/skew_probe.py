@@ -94,25 +94,21 @@ class NotedSink(_Noted, Sink):
         return state, table
 
 
-class NotedJoin(_Noted, Join):
+class _NotedState(_Noted):
+    """One that notes its snapshots alone."""
+
+    def __init__(self, *, notes: str, **parameters: Any) -> None:
+        super().__init__(**parameters)
+        self._notes = Notes(Path(notes))
+
+    def step(self, state: Any, inbox: Inbox) -> tuple[Any, pa.Table | None]:
+        self._notes.batch = inbox.batch
+        return super().step(state, inbox)
+
+
+class NotedJoin(_NotedState, Join):
     """A Join that notes its snapshots."""
 
-    def __init__(self, *, notes: str, **parameters: Any) -> None:
-        super().__init__(**parameters)
-        self._notes = Notes(Path(notes))
 
-    def step(self, state: Any, inbox: Inbox) -> tuple[Any, pa.Table | None]:
-        self._notes.batch = inbox.batch
-        return super().step(state, inbox)
-
-
-class NotedRunningAggregate(_Noted, RunningAggregate):
+class NotedRunningAggregate(_NotedState, RunningAggregate):
     """A RunningAggregate that notes its snapshots."""
-
-    def __init__(self, *, notes: str, **parameters: Any) -> None:
-        super().__init__(**parameters)
-        self._notes = Notes(Path(notes))
-
-    def step(self, state: Any, inbox: Inbox) -> tuple[Any, pa.Table | None]:
-        self._notes.batch = inbox.batch
-        return super().step(state, inbox)

@@ -32,14 +32,13 @@ from tests.kubernetes.rule_cases import (
 from tests.support.chart import render
 from tests.unit.chart.test_templates import CHOICES, EVERYTHING
 from tools.testbed import clients
-from tools.testbed.rest import Rest, RestError
+from tools.testbed.rest import MERGE, Rest, RestError
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GROUP = "/apis/reprise.dev/v1alpha1"
 PLURALS = {kind.kind: kind.plural for kind in KINDS}
 STRICT = {"fieldValidation": "Strict"}
 DRY = {"dryRun": "All", **STRICT}
-MERGE = "application/merge-patch+json"
 OVER_THE_IMAGE = {"claim": "data", "mountPath": "/opt/reprise/lib"}
 EXAMPLES = sorted((REPOSITORY / "examples").glob("*.yaml"))
 

@@ -22,7 +22,7 @@ from tests.kubernetes.install import IMAGE
 from tests.kubernetes.scenario import until
 from tests.kubernetes.test_helm_install import helm
 from tests.support.zookeeper import session, zookeeper
-from tools.testbed.rest import RestError
+from tools.testbed.rest import MERGE, RestError
 
 RELEASE, NAMESPACE, TOPOLOGIES, NODE = "users", "users", "users-topologies", "users-node"
 KEY = "k" * 32
@@ -31,7 +31,6 @@ ROLES = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{TOPOLOGIES}/roles"
 FOLDER = f"/apis/reprise.dev/v1alpha1/namespaces/{TOPOLOGIES}/streamtopologies"
 SECRETS = f"/api/v1/namespaces/{TOPOLOGIES}/secrets"
 PODS = f"/api/v1/namespaces/{TOPOLOGIES}/pods"
-MERGE = "application/merge-patch+json"
 START_S, SOON_S = 240.0, 120.0
 
 

@@ -84,6 +84,15 @@ class Life:
         repeated(lambda: store.prune(KEPT))
 
 
+def whole(location: str) -> list[int]:
+    """Positions of the complete checkpoints, each of which has its files."""
+    kept = CheckpointStore(f"{location}/checkpoints")
+    positions = kept.positions()
+    for position in positions:
+        kept.verify(position)
+    return positions
+
+
 def shown(client: Any, location: str) -> dict[str, bytes]:
     """What a sink's folder holds, read by a client of nobody else's."""
     folder = f"{location}/sink/out/0"

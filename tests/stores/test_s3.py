@@ -25,7 +25,7 @@ from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.storage import files
 from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import expand, load_text
-from tests.stores.life import PLACE, Life, expected, repeated, rows, shown
+from tests.stores.life import PLACE, Life, expected, repeated, rows, shown, whole
 from tests.support import object_stores
 from tests.support.faulty_store import Fault, FaultyStore, What
 from tests.support.object_stores import BUCKET, S3Server
@@ -47,10 +47,7 @@ def location() -> str:
 @pytest.fixture
 def judge(server: S3Server) -> S3FileSystem:
     """A client that goes to the server itself."""
-    return S3FileSystem(
-        key=object_stores.ACCESS_KEY, secret=object_stores.SECRET_KEY, endpoint_url=server.url, use_listings_cache=False,
-        client_kwargs={"region_name": object_stores.REGION}, skip_instance_cache=True, config_kwargs={},
-    )  # fmt: skip
+    return server.client()
 
 
 TROUBLE: dict[str, Faults] = {
@@ -90,11 +87,9 @@ def test_each_batch_is_shown_once_and_each_checkpoint_has_its_files(
     assert life.driver(10) in ((0, 3) if trouble == "listings that are late" else (3,))
     store.fault()
     assert shown(judge, location) == expected(10)
-    kept = CheckpointStore(f"{location}/checkpoints")
-    late = [3] if trouble == "listings that are late" and 3 in kept.positions() else []
-    assert kept.positions() == [*late, 6, 9], "what is listed late is pruned late"
-    for position in kept.positions():
-        kept.verify(position)
+    kept = whole(location)
+    late = [3] if trouble == "listings that are late" and 3 in kept else []
+    assert kept == [*late, 6, 9], "what is listed late is pruned late"
     assert all(fault.met for fault in faults), "the test has met what it is for"
 
 
@@ -385,11 +380,7 @@ def test_servers_of_two_tests_share_nothing_and_leave_nothing(
     """All that this one listens at besides is in files that are named by port alone."""
     judge.pipe_file(f"{location}/a", b"here")
     with object_stores.s3_server() as another:
-        client = S3FileSystem(
-            key=object_stores.ACCESS_KEY, secret=object_stores.SECRET_KEY, endpoint_url=another.url,
-            use_listings_cache=False, skip_instance_cache=True, client_kwargs={"region_name": object_stores.REGION},
-        )  # fmt: skip
-        assert client.ls(BUCKET) == [f"{BUCKET}/first"]
+        assert another.client().ls(BUCKET) == [f"{BUCKET}/first"]
         first = int(another.address.rpartition(":")[2])
         own = {f"{first + i}.sock" for i in range(object_stores.PORTS)}
         assert _sockets() & own, "else there is nothing to leave"

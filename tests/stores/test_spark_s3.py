@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from s3fs import S3FileSystem
 
 from reprise.controller.local.run import supervisor
 from reprise.controller.local.run.services import Service
-from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import override
 from tests.e2e import scenario
+from tests.stores.life import whole
 from tests.support import object_stores
 from tests.support.faulty_store import Fault, FaultyStore, What
 from tests.support.object_stores import BUCKET, S3Server
@@ -39,10 +38,7 @@ def _output_on(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
 
 def _fetch(server: S3Server, url: str, folder: Path) -> None:
     """What is shown, into the folder in which a run on one machine has it."""
-    client = S3FileSystem(
-        key=object_stores.ACCESS_KEY, secret=object_stores.SECRET_KEY, endpoint_url=server.url,
-        client_kwargs={"region_name": object_stores.REGION}, skip_instance_cache=True, config_kwargs={},
-    )  # fmt: skip
+    client = server.client()
     root = url.partition("://")[2]
     for path in client.find(root):
         target = folder / path.removeprefix(f"{root}/")
@@ -73,9 +69,7 @@ def test_nodes_are_killed_while_the_store_makes_trouble(
     _fetch(server, f"{url}/sink", tmp_path / "out" / "sink")
     local = override(resource, {"checkpoint.location": str(tmp_path / "unused")})
     scenario.assert_exactly_once(result, scenario.write_expected(local, tmp_path / "expected"))
-    kept = CheckpointStore(f"{url}/checkpoints")
-    for position in kept.positions():
-        kept.verify(position)
+    whole(url)
     said = "".join(
         path.read_text(errors="replace") for path in sorted((tmp_path / "out").rglob("*")) if path.is_file()
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from reprise.spark_jobs.engine.chain import ChainError
 from tools.testbed.local_engine import World, tick
@@ -44,6 +44,27 @@ def lose_a_node_or_everything(world: World, dice: random.Random) -> None:
         world.engine.begin(world.engine.punctuations.newest)
 
 
+def fresh_nodes() -> Iterator[str]:
+    """Names that no node had before."""
+    return (f"n{number}" for number in itertools.count())
+
+
+def cuts_power(world: World, dice: random.Random) -> None:
+    """From now on two in a hundred tasks of jobs fail, at any stage."""
+
+    def fails(_job: int, _stage: int, _slot: int) -> None:
+        if dice.random() < 0.02:
+            raise ChainError("power cut")
+
+    world.nodes.interrupt = fails
+
+
+def replaces(world: World, lost: Sequence[str], fresh: Iterator[str]) -> None:
+    """These nodes are lost, and as many others come."""
+    world.nodes.lose(*lost)
+    world.nodes.start(*(next(fresh) for _ in lost))
+
+
 def lose_nodes_at_any_moment(
     world: World,
     dice: random.Random,
@@ -55,21 +76,14 @@ def lose_nodes_at_any_moment(
 
     `back`: takes everything back; `restore`: plans for what failed, on these nodes that live; `afterwards`: each time.
     """
-    fresh = (f"n{number}" for number in itertools.count())
+    fresh = fresh_nodes()
     shown: dict[str, bytes] = {}
-
-    def fails(_job: int, _stage: int, _slot: int) -> None:
-        if dice.random() < 0.02:
-            raise ChainError("power cut")
-
-    world.nodes.interrupt = fails
+    cuts_power(world, dice)
     for _ in range(dice.randint(3, 6)):
         tick(world, dice.randint(1, 12))
         if world.engine.done:
             break
-        lost = dice.sample(sorted(world.nodes.hosts), dice.choice([1, 1, 1, 2]))
-        world.nodes.lose(*lost)
-        world.nodes.start(*(next(fresh) for _ in lost))
+        replaces(world, dice.sample(sorted(world.nodes.hosts), dice.choice([1, 1, 1, 2])), fresh)
         tick(world, dice.randint(0, 3))
         living = sorted(world.nodes.hosts)
         kind = dice.random()

@@ -14,10 +14,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from reprise.controller.local.cluster import launch
 from reprise.controller.local.cluster.process_reaper import ProcessReaper
 from tools.testbed.waiting import until
+
+if TYPE_CHECKING:
+    from s3fs import S3FileSystem
 
 ACCESS_KEY, SECRET_KEY = "AKIDTESTTESTTESTTEST", "a-secret-of-tests/+0123456789"
 NEXT_KEY, NEXT_SECRET = "AKIDNEXTNEXTNEXTNEXT", "the-next-secret-of-tests/+0123456789"
@@ -48,15 +52,24 @@ class S3Server:
     """A server that is up, with an empty bucket."""
 
     address: str
-    token: str = ""
 
     @property
     def url(self) -> str:
         return f"http://{self.address}"
 
-    def environment(self, url: str = "") -> dict[str, str]:
-        """What a client needs to know; `url` instead of the server's own, for who stands in front of it."""
-        return client_environment(url or self.url)
+    def client(self) -> S3FileSystem:
+        """One that goes to the server itself, whatever is configured, and keeps no listings."""
+        from s3fs import S3FileSystem
+
+        return S3FileSystem(
+            key=ACCESS_KEY,
+            secret=SECRET_KEY,
+            endpoint_url=self.url,
+            client_kwargs={"region_name": REGION},
+            config_kwargs={},
+            use_listings_cache=False,
+            skip_instance_cache=True,
+        )
 
 
 def client_environment(url: str) -> dict[str, str]:
@@ -96,7 +109,7 @@ def s3_server() -> Iterator[S3Server]:
             "-master.telemetry=false",
         ]
         launch.spawn(command, reaper.environment(), folder / "log")
-        server = S3Server(f"{host}:{ports['s3.port']}", reaper.token)
+        server = S3Server(f"{host}:{ports['s3.port']}")
         until(lambda: answers(server.url), f"the S3 server ({folder / 'log'})", START_S, poll_s=0.1)
         _make_bucket(server)
         yield server
@@ -136,15 +149,7 @@ def _configure(folder: Path) -> None:
 
 
 def _make_bucket(server: S3Server) -> None:
-    from s3fs import S3FileSystem
-
-    client = S3FileSystem(
-        key=ACCESS_KEY,
-        secret=SECRET_KEY,
-        endpoint_url=server.url,
-        client_kwargs={"region_name": REGION},
-        skip_instance_cache=True,
-    )
+    client = server.client()
 
     def made() -> bool:  # the server answers before all its parts have found each other
         try:

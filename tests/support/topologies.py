@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
+import yaml
+
+from reprise.spark_jobs.topology import StreamTopology, from_json
+
+MINIMAL = Path(__file__).parents[2] / "examples" / "minimal.yaml"
 SOURCE = "reprise.spark_jobs.sources:HashtagSource"
 SINK = "reprise.spark_jobs.operators:Sink"
+
+
+def minimal(**kubernetes: Any) -> StreamTopology:
+    """`examples/minimal.yaml`, with these fields of `kubernetes` alone."""
+    body = yaml.safe_load(MINIMAL.read_text(encoding="utf-8"))
+    body["spec"]["kubernetes"] = kubernetes
+    return from_json(json.dumps(body))
 
 
 def source(name: str = "s", parallelism: int = 1, **more: Any) -> dict[str, Any]:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from reprise.controller.agent import driver_files
 from reprise.controller.errors import StartError
 from reprise.controller.operator.pods import manifests
 from reprise.controller.operator.settings import OperatorSettings
-from reprise.spark_jobs.topology import StreamTopology, from_json
+from reprise.spark_jobs.topology import StreamTopology
+from tests.support.topologies import minimal
 
 SETTINGS = OperatorSettings(namespace="ops", identity="op-1", zk="zk:2181", image="reprise:1")
 OWNER = manifests.owner(
@@ -25,15 +24,6 @@ OWNER = manifests.owner(
         "metadata": {"name": "minimal", "uid": "u1"},
     }
 )
-
-
-EXAMPLE = Path(__file__).parents[4] / "examples" / "minimal.yaml"
-
-
-def minimal(**kubernetes: Any) -> StreamTopology:
-    body = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
-    body["spec"]["kubernetes"] = kubernetes
-    return from_json(json.dumps(body))
 
 
 def mounted(folder: Path, resource: StreamTopology) -> Path:

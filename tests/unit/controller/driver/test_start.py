@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -201,16 +202,24 @@ def test_one_that_waited_does_not_come_back_before_its_successor(
     tree = MemoryServer()
     old, new = Starting(tmp_path, tree), Starting(tmp_path, tree)
     away(monkeypatch, method, about, 1)
+    claims_nothing_after(old, new, tmp_path)
+
+
+def claims_nothing_after(
+    old: Starting, new: Starting, folder: Path, afterwards: Callable[[], object] = lambda: None
+) -> None:
+    """The new one starts, and then `afterwards`, while the old one waits for its store; the old one ends."""
     found: list[Any] = []
 
     def meanwhile(_: float | None = None) -> bool:
         found.append(new._started())
+        afterwards()
         return False
 
     old.stop.wait = meanwhile  # type: ignore[method-assign]
     assert old._started() is None
     (later,) = found
-    assert claims(Files(str(tmp_path / "cp")))[-1] == later[0].epoch
+    assert claims(Files(str(folder / "cp")))[-1] == later[0].epoch
     assert not new.channel.superseded
 
 
@@ -219,18 +228,7 @@ def test_nor_before_it_has_heard_of_it(tmp_path: Path, monkeypatch: pytest.Monke
     tree = MemoryServer()
     old, new = Starting(tmp_path, tree), Starting(tmp_path, tree)
     away(monkeypatch, "names", "epochs", 1)
-    found: list[Any] = []
-
-    def meanwhile(_: float | None = None) -> bool:
-        found.append(new._started())
-        monkeypatch.setattr(old.channel, "_epoch_stale", False)
-        return False
-
-    old.stop.wait = meanwhile  # type: ignore[method-assign]
-    assert old._started() is None
-    (later,) = found
-    assert claims(Files(str(tmp_path / "cp")))[-1] == later[0].epoch
-    assert not new.channel.superseded
+    claims_nothing_after(old, new, tmp_path, lambda: monkeypatch.setattr(old.channel, "_epoch_stale", False))
 
 
 def test_what_a_driver_begins_with_has_its_epoch_in_its_name(tmp_path: Path) -> None:

@@ -21,10 +21,9 @@ from reprise.spark_jobs.errors import StoreError
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
+from tests.unit.spark_jobs.engine.test_scope import BATCHES, FEEDBACK, installed
 from tools.testbed.local_engine import World, tick
 
-FEEDBACK = Path("examples/feedback.yaml")
-BATCHES = 40
 NODES = ("a", "b", "c", "d")
 
 
@@ -68,10 +67,6 @@ def decide(
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that much is under way between partitions at any time."""
     monkeypatch.setattr(engine_module, "WINDOW", 3)
-
-
-def installed(world: World) -> dict[str, str]:
-    return {p: i for host in world.nodes.hosts.values() for p, i in host.installed.items()}
 
 
 def dies(world: World, job: int, stage: int, slot: int) -> None:

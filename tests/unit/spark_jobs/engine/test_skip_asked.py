@@ -12,15 +12,13 @@ import pytest
 
 from reprise.spark_jobs.contract import Inbox, Place
 from reprise.spark_jobs.engine import engine as engine_module
-from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.errors import NotYetError
 from reprise.spark_jobs.operators import FlatMap
-from reprise.spark_jobs.topology import load_text
-from tests.support.hashtags import SKIPPED
+from tests.support.losses import cuts_power, fresh_nodes, replaces
 from tests.unit.spark_jobs.engine.test_adoption import refused
 from tests.unit.spark_jobs.engine.test_skipped import (
-    NODES,
     back,
+    begun,
     check,
     finish,
     nobody_went_back,
@@ -50,11 +48,7 @@ PICKY = {"operators[parse].class": f"{__name__}:Picky"}
 
 
 def world_of(folder: Path, **changes: Any) -> World:
-    world = World(load_text(SKIPPED, changes={**PICKY, **changes}), folder, "w")
-    world.engine.begin(0)
-    world.nodes.start(*NODES)
-    world.want(1, 0, {**world.spread(*NODES), "window.2": "d"})
-    return world
+    return begun(folder, {**PICKY, **changes})
 
 
 @pytest.fixture(autouse=True)
@@ -370,22 +364,15 @@ def test_wishes_at_any_moment(tmp_path: Path, expected: dict[str, bytes], seed: 
     for partition in rng.sample(["parse.0", "parse.1"], rng.randint(1, 2)):
         Picky.bad[partition] = rng.randint(5, 50)
     world = world_of(tmp_path)
-    fresh = iter(f"n{i}" for i in range(100))
+    fresh = fresh_nodes()
     shown: dict[str, bytes] = {}
-
-    def fails(job: int, stage: int, slot: int) -> None:
-        if rng.random() < 0.02:
-            raise ChainError("power cut")
-
-    world.nodes.interrupt = fails
+    cuts_power(world, rng)
     for number in range(rng.randint(3, 7)):
         tick(world, rng.randint(1, 10))
         if world.engine.done:
             break
         if rng.random() < 0.6:
-            lost = rng.sample(sorted(world.nodes.hosts), rng.randint(1, 2))
-            world.nodes.lose(*lost)
-            world.nodes.start(*(next(fresh) for _ in lost))
+            replaces(world, rng.sample(sorted(world.nodes.hosts), rng.randint(1, 2)), fresh)
         tick(world, rng.randint(0, 3))
         something_is_decided(world, rng, f"w{number}")
         now = world.output()

@@ -5,20 +5,20 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
 from reprise.algorithms.failure import Failure, FailureKind
 from reprise.spark_jobs.engine import engine as engine_module
-from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.errors import StoreError
 from reprise.spark_jobs.sinks import Sink
 from reprise.spark_jobs.state.skips import Skip, SkipRecords
 from reprise.spark_jobs.topology import load_text
 from tests.support.hashtags import SKIPPED
+from tests.support.losses import cuts_power, fresh_nodes, replaces
 from tools.testbed.local_engine import World, past, tick
 
 NODES = ("a", "b", "c", "d")
@@ -49,10 +49,15 @@ class Moody(Sink):
 
 def world_of(folder: Path, forgetful: Collection[str] = ("parse", "window", "best", "all")) -> World:
     changes = {f"operators[{name}].availability": "amnesia" for name in forgetful}
+    return begun(folder, changes)
+
+
+def begun(folder: Path, changes: Mapping[str, Any]) -> World:
+    """At work on all nodes; `parse.0` is alone on its own."""
     world = World(load_text(SKIPPED, changes=changes), folder, "w")
     world.engine.begin(0)
     world.nodes.start(*NODES)
-    world.want(1, 0, {**world.spread(*NODES), "window.2": "d"})  # `parse.0` is alone on its node
+    world.want(1, 0, {**world.spread(*NODES), "window.2": "d"})
     return world
 
 
@@ -315,21 +320,14 @@ def test_nodes_are_lost_at_any_moment(tmp_path: Path, expected: dict[str, bytes]
     rng = random.Random(seed)
     names = ["parse", "window", "best", "all"]
     world = world_of(tmp_path, rng.sample(names, rng.randint(1, 4)))
-    fresh = iter(f"n{i}" for i in range(100))
+    fresh = fresh_nodes()
     shown: dict[str, bytes] = {}
-
-    def fails(job: int, stage: int, slot: int) -> None:
-        if rng.random() < 0.02:
-            raise ChainError("power cut")
-
-    world.nodes.interrupt = fails
+    cuts_power(world, rng)
     for _ in range(rng.randint(2, 5)):
         tick(world, rng.randint(1, 12))
         if world.engine.done:
             break
-        lost = rng.sample(sorted(world.nodes.hosts), rng.randint(1, 2))
-        world.nodes.lose(*lost)
-        world.nodes.start(*(next(fresh) for _ in lost))
+        replaces(world, rng.sample(sorted(world.nodes.hosts), rng.randint(1, 2)), fresh)
         tick(world, rng.randint(0, 3))
         kind = rng.random()
         if kind < 0.15:

@@ -13,10 +13,8 @@ import pytest
 from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.kafka import transactions
-from reprise.spark_jobs.topology import load_text
 from tests.support.fake_kafka import Broker
-from tests.support.hashtags import SKIPPED
-from tests.unit.spark_jobs.engine.test_skipped import NODES, back, finish, nobody_went_back, restore
+from tests.unit.spark_jobs.engine.test_skipped import back, begun, finish, nobody_went_back, restore
 from tools.testbed.local_engine import World, past, tick
 
 OUTPUTS = ("window", "best", "all")
@@ -31,11 +29,7 @@ def world_of(folder: Path) -> World:
     }
     changes = {f"operators[{name}].output.sink": sink for name in OUTPUTS}
     changes |= {f"operators[{name}].availability": "amnesia" for name in ("parse", *OUTPUTS)}
-    world = World(load_text(SKIPPED, changes=changes), folder, "w")
-    world.engine.begin(0)
-    world.nodes.start(*NODES)
-    world.want(1, 0, {**world.spread(*NODES), "window.2": "d"})
-    return world
+    return begun(folder, changes)
 
 
 def shown(broker: Broker) -> Shown:

@@ -26,6 +26,7 @@ from reprise.spark_jobs.node.host import Host
 from reprise.spark_jobs.node.meeting import announced
 from reprise.spark_jobs.node.outliving import Code, Place, digest, wait_for_next
 from reprise.spark_jobs.topology import StreamTopology, expand, load_text
+from tools.testbed import waiting
 
 pytestmark = pytest.mark.slow
 
@@ -93,10 +94,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
 
 
 def until(path: Path) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not path.exists():
-        assert time.monotonic() < deadline, path
-        time.sleep(0.05)
+    waiting.until(path.exists, str(path), WAIT_S)
 
 
 def met(home: Path) -> Connection:
@@ -158,10 +156,7 @@ def test_the_next_executor_gets_it_with_what_it_has_and_an_earlier_driver_is_ref
         assert psutil.Process(node.process.pid).cwd() == str(later)
         (kept,) = home.glob("spill-*")
         os.utime(kept, (LONG_AGO, LONG_AGO))  # Spark removes what is old of an application that has ended
-        deadline = time.monotonic() + WAIT_S
-        while kept.stat().st_mtime == LONG_AGO:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        waiting.until(lambda: kept.stat().st_mtime != LONG_AGO, f"a newer time of {kept}", WAIT_S)
 
 
 @pytest.mark.parametrize("why", ["stream", "path", "variable", "code"])

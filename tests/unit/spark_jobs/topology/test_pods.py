@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.state.revision import revision_of
-from reprise.spark_jobs.topology import StreamTopology, from_json
 from reprise.spark_jobs.topology.pods import KubernetesSettings, Variable
+from tests.support.topologies import minimal as topology
 
-EXAMPLE = Path(__file__).parents[4] / "examples" / "minimal.yaml"
 HASH, OTHER_HASH = "0" * 64, "1" * 64
 SECRET = {"name": "topology-level", "key": "level"}
 TERM = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
 NODES = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [TERM]}}
-
-
-def topology(**kubernetes: Any) -> StreamTopology:
-    body = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
-    body["spec"]["kubernetes"] = kubernetes
-    return from_json(json.dumps(body))
 
 
 def settings(**kubernetes: Any) -> KubernetesSettings:

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from reprise.controller.kubernetes.errors import SettingsError
 from reprise.controller.operator.pods import manifests
 from reprise.controller.operator.settings import OperatorSettings
 from reprise.spark_jobs.topology import StreamTopology, from_json
+from tests.support.topologies import minimal as topology
 
-EXAMPLE = Path(__file__).parents[5] / "examples" / "minimal.yaml"
 SETTINGS = OperatorSettings(namespace="ops", identity="op", zk="zk:2181", image="reprise:1")
 OWNER = {"kind": "StreamTopology", "name": "minimal", "uid": "u"}
-
-
-def topology(**kubernetes: Any) -> StreamTopology:
-    body = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
-    body["spec"]["kubernetes"] = kubernetes
-    return from_json(json.dumps(body))
 
 
 def pods(resource: StreamTopology) -> list[dict[str, Any]]:
