@@ -16,7 +16,7 @@ from reprise.controller.status.incidents import incident_view, planner_answers
 from reprise.controller.status.model import IncidentView, StatusDocument
 from reprise.controller.status.query_state import Status
 from reprise.controller.status.share import priority_share
-from reprise.controller.topology_view import policy_of, silent_operators, view_of, with_promises
+from reprise.controller.topology_view import policy_of, silent_operators, view_of
 from reprise.controller.zookeeper.observation import Observation, snapshot_of
 from reprise.scheduler.errors import SchedulerError
 from reprise.scheduler.model import Policy, TopologyView
@@ -105,7 +105,7 @@ def simulate(
     """SimulationError when nothing runs, or a node is not there.  `operated`: an operator on Kubernetes decides."""
     topology = decided_view(resource, operated)
     policy = decided_policy(resource, seen)
-    now = document(with_promises(resource), seen)
+    now = document(expand(resource), seen)
     times = measured(now, _earlier(seen, resource))
     changes = [Change(0.0, lose=tuple(lose))] if lose else []
     changes += [Change(at, arrive=count) for at, count in arrivals]

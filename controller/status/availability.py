@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 
 from reprise.controller.status.incidents import Answers
 from reprise.controller.status.model import AvailabilityPoint, AvailabilityView
-from reprise.controller.status.share import priority_share
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler.incident import MAX_EVENTS, EventName, Incident, PlanRecord
 
@@ -40,9 +39,10 @@ class _Curve:
     bound: float | None = 1.0
     points: list[AvailabilityPoint] = field(default_factory=list)
 
-    @property
-    def total(self) -> int:
-        return sum(self.priorities.values()) or 1
+    total: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.total = sum(self.priorities.values()) or 1
 
     def incident(self, incident: Incident, plans: list[PlanRecord]) -> None:
         """Its events and plans in the order of time."""
@@ -90,7 +90,8 @@ class _Curve:
         return min(1.0, (whole + answer.bound) / self.total)
 
     def _share(self, down: set[str]) -> float:
-        return priority_share((priority, query not in down) for query, priority in self.priorities.items())
+        """`priority_share` of all but these, by what is down alone: these are few, and a curve has many points."""
+        return (self.total - sum(self.priorities.get(query, 0) for query in down)) / self.total
 
     def _point(self, at: float) -> None:
         down = self.down & set(self.priorities)

@@ -158,6 +158,7 @@ class Observer:
             paths.POISON,
             paths.PAUSED,
             paths.WAITS,
+            f"{paths.SKIPS}/",
         )
         self._ask(
             f"{paths.PLANS}/", f"{paths.INCIDENTS}/", f"{paths.NODES}/", f"{paths.LEAVING}/",
@@ -256,6 +257,8 @@ class Observer:
         if self._slow_due(now, "stats"):
             leads, waits = self._raw(paths.COORDINATOR), self._parsed(paths.WAITS, parse_waits)
             leader = self._parse(leads, paths.COORDINATOR, parse_leader)
+            skips = self._children(paths.SKIPS)
+            self._ask(*(f"{paths.SKIPS}/{query}" for query in skips))
             self._slow = {
                 "stats": self._parsed(paths.STATS, parse_stats) or {},
                 "led": leads is not None,
@@ -266,7 +269,7 @@ class Observer:
                 "poison": self._parsed(paths.POISON, parse_poison),
                 "wishes": {
                     query: wish
-                    for query in self._children(paths.SKIPS)
+                    for query in skips
                     if (wish := self._parsed(f"{paths.SKIPS}/{query}", parse_skip)) is not None
                 },
                 "waits": waits.problem if waits else "",

@@ -48,8 +48,9 @@ class Timers:
             raise TypeError(f"the time of a timer must be an int, not {type(time).__name__}")
         if not -_LIMIT <= time < _LIMIT:
             raise ValueError(f"{time} is no time in 64 bits")
-        if (repr(key), time) not in self._pending:
-            self._pending[repr(key), time] = self._next, key
+        named = repr(key), time
+        if named not in self._pending:
+            self._pending[named] = self._next, key
             heapq.heappush(self._queue, (time, self._next, key))
             self._next += 1
 

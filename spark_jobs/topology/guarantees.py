@@ -50,10 +50,15 @@ def guarantees(resource: StreamTopology, deterministic: Mapping[str, bool | None
 
 def behind(resource: StreamTopology, name: str) -> tuple[str, ...]:
     """An operator and all that read it, directly or not, over feedback edges too; in the order of the resource."""
-    found, before = {name}, 0
-    while len(found) > before:
-        before = len(found)
-        found |= {o.name for o in resource.operators if any(i.source in found for i in o.inputs)}
+    readers: dict[str, list[str]] = {}
+    for operator in resource.operators:
+        for one in operator.inputs:
+            readers.setdefault(one.source, []).append(operator.name)
+    found, waiting = {name}, [name]
+    while waiting:
+        new = set(readers.get(waiting.pop(), ())) - found
+        found |= new
+        waiting += new
     return tuple(o.name for o in resource.operators if o.name in found)
 
 
