@@ -267,6 +267,11 @@ class PlanRecord:
         return tuple(partition for partition in self.pending if partition in query)
 
 
+def batches_in(marked: Mapping[str, tuple[int, int]]) -> int:
+    """How many batches of outputs these are, from the first to the last of each."""
+    return sum(last - first + 1 for first, last in marked.values())
+
+
 def some(parts: Sequence[str]) -> str:
     """Name as many as a line of the timeline names, and how many more there are."""
     more = [f"and {len(parts) - MAX_NAMED} more"] if len(parts) > MAX_NAMED else []

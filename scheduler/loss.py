@@ -52,9 +52,7 @@ def loss_of(snapshot: Snapshot, policy: Policy, node: str) -> Loss:
         ),
     )
     view = look(after, policy)
-    promoted = set[str]()
-    if snapshot.topology.deterministic:
-        promoted = promotable(view, desired, progress, None).keys() & gone
+    promoted = promotable(view, desired, progress, None).keys() & gone
     lost = tuple(p.id for p in snapshot.topology.partitions if p.id in gone - promoted)
     everything = bool(lost) and not some_stay(view)
     back: frozenset[str] | None = frozenset()

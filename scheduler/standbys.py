@@ -38,7 +38,7 @@ from reprise.scheduler.view import View
 def promoted(s: Situation) -> Decision | None:
     """Partitions that are lost and have a standby on a living node go on there."""
     view, desired, progress = s.view, s.desired, s.view.snapshot.progress
-    if progress is None or view.driver_changed or not view.acked or not view.snapshot.topology.deterministic:
+    if progress is None or view.driver_changed or not view.acked:
         return None
     to = promotable(view, desired, progress, s.incident)
     if not to:
@@ -59,7 +59,9 @@ def promoted(s: Situation) -> Decision | None:
 
 
 def promotable(view: View, desired: Desired, progress: Progress, incident: Incident | None) -> dict[str, str]:
-    """Lost partitions that could go on where their standbys are -> that node."""
+    """Lost partitions that could go on where their standbys are -> that node; none where a replay may differ."""
+    if not view.snapshot.topology.deterministic:
+        return {}
     to = {
         p: n
         for p, n in desired.standbys.items()

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from reprise.controller.agent.user_code import hash_of
+from reprise.controller.agent.user_code import files_in, hash_of
 from reprise.controller.errors import StartError
 
 SHA256 = "REPRISE_CONFIG_SHA256"
@@ -28,6 +28,5 @@ def check(environment: Mapping[str, str], folder: Path) -> None:
     """StartError where the files are not those that the pod was made with; a driver that was told none has no such pod."""
     if (wanted := environment.get(SHA256)) is None:
         return
-    files = {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.startswith("..")}
-    if hash_of(files) != wanted:
+    if hash_of(files_in(folder)) != wanted:
         raise StartError("the driver's ConfigMap is of another spec than its pod; another pod is made")

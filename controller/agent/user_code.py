@@ -79,10 +79,18 @@ def _hiding(files: Mapping[str, bytes]) -> str:
     return ""
 
 
+def files_in(folder: Path) -> dict[str, bytes]:
+    """The files of a mounted ConfigMap, without the folders in which a kubelet keeps versions of them."""
+    return {
+        path.name: path.read_bytes()
+        for path in folder.iterdir()
+        if not path.name.startswith(_SEVERAL_VERSIONS)
+    }
+
+
 def _read(folder: Path) -> dict[str, bytes]:
     """Its files as they are now.  Where a kubelet changes them meanwhile, the hash of what was read is that of neither."""
     try:
-        found = [path for path in folder.iterdir() if not path.name.startswith(_SEVERAL_VERSIONS)]
-        return {path.name: path.read_bytes() for path in found}
+        return files_in(folder)
     except OSError as error:
         raise StartError(f"spec.kubernetes.code: {folder} cannot be read: {error}") from error

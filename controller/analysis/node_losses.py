@@ -8,7 +8,7 @@ process for what was lost, as where one other node has room for it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reprise.algorithms.checkpoint_costs import Figure, derived, measured, unknown
@@ -90,9 +90,10 @@ def _now(known: Known, loss: Loss) -> NodeLoss:
     # who has a standby and is among these does not go on there
     works = partition_recoveries(members, replace(seen, progress=replace(seen.progress, standbys={})))
     missing = [p for p in members if p not in works]
-    rows = seconds = unknown(f"of {missing[0]} it is not known what it would have to do") if missing else None
     assumed: tuple[str, ...] = ()
-    if rows is None or seconds is None:
+    if missing:
+        rows = seconds = unknown(f"of {missing[0]} it is not known what it would have to do")
+    else:
         rows = measured(
             sum(w.rows for w in works.values()), "the most since the snapshot before the newest", "at most"
         )
@@ -292,6 +293,5 @@ def _work(known: Known, partition: str, reach_s: float) -> RestoreWork:
     return RestoreWork(round(stats.input_rows_s * reach_s), stats.restore.rows_s, stats.restore.bytes_s)
 
 
-def _assumed(known: Known, parts: object) -> tuple[str, ...]:
-    named = set(parts)  # type: ignore[call-overload]
-    return (*overhead_of(known.seen).assumed, *sorted(named))
+def _assumed(known: Known, parts: Iterable[str]) -> tuple[str, ...]:
+    return (*overhead_of(known.seen).assumed, *sorted(set(parts)))

@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from reprise.controller.cli.render import plain_table
-from reprise.spark_jobs.topology.promise import Guarantee
+from reprise.spark_jobs.topology.promise import PERHAPS, Guarantee
 
 
 def resources_page(found: Mapping[str, Any], why: str) -> RenderableType:
@@ -98,7 +98,7 @@ def _pairs(status: Mapping[str, Any]) -> Text:
 
 
 def _promise(output: Mapping[str, Any]) -> str:
-    said = output.get("guarantee") or "precise, perhaps by checkpoint"
+    said = output.get("guarantee") or PERHAPS
     by = f" (by {', '.join(output['limitedBy'])})" if output.get("limitedBy") else ""
     return f"{output['operator']} {said}{by}"
 

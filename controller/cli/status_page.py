@@ -21,7 +21,7 @@ from reprise.controller.status.model import CalmPhase, IncidentView, PlanView, Q
 from reprise.controller.status.partition_state import NodeState
 from reprise.controller.status.query_state import Status
 from reprise.controller.zookeeper.advance import FEW
-from reprise.scheduler.incident import some
+from reprise.scheduler.incident import batches_in, some
 from reprise.spark_jobs.contract import LATE_ROWS
 from reprise.spark_jobs.topology.promise import Guarantee
 
@@ -173,7 +173,7 @@ def _gaps(incident: IncidentView) -> list[Text]:
     if not incident.marked:
         return []
     widest = sorted(incident.marked.items(), key=lambda one: (one[1][0] - one[1][1], one[0]))
-    batches = counted(sum(last - first + 1 for first, last in incident.marked.values()), "batch", "batches")
+    batches = counted(batches_in(incident.marked), "batch", "batches")
     named = some([f"{query} {first} to {last}" for query, (first, last) in widest])
     return [_line("gaps", Text(f"{batches} may lack rows, and are marked: {named}", style="yellow"))]
 

@@ -13,7 +13,7 @@ import base64
 import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -52,12 +52,16 @@ MANAGER = "reprise-cli"
 PAGE_PORTS = ("page", "web", "http")
 SELECTOR = "app.kubernetes.io/name=reprise"
 TIMEOUT_S = 10.0
-DRAIN_TRIES = 10
+TRIES = 10
 """The object changes with every status that its operator writes."""
 
 
 class PageError(exits.NotRunningError):
     """The controller's page could not be asked."""
+
+
+class _NothingToChange(Exception):
+    """The annotation is as it should be."""
 
 
 @dataclass(slots=True)
@@ -116,42 +120,45 @@ class KubernetesTarget:
 
     def drain(self, node: str, wanted: bool) -> str:
         """An annotation of the topology, which its operator reads."""
-        path = f"{self._path('streamtopologies')}/{self.name}"
-        for tries_left in reversed(range(DRAIN_TRIES + 1)):
-            meta = self.api.get(path)["metadata"]
+
+        def changed(meta: Mapping[str, Any]) -> str | None:
             nodes = set(drained_by_hand(meta.get("annotations") or {}))
-            value = ",".join(sorted(nodes | {node} if wanted else nodes - {node}))
-            # By its version, so that of two who drain at once neither loses the other's wish.
-            changed = {"annotations": {DRAIN: value or None}, "resourceVersion": meta["resourceVersion"]}
-            try:
-                self.api.merge(path, {"metadata": changed})
-                break
-            except ConflictError:
-                if not tries_left:
-                    raise
-        return f"{DRAIN} of {self.namespace}/{self.name} is {value or 'gone'}"
+            return ",".join(sorted(nodes | {node} if wanted else nodes - {node})) or None
+
+        return self._annotate(DRAIN, changed)
 
     def skip(self, query: str, wanted: bool) -> str:
         """An annotation of the topology, which its operator reads."""
-        path = f"{self._path('streamtopologies')}/{self.name}"
-        for tries_left in reversed(range(DRAIN_TRIES + 1)):
-            meta = self.api.get(path)["metadata"]
+
+        def changed(meta: Mapping[str, Any]) -> str | None:
             wishes = skips_by_hand(meta)
             asked = wishes.pop(query, None)
             if wanted:
                 wishes[query] = SkipWish(f"{meta['uid']}.{uuid4().hex}")
             elif asked is None:
-                return f"{SKIP} of {self.namespace}/{self.name} does not ask for it"
-            value = skips_annotation(wishes)
-            # By its version, so that of two who ask at once neither loses the other's wish.
-            changed = {"annotations": {SKIP: value}, "resourceVersion": meta["resourceVersion"]}
+                raise _NothingToChange
+            return skips_annotation(wishes)
+
+        try:
+            return self._annotate(SKIP, changed)
+        except _NothingToChange:
+            return f"{SKIP} of {self.namespace}/{self.name} does not ask for it"
+
+    def _annotate(self, key: str, changed: Callable[[Mapping[str, Any]], str | None]) -> str:
+        """Write what follows from the topology's metadata; None: no such annotation.  By its version, so that of two who do
+        so at once neither loses the other's wish."""
+        path = f"{self._path('streamtopologies')}/{self.name}"
+        for tries_left in reversed(range(TRIES + 1)):
+            meta = self.api.get(path)["metadata"]
+            value = changed(meta)
+            body = {"annotations": {key: value}, "resourceVersion": meta["resourceVersion"]}
             try:
-                self.api.merge(path, {"metadata": changed})
+                self.api.merge(path, {"metadata": body})
                 break
             except ConflictError:
                 if not tries_left:
                     raise
-        return f"{SKIP} of {self.namespace}/{self.name} is {value or 'gone'}"
+        return f"{key} of {self.namespace}/{self.name} is {value or 'gone'}"
 
     def approve(self, plan: str | None) -> str:
         """Annotate the plan that is proposed; `plan`: which one that should be.  BadParameter where there is none, or

@@ -86,8 +86,6 @@ class Driver:
         self._fence: Fence | None = None
         self._said: list[str] = []
         """What a person should know of its beginning, also where it takes several attempts."""
-        self._outliving: dict[str, str] = {}
-        """What executors are told where hosts outlive them."""
 
     def run(self) -> None:
         """Run until `stop`."""
@@ -110,14 +108,7 @@ class Driver:
 
     def _application(self, engine: Engine, ends: contextlib.ExitStack) -> Cluster:
         """Start Spark, which ends with `ends`; the nodes that it can run jobs on."""
-        grace_s = self.resource.recovery.driver_grace_s
-        if grace_s > 0 and not self.config.adopts:
-            log.warning("event=driver-grace-not-used reason='executors end with their driver here'")
-        if grace_s > 0 and self.config.adopts:
-            sites = engine.sites.sink, engine.sites.checkpoints
-            kept = digest(self.resource.document, *sites, engine.ledger.stream)
-            self._outliving = {f"spark.executorEnv.{STREAM}": kept}
-        context = self._spark()
+        context = self._spark(self._outliving(engine))
         ends.callback(context.stop)
         said = engine.problems.append
         self._connector = Connector(context, self.resource.spark.exchange, engine.epoch, said)
@@ -132,7 +123,17 @@ class Driver:
             log.error("event=problem reason=%r", str(error))
         return lambda: None
 
-    def _spark(self) -> SparkContext:
+    def _outliving(self, engine: Engine) -> dict[str, str]:
+        """What executors are told where hosts outlive them."""
+        if self.resource.recovery.driver_grace_s <= 0:
+            return {}
+        if not self.config.adopts:
+            log.warning("event=driver-grace-not-used reason='executors end with their driver here'")
+            return {}
+        sites = engine.sites.sink, engine.sites.checkpoints
+        return {f"spark.executorEnv.{STREAM}": digest(self.resource.document, *sites, engine.ledger.stream)}
+
+    def _spark(self, outliving: Mapping[str, str]) -> SparkContext:
         memory = self.resource.spark.executor_memory_bytes // 2**20
         settings = {
             "spark.executor.memory": f"{memory}m",
@@ -142,7 +143,7 @@ class Driver:
             **self.resource.spark.conf,
             **self.config.conf,
         }
-        settings.update(self._outliving)
+        settings.update(outliving)
         if self.config.python_path:  # else it is the image's
             settings["spark.executorEnv.PYTHONPATH"] = self.config.python_path
         more = settings_of(self.resource.spark.exchange)

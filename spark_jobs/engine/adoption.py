@@ -64,7 +64,8 @@ def adopt(engine: Engine, before: EngineSpec, living: Mapping[str, str]) -> str:
         return "no node that had partitions is there"
     reports = dict(zip(nodes, _survey(engine, [living[node] for node in nodes]), strict=True))
     found, left = _at_work(engine, before, reports)
-    horizon = max([engine.punctuations.newest, *(r.horizon for r in reports.values()), *_positions(found)])
+    reached = (*(r.horizon for r in reports.values()), *(one.position for one in found.values()))
+    horizon = max(engine.punctuations.newest, *reached)
     if reason := _nothing_fits(engine, found, left, horizon):
         return reason
     sizes = _sizes(engine, found)
@@ -196,10 +197,6 @@ def _believe(engine: Engine, node: str, report: Report) -> None:
     engine.outputs += report.outputs
     engine.problems += report.problems
     engine.buffers[node] = report.held
-
-
-def _positions(found: Mapping[str, Found]) -> list[int]:
-    return [one.position for one in found.values()]
 
 
 def _some(left: Mapping[str, str]) -> str:

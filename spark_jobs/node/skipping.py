@@ -46,7 +46,7 @@ class Skipped:
     def lacks(self, upstream: str, batch: int) -> bool:
         """Whether a batch is stepped without what this upstream gave for it."""
         spans = self.unheard.get(upstream)
-        return spans is not None and any(first <= batch <= last for first, last in spans)
+        return spans is not None and _within(batch, spans)
 
     def refuses(self, upstream: str, batch: int) -> bool:
         """Whether a message of this upstream is not taken in."""
@@ -54,11 +54,11 @@ class Skipped:
 
     def marks(self, batch: int) -> bool:
         """Whether a batch of the output may lack rows."""
-        return any(first <= batch <= last for first, last in self.marked)
+        return _within(batch, self.marked)
 
     def idles(self, batch: int) -> bool:
         """Whether the code of the partition is not called for a batch."""
-        return any(first <= batch <= last for first, last in self.idle)
+        return _within(batch, self.idle)
 
     def applied(self, operator: Operator, state: Any, inbox: Inbox) -> tuple[Any, pa.Table | None]:
         """What the partition's code makes of a batch; nothing, where it is not called.  Raises what that raises."""
@@ -128,3 +128,7 @@ def stepped(runtimes: Iterable[Runtime], sealed: Collection[str]) -> dict[str, d
         for partition in found.keys() & runtime.inbox.keys():
             found[partition][runtime.partition.id] = last
     return found
+
+
+def _within(batch: int, spans: Iterable[Span]) -> bool:
+    return any(first <= batch <= last for first, last in spans)

@@ -8,7 +8,7 @@ the location.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from reprise.spark_jobs.errors import DamagedError
@@ -31,6 +31,13 @@ def record_epochs(files: Files, folder: str) -> list[int]:
     return sorted(int(name) for name in names if name.isdigit())
 
 
+def newest_written(exists: Callable[[int], bool], listed: int | None, claimed: Iterable[int]) -> int | None:
+    """The newest epoch that has a record: the newest `listed` one, or one that was `claimed` later and `exists` though a
+    listing lacks it."""
+    later = (epoch for epoch in sorted(claimed, reverse=True) if listed is None or epoch > listed)
+    return next(filter(exists, later), listed)
+
+
 class DriverRecords:
     """The records of one kind: `<folder>/<epoch>.json`.  Each call raises StoreError where the location does not answer."""
 
@@ -41,14 +48,9 @@ class DriverRecords:
         """Name and content of the record that counts: that of the newest epoch, else `former`, the file of an earlier
         version or of before the first driver; None: it is not there.  DamagedError: `parse` refuses its bytes twice."""
         listed = max(record_epochs(self._files, self._folder), default=None)
-        unlisted = (
-            record_name(self._folder, epoch)
-            for epoch in reversed(record_epochs(self._files, EPOCHS))
-            if listed is None or epoch > listed
-        )
-        name = next(filter(self._files.exists, unlisted), None)
-        if name is None:
-            name = former if listed is None else record_name(self._folder, listed)
+        claimed = record_epochs(self._files, EPOCHS)
+        epoch = newest_written(lambda e: self._files.exists(record_name(self._folder, e)), listed, claimed)
+        name = former if epoch is None else record_name(self._folder, epoch)
         try:
             return name, self._files.parsed(name, parse)
         except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -20,7 +20,7 @@ import uuid
 from collections.abc import Callable, Mapping
 
 from reprise.spark_jobs.errors import DamagedError, StoreError, SupersededError
-from reprise.spark_jobs.state.driver_records import EPOCHS, record_epochs, record_name
+from reprise.spark_jobs.state.driver_records import EPOCHS, newest_written, record_epochs, record_name
 from reprise.spark_jobs.storage.files import Files
 
 log = logging.getLogger("reprise.epochs")
@@ -148,19 +148,22 @@ def recorded(files: Files, known: tuple[int, Mapping[int, int]] = (0, {})) -> tu
     ]
     listed = max(written, default=0)
     claimed = [int(stem) for stem in (n.removesuffix(".json") for n in names) if stem.isdigit()]
-    unlisted = (epoch for epoch in sorted(claimed, reverse=True) if epoch > listed)  # see `DriverRecords`
-    newest = next((epoch for epoch in unlisted if files.exists(_seen(epoch))), listed)
+    newest = newest_written(lambda epoch: files.exists(_seen(epoch)), listed, claimed)
     if not newest:
         return 0, {}
     if newest == known[0]:
         return known
     name = _seen(newest)
-    for last in (False, True):  # bytes can be damaged on their way, too
-        if (data := files.read(name)) is None:
-            continue
-        try:
-            return newest, {int(k): int(epoch) for k, epoch in json.loads(data).items()}
-        except (ValueError, AttributeError, TypeError) as error:
-            if last:
-                raise DamagedError(f"{name} in {files.name} is damaged: {error}") from error
-    raise StoreError(f"cannot read {name} in {files.name}: it was listed, and is not there")
+    try:
+        found = files.parsed(name, _positions)
+        if found is None:  # it is listed: what lists knows more than what reads
+            found = files.parsed(name, _positions)
+    except (ValueError, AttributeError, TypeError) as error:
+        raise DamagedError(f"{name} in {files.name} is damaged: {error}") from error
+    if found is None:
+        raise StoreError(f"cannot read {name} in {files.name}: it was listed, and is not there")
+    return newest, found
+
+
+def _positions(data: bytes) -> dict[int, int]:
+    return {int(position): int(epoch) for position, epoch in json.loads(data).items()}

@@ -38,7 +38,7 @@ def kubernetes_settings(spec: SpecModel) -> pods.KubernetesSettings:
         code=None if x.code is None else pods.Code(x.code.config_map, x.code.sha256),
         service_account=x.service_account,
         priority_class=x.priority_class,
-        security={k: v for k, v in _as_kubernetes(x.security_context).items() if v != []},
+        security=_as_kubernetes(x.security_context),
         secrets=tuple(x.secrets),
         volumes=tuple(
             pods.Volume(v.claim or "", v.secret or "", v.mount_path, v.read_only or v.secret is not None)

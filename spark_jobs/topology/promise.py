@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+PERHAPS = "precise, perhaps by checkpoint"
+"""Of an output of which it cannot be told whether its batches wait for a checkpoint."""
+
 
 class Guarantee(StrEnum):
     """What an output shows after failures."""
@@ -47,7 +50,7 @@ class Promise:
                 return f"no word whether they are deterministic: {names}" if names else ""
 
     def __str__(self) -> str:
-        said = "precise, perhaps by checkpoint" if self.guarantee is None else self.guarantee.value
+        said = PERHAPS if self.guarantee is None else self.guarantee.value
         return f"{said} ({self.because})" if self.because else said
 
 

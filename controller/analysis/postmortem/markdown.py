@@ -11,7 +11,7 @@ from reprise.controller.plural import counted
 from reprise.controller.status.timeline import entries
 from reprise.controller.utc import utc
 from reprise.scheduler.back import summary
-from reprise.scheduler.incident import Incident
+from reprise.scheduler.incident import Incident, batches_in
 from reprise.scheduler.node_start import LATER, StartPhase, eldest_first
 
 
@@ -103,7 +103,7 @@ def _gaps(story: Story) -> list[str]:
         (f"`{q}`", str(story.priorities.get(q, 1)), str(first), str(last), str(last - first + 1))
         for q, (first, last) in sorted(incident.marked.items())
     ]
-    batches = counted(sum(last - first + 1 for first, last in incident.marked.values()), "batch", "batches")
+    batches = counted(batches_in(incident.marked), "batch", "batches")
     text = (
         f"{batches} of {counted(len(marked), 'query', 'queries')} may lack rows, and each of them is marked where it is"
         " shown; all others are as without a failure. Nothing brings these rows back. These partitions began anew, and what"

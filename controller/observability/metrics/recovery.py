@@ -12,7 +12,7 @@ from reprise.controller.status.query_state import Status, current_plan
 from reprise.controller.status.recovery_time import overhead_of, partition_recoveries, query_recoveries
 from reprise.controller.status.standbys import missing
 from reprise.scheduler.costs import free_on, partition_costs
-from reprise.scheduler.incident import Incident, PlanRecord
+from reprise.scheduler.incident import Incident, PlanRecord, batches_in
 from reprise.scheduler.placement import spread
 from reprise.scheduler.standby_placement import differ
 from reprise.spark_jobs.topology import StreamTopology
@@ -86,7 +86,7 @@ def _incident(incident: Incident | None, now: float) -> Iterator[Sample]:
 
 def _marked(incidents: Iterable[Incident], now: float) -> int:
     recent = (i for i in incidents if i.closed_at is None or i.closed_at > now - RECENT_S)
-    return sum(last - first + 1 for incident in recent for first, last in incident.marked.values())
+    return sum(batches_in(incident.marked) for incident in recent)
 
 
 def _plans(look: Look) -> Iterator[Sample]:

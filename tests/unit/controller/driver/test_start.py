@@ -109,13 +109,13 @@ def test_spark_is_told_memory_in_whole_mebibytes_and_the_place_stands_above_the_
     own = {"spark.a": "topology", "spark.b": "topology"}
     driver.resource = replace(driver.resource, spark=SparkSettings(1_000_000_000, own))
     driver.config = replace(driver.config, conf={"spark.b": "place"})
-    driver._spark()
+    driver._spark({})
     conf = dict(given[0].getAll())
     assert conf["spark.executor.memory"] == "953m"
     assert (conf["spark.a"], conf["spark.b"]) == ("topology", "place")
     assert "spark.executorEnv.PYTHONPATH" not in conf
     driver.config = replace(driver.config, python_path="/code")
-    driver._spark()
+    driver._spark({})
     assert dict(given[2].getAll())["spark.executorEnv.PYTHONPATH"] == "/code"
 
 
